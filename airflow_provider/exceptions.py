@@ -1,0 +1,227 @@
+"""Every error that this package raises on purpose.
+
+::
+
+    TableServiceError
+    ├── InvalidInputError                what the caller gave cannot work; nothing was written
+    │   ├── MissingColumnError
+    │   ├── InvalidRecordKeyError
+    │   ├── InvalidPartitionValueError
+    │   ├── IncompatibleSchemaError
+    │   ├── EmptySourceError
+    │   ├── UnreadableSourceError
+    │   ├── UnknownOperationError
+    │   └── InvalidConnectionError
+    ├── TableError                       the table on disk
+    │   ├── NotATableError
+    │   ├── TableExistsError
+    │   ├── UnsupportedTableError
+    │   ├── CorruptTableError
+    │   └── NoSuchInstantError
+    ├── CommitError                      a write that did not become visible
+    │   ├── WriteConflictError           (retryable)
+    │   ├── InstantRolledBackError       (retryable)
+    │   └── HeartbeatExpiredError        (retryable)
+    ├── LockError
+    │   ├── LockTimeoutError             (retryable)
+    │   ├── LockLostError                (retryable)
+    │   └── LockUnavailableError         (retryable)
+    ├── MetastoreError
+    │   ├── NoSuchObjectError
+    │   ├── AlreadyExistsError
+    │   ├── NoSuchTransactionError
+    │   ├── TransactionAbortedError      (retryable)
+    │   ├── EventsExpiredError
+    │   └── MetastoreUnavailableError    (retryable)
+    └── JobFailedError                   a Spark job ended without saying why
+
+``retryable`` says whether the same call, made again with nothing else changed, can
+succeed. Errors cross process borders by :func:`to_dict` and :func:`from_dict`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class TableServiceError(Exception):
+    """Root of all errors of this package.
+
+    :param message: what is wrong, where, and what to do.
+    :param details: JSON-able facts about the error, for machines (for example the
+        conflicting instant); kept in :attr:`details`.
+    """
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.details = details
+
+
+class InvalidInputError(TableServiceError):
+    """Raised before anything is written, when an argument cannot work."""
+
+
+class MissingColumnError(InvalidInputError):
+    """Raised when a record key, partition or ordering column is not in the data."""
+
+
+class InvalidRecordKeyError(InvalidInputError):
+    """Raised when a record key is null, empty or of a type that cannot be a key."""
+
+
+class InvalidPartitionValueError(InvalidInputError):
+    """Raised when a value cannot become a partition path."""
+
+
+class IncompatibleSchemaError(InvalidInputError):
+    """Raised when the data's schema cannot be written into the table's schema."""
+
+
+class EmptySourceError(InvalidInputError):
+    """Raised when the source holds no row."""
+
+
+class UnreadableSourceError(InvalidInputError):
+    """Raised when the source is missing or cannot be parsed."""
+
+
+class UnknownOperationError(InvalidInputError):
+    """Raised when an operation, index or option is not known; names the known ones."""
+
+
+class InvalidConnectionError(InvalidInputError):
+    """Raised when an Airflow connection's fields or extras cannot work."""
+
+
+class TableError(TableServiceError):
+    """Base of errors about a table on storage."""
+
+
+class NotATableError(TableError):
+    """Raised when a path holds no Hudi table."""
+
+
+class TableExistsError(TableError):
+    """Raised when a table is created where there is one already."""
+
+
+class UnsupportedTableError(TableError):
+    """Raised when a table's version, layout or type cannot be used for what was asked."""
+
+
+class CorruptTableError(TableError):
+    """Raised when a file of the table cannot be what it should be."""
+
+
+class NoSuchInstantError(TableError):
+    """Raised when an instant named by the caller is not on the timeline."""
+
+
+class CommitError(TableServiceError):
+    """Base of errors that end a write without a commit. The write left nothing visible."""
+
+
+class WriteConflictError(CommitError):
+    """Raised when a commit that completed first touched the same file groups."""
+
+    retryable = True
+
+
+class InstantRolledBackError(CommitError):
+    """Raised when a writer finds that somebody rolled its instant back."""
+
+    retryable = True
+
+
+class HeartbeatExpiredError(CommitError):
+    """Raised when a writer finds its own heartbeat expired."""
+
+    retryable = True
+
+
+class LockError(TableServiceError):
+    """Base of errors about a lock."""
+
+
+class LockTimeoutError(LockError):
+    """Raised when a lock was not acquired in time; names the holder."""
+
+    retryable = True
+
+
+class LockLostError(LockError):
+    """Raised when the holder finds that the lock is no longer its own."""
+
+    retryable = True
+
+
+class LockUnavailableError(LockError):
+    """Raised when the lock's backend cannot be reached."""
+
+    retryable = True
+
+
+class MetastoreError(TableServiceError):
+    """Base of errors of the metastore."""
+
+
+class NoSuchObjectError(MetastoreError):
+    """Raised when a database, table, partition or consumer does not exist."""
+
+
+class AlreadyExistsError(MetastoreError):
+    """Raised when a database, table, partition or consumer exists already."""
+
+
+class NoSuchTransactionError(MetastoreError):
+    """Raised when a transaction id was never opened, or is closed already."""
+
+
+class TransactionAbortedError(MetastoreError):
+    """Raised when a transaction was aborted, by its owner or by its timeout."""
+
+    retryable = True
+
+
+class EventsExpiredError(MetastoreError):
+    """Raised when notification events after a consumer's position are gone."""
+
+
+class MetastoreUnavailableError(MetastoreError):
+    """Raised when the metastore's database or server cannot be reached."""
+
+    retryable = True
+
+
+class JobFailedError(TableServiceError):
+    """Raised when a Spark job ended without a result; carries the tail of its log."""
+
+
+def to_dict(error: BaseException) -> dict[str, Any]:
+    """Describe an error so that another process can raise it again.
+
+    :param error: any exception.
+    :return: JSON-able dict with ``type``, ``message``, ``details`` and ``retryable``.
+    """
+    known = isinstance(error, TableServiceError)
+    return {
+        "type": type(error).__name__,
+        "message": str(error),
+        "details": error.details if isinstance(error, TableServiceError) else {},
+        "retryable": error.retryable if known else False,  # type: ignore[attr-defined]
+    }
+
+
+def from_dict(described: dict[str, Any]) -> TableServiceError:
+    """Rebuild an error from :func:`to_dict`.
+
+    :param described: the dict.
+    :return: an exception of the same type where it is one of ours, else
+        :class:`JobFailedError` with the foreign type's name in its message.
+    """
+    found = globals().get(described["type"])
+    if isinstance(found, type) and issubclass(found, TableServiceError):
+        return found(described["message"], **described.get("details", {}))
+    return JobFailedError(f"{described['type']}: {described['message']}", **described.get("details", {}))

@@ -1,0 +1,231 @@
+"""The one seam between the engine and the place where a table lives.
+
+Exactly the operations that the commit protocol needs; everything above is written
+against :class:`Storage`, so that a test can put a fault or a scheduler in between.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import fsspec
+import pyarrow.fs
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.spec import AbstractFileSystem
+
+from airflow_provider.exceptions import InvalidInputError
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """What a listing says about one file or folder.
+
+    :param path: path relative to the storage's root, ``/`` separated.
+    :param size: bytes.
+    :param modified: seconds since the epoch, by the storage's clock.
+    :param is_directory: whether it is a folder.
+    """
+
+    path: str
+    size: int
+    modified: float
+    is_directory: bool
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+
+class Storage:
+    """A folder on a file system known to fsspec; all paths are relative to it.
+
+    :param root: absolute local path, or a URL such as ``s3://bucket/lake/flights``.
+    :param options: keyword arguments of the fsspec file system.
+    :raises InvalidInputError: when the root is a relative path or its scheme is unknown.
+    """
+
+    def __init__(self, root: str, options: Mapping[str, Any] | None = None) -> None:
+        self.options = dict(options or {})
+        if root.startswith("file://"):
+            root = root.removeprefix("file://")
+        if "://" not in root and not os.path.isabs(root):
+            raise InvalidInputError(
+                f"table location {root!r} is a relative path; give an absolute path or a URL", location=root
+            )
+        try:
+            filesystem, stripped = fsspec.core.url_to_fs(root, **self.options)
+        except (ValueError, ImportError) as error:
+            raise InvalidInputError(f"table location {root!r} cannot be opened: {error}", location=root) from error
+        self.root = root.rstrip("/") or "/"
+        self._filesystem: AbstractFileSystem = filesystem
+        self._base = str(stripped).rstrip("/")
+        self._is_local = isinstance(filesystem, LocalFileSystem)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"root": self.root, "options": self.options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Storage.__init__(self, state["root"], state["options"])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.root!r})"
+
+    def url(self, path: str) -> str:
+        """The path as other programs know it: absolute, with the root's scheme."""
+        return f"{self.root}/{path}" if path else self.root
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Create a file with its whole content in one atomic step, unless it exists.
+
+        This is what safety rests on: of any number of callers exactly one creates the
+        file, and no reader sees a part of it.
+
+        :return: True when this call created the file, False when it was there.
+        """
+        target = self._absolute(path)
+        if self._is_local:
+            return _link_if_absent(Path(target), data)
+        try:
+            self._filesystem.pipe_file(target, data, mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+    def put(self, path: str, data: bytes) -> None:
+        """Create or replace a file; a reader sees the old or the new content, whole."""
+        target = self._absolute(path)
+        if not self._is_local:
+            self._filesystem.pipe_file(target, data)
+            return
+        staged = _stage(Path(target), data)
+        staged.replace(target)
+
+    def read(self, path: str) -> bytes:
+        """The file's content.
+
+        :raises FileNotFoundError: when there is no such file.
+        """
+        return cast(bytes, self._filesystem.cat_file(self._absolute(path)))
+
+    def list(self, path: str, *, recursive: bool = False) -> list[FileStatus]:
+        """Files and folders under a folder; an absent folder is an empty one.
+
+        :param recursive: whether to descend; then folders themselves are left out.
+        """
+        target = self._absolute(path)
+        self._filesystem.invalidate_cache(target)
+        try:
+            if recursive:
+                found = self._filesystem.find(target, detail=True).values()
+            elif self._is_local:
+                return self._scan(path, target)
+            else:
+                found = self._filesystem.ls(target, detail=True)
+        except FileNotFoundError:
+            return []
+        statuses = [self._status(info) for info in found]
+        return [status for status in statuses if status.path != path and not _is_staged(status.name)]
+
+    def stat(self, path: str) -> FileStatus | None:
+        """What is known of one file or folder; None when it does not exist."""
+        target = self._absolute(path)
+        self._filesystem.invalidate_cache(target)
+        try:
+            return self._status(self._filesystem.info(target))
+        except FileNotFoundError:
+            return None
+
+    def delete(self, path: str) -> bool:
+        """Delete one file.
+
+        :return: True when this call deleted it, False when it was not there.
+        """
+        try:
+            self._filesystem.rm_file(self._absolute(path))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def create(self, path: str) -> BinaryIO:
+        """Open a data file for writing; its folder is made.
+
+        Not atomic: data files become visible by a commit, not by their existence.
+        """
+        target = self._absolute(path)
+        if self._is_local:
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+        return cast(BinaryIO, self._filesystem.open(target, "wb"))
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file for reading.
+
+        :raises FileNotFoundError: when there is no such file.
+        """
+        return cast(BinaryIO, self._filesystem.open(self._absolute(path), "rb"))
+
+    def arrow(self) -> tuple[pyarrow.fs.FileSystem, str]:
+        """The pyarrow file system and the root's path in it, for dataset scans."""
+        if self._is_local:
+            return pyarrow.fs.LocalFileSystem(), self._base
+        return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(self._filesystem)), self._base
+
+    def _absolute(self, path: str) -> str:
+        return f"{self._base}/{path}" if path else self._base
+
+    def _status(self, info: Mapping[str, Any]) -> FileStatus:
+        modified = info.get("mtime", info.get("LastModified", info.get("created", 0.0)))
+        if hasattr(modified, "timestamp"):
+            modified = modified.timestamp()
+        relative = str(info["name"]).rstrip("/").removeprefix(self._base).lstrip("/")
+        return FileStatus(relative, int(info.get("size") or 0), float(modified), info["type"] == "directory")
+
+    def _scan(self, path: str, target: str) -> list[FileStatus]:
+        # os.scandir, because fsspec's local listing stats every entry several times.
+        prefix = f"{path}/" if path else ""
+        found = []
+        with os.scandir(target) as entries:
+            for entry in entries:
+                if _is_staged(entry.name):
+                    continue
+                try:
+                    info = entry.stat()
+                except FileNotFoundError:
+                    continue  # deleted between the listing and the stat
+                found.append(FileStatus(prefix + entry.name, info.st_size, info.st_mtime, entry.is_dir()))
+        return found
+
+
+_STAGED = ".staged-"
+
+
+def _is_staged(name: str) -> bool:
+    return name.startswith(_STAGED)
+
+
+def _stage(target: Path, data: bytes) -> Path:
+    staged = target.with_name(f"{_STAGED}{uuid.uuid4().hex}")
+    try:
+        staged.write_bytes(data)
+    except FileNotFoundError:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staged.write_bytes(data)
+    return staged
+
+
+def _link_if_absent(target: Path, data: bytes) -> bool:
+    # A hard link appears whole or not at all and never replaces: a rename would replace,
+    # and O_EXCL followed by a write would show readers an empty file.
+    staged = _stage(target, data)
+    try:
+        os.link(staged, target)
+    except FileExistsError:
+        return False
+    finally:
+        staged.unlink()
+    return True
