@@ -1,0 +1,117 @@
+"""What Airflow reads about this provider at start; data only, so that it imports nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_INTEGRATION = "Table Services"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Describe the provider to Airflow (entry point ``apache_airflow_provider``).
+
+    Connection forms are data here (``conn-fields``, ``ui-field-behaviour``); the hooks'
+    class methods for them are deprecated since Airflow 3.2.
+
+    :return: a dict valid against Airflow's ``provider_info.schema.json``.
+    """
+    return {
+        "package-name": "airflow-provider-table-services",
+        "name": "Table Services",
+        "description": (
+            "Ingestion, backfills and table services on the same Apache Hudi tables, "
+            "at the same time, safely.\n"
+        ),
+        "integrations": [
+            {
+                "integration-name": _INTEGRATION,
+                "external-doc-url": "https://hudi.apache.org/",
+                "tags": ["apache", "software"],
+            }
+        ],
+        "hooks": _modules("hooks", "lock_provider", "metastore", "table"),
+        "operators": _modules("operators", "create_table", "ingest"),
+        "sensors": _modules("sensors", "notification_log", "prior_commits"),
+        "triggers": _modules("triggers", "notification_log", "prior_commits"),
+        "connection-types": [_table_lock(), _table_metastore()],
+    }
+
+
+def _modules(package: str, *names: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "integration-name": _INTEGRATION,
+            "python-modules": [f"airflow_provider.{package}.{name}" for name in names],
+        }
+    ]
+
+
+def _table_lock() -> dict[str, Any]:
+    return {
+        "connection-type": "table_lock",
+        "hook-name": "Table Lock",
+        "hook-class-name": "airflow_provider.hooks.lock_provider.LockProviderHook",
+        "ui-field-behaviour": {
+            "hidden-fields": ["host", "port", "login", "password", "schema"],
+            "relabeling": {},
+            "placeholders": {},
+        },
+        "conn-fields": {
+            "provider": {
+                "label": "Lock provider",
+                "description": (
+                    "filesystem: a lock file inside the table, for writers on any machine that sees the "
+                    "table's storage. in_process: for writers of one Python process."
+                ),
+                "schema": {
+                    "type": "string",
+                    "enum": ["filesystem", "in_process"],
+                    "default": "filesystem",
+                },
+            },
+            "timeout_seconds": {
+                "label": "Acquire timeout (seconds)",
+                "description": "How long a commit waits for the lock before it fails with LockTimeoutError.",
+                "schema": {"type": ["number", "null"], "minimum": 0, "default": 60},
+            },
+            "test_location": {
+                "label": "Folder for the connection test",
+                "description": (
+                    "Absolute path or URL. Testing the connection takes and releases a lock here; "
+                    "when empty, in a temporary folder of the server."
+                ),
+                "schema": {"type": ["string", "null"]},
+            },
+        },
+    }
+
+
+def _table_metastore() -> dict[str, Any]:
+    return {
+        "connection-type": "table_metastore",
+        "hook-name": "Table Metastore",
+        "hook-class-name": "airflow_provider.hooks.metastore.MetastoreHook",
+        "ui-field-behaviour": {
+            "hidden-fields": [],
+            "relabeling": {"schema": "Database"},
+            "placeholders": {
+                "schema": "file of the database for SQLite, else the name of the database",
+                "host": "empty for SQLite",
+            },
+        },
+        "conn-fields": {
+            "url": {
+                "label": "SQLAlchemy URL",
+                "description": (
+                    "The whole URL of the metastore's database, for example "
+                    "sqlite:////srv/lake/metastore.db. When given, the fields above are not used."
+                ),
+                "schema": {"type": ["string", "null"], "format": "password"},
+            },
+            "dialect": {
+                "label": "SQLAlchemy dialect",
+                "description": "Dialect, with a driver or without, for a URL made from the fields above.",
+                "schema": {"type": ["string", "null"], "default": "sqlite"},
+            },
+        },
+    }
