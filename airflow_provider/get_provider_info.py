@@ -72,7 +72,20 @@ def _table_lock() -> dict[str, Any]:
             "timeout_seconds": {
                 "label": "Acquire timeout (seconds)",
                 "description": "How long a commit waits for the lock before it fails with LockTimeoutError.",
-                "schema": {"type": ["number", "null"], "minimum": 0, "default": 60},
+                "schema": {"type": ["number", "null"], "exclusiveMinimum": 0, "default": 60},
+            },
+            "lease_seconds": {
+                "label": "Lease (seconds)",
+                "description": (
+                    "filesystem: a holder that has not renewed for so long, because its process died, "
+                    "has lost the lock."
+                ),
+                "schema": {"type": ["number", "null"], "exclusiveMinimum": 0, "default": 30},
+            },
+            "poll_interval_seconds": {
+                "label": "Poll interval (seconds)",
+                "description": "filesystem: the longest pause between two looks while waiting.",
+                "schema": {"type": ["number", "null"], "exclusiveMinimum": 0, "default": 0.1},
             },
             "test_location": {
                 "label": "Folder for the connection test",

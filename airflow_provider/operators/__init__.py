@@ -1,0 +1,21 @@
+"""Operators: what a DAG does to tables."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_provider.operators.create_table import CreateTableOperator
+    from airflow_provider.operators.ingest import IngestOperator
+
+__all__ = ["CreateTableOperator", "IngestOperator"]
+
+_MODULES = {"CreateTableOperator": "create_table", "IngestOperator": "ingest"}
+
+
+def __getattr__(name: str) -> Any:
+    # PEP 562: DAG parsing pays for what a DAG names and for nothing else.
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

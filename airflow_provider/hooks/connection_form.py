@@ -1,0 +1,102 @@
+"""Reading a connection by the form that :mod:`airflow_provider.get_provider_info` shows for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.exceptions import InvalidConnectionError
+from airflow_provider.get_provider_info import get_provider_info
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+
+def form_fields(connection_type: str) -> dict[str, dict[str, Any]]:
+    """Names and JSON schemas of a connection type's own fields, as the form shows them.
+
+    :param connection_type: ``table_lock`` or ``table_metastore``.
+    """
+    [described] = [
+        entry
+        for entry in get_provider_info()["connection-types"]
+        if entry["connection-type"] == connection_type
+    ]
+    return {name: field["schema"] for name, field in described["conn-fields"].items()}
+
+
+def read_extras(connection: Connection, connection_type: str) -> dict[str, Any]:
+    """The connection's extras, checked against the form; fields left empty are absent.
+
+    Numbers may be written as text, because a connection given as a URI knows only text.
+
+    :param connection: an Airflow connection.
+    :param connection_type: the type whose form holds.
+    :raises InvalidConnectionError: when the connection is of another type, when its extra is
+        no JSON object, when an extra is not a field of the form, or when a value is of the
+        wrong type or out of range; names the extra and what is known.
+    """
+    where = f"connection {connection.conn_id!r}"
+    if connection.conn_type != connection_type:
+        raise InvalidConnectionError(
+            f"{where} is of type {connection.conn_type!r}; type {connection_type!r} is needed",
+            connection=connection.conn_id,
+        )
+    fields = form_fields(connection_type)
+    extras = {}
+    for name, value in parse_extra(connection).items():
+        if name not in fields:
+            raise InvalidConnectionError(
+                f"{where}: extra {name!r} is not known; known: {', '.join(sorted(fields))}",
+                connection=connection.conn_id,
+                extra=name,
+            )
+        if value is not None and value != "":
+            extras[name] = _checked(f"{where}: extra {name!r}", value, fields[name])
+    return extras
+
+
+def parse_extra(connection: Connection) -> dict[str, Any]:
+    """The connection's extra as a JSON object; empty when there is none.
+
+    :raises InvalidConnectionError: when it is something else (Airflow itself logs that and
+        goes on with no extras, so a typing error would select the defaults).
+    """
+    try:
+        extra = json.loads(connection.extra or "{}")
+    except json.JSONDecodeError as error:
+        # The text itself may hold secrets: it is not repeated.
+        raise InvalidConnectionError(
+            f"connection {connection.conn_id!r}: extra is not JSON "
+            f"(line {error.lineno}, column {error.colno}: {error.msg})",
+            connection=connection.conn_id,
+        ) from None
+    if not isinstance(extra, dict):
+        raise InvalidConnectionError(
+            f"connection {connection.conn_id!r}: extra must be a JSON object, not {type(extra).__name__}",
+            connection=connection.conn_id,
+        )
+    return extra
+
+
+def _checked(what: str, value: Any, schema: Mapping[str, Any]) -> Any:
+    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+    if "number" in types:
+        return _number(what, value, schema)
+    if not isinstance(value, str):
+        raise InvalidConnectionError(f"{what} must be text, not {type(value).__name__}")
+    if "enum" in schema and value not in schema["enum"]:
+        raise InvalidConnectionError(f"{what} is {value!r}; known: {', '.join(schema['enum'])}")
+    return value
+
+
+def _number(what: str, value: Any, schema: Mapping[str, Any]) -> float:
+    try:
+        number = float(value) if not isinstance(value, bool) else None
+    except (TypeError, ValueError):
+        number = None
+    if number is None or not number > schema.get("exclusiveMinimum", float("-inf")):
+        above = f" above {schema['exclusiveMinimum']}" if "exclusiveMinimum" in schema else ""
+        raise InvalidConnectionError(f"{what} must be a number{above}, not {value!r}")
+    return number

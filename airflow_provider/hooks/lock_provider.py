@@ -1,0 +1,101 @@
+"""The hook of connection type ``table_lock``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from airflow_provider.exceptions import InvalidConnectionError, TableServiceError
+from airflow_provider.hooks.connection_form import read_extras
+from airflow_provider.locks import LockProvider, lock_options, open_lock
+from airflow_provider.table.storage import Storage
+
+_TEST_TIMEOUT_SECONDS = 10.0
+
+
+class LockProviderHook(BaseHook):
+    """Locks on tables, by a connection of type ``table_lock``.
+
+    Without a connection ``table_lock_default`` the lock is the file lock in the table itself.
+
+    ::
+
+        with LockProviderHook().get_lock("/lake/flights") as lock:
+            print(lock.fencing_token)
+
+    :param table_lock_conn_id: id of the connection.
+    """
+
+    conn_name_attr = "table_lock_conn_id"
+    default_conn_name = "table_lock_default"
+    conn_type = "table_lock"
+    hook_name = "Table Lock"
+
+    def __init__(self, table_lock_conn_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.table_lock_conn_id = table_lock_conn_id
+
+    def lock_config(self) -> dict[str, Any]:
+        """What :func:`airflow_provider.locks.open_lock` takes, as the connection says it.
+
+        :raises InvalidConnectionError: when the connection does not exist (the default one
+            may be missing), is of another type or has an extra that cannot work.
+        """
+        extras = self._extras()
+        provider = extras.pop("provider", "filesystem")
+        # The form offers the options of all providers; what this one lacks does not matter to it.
+        options = {name: extras[name] for name in lock_options(provider) if name in extras}
+        return {"provider": provider, **options}
+
+    def get_lock(self, location: str, storage_options: Mapping[str, Any] | None = None) -> LockProvider:
+        """A contender for the lock of the table at a location; a context manager.
+
+        :param location: absolute path or URL of the table.
+        :param storage_options: keyword arguments of the location's fsspec file system.
+        :raises InvalidConnectionError: see :meth:`lock_config`.
+        """
+        return open_lock(self.lock_config(), Storage(location, storage_options))
+
+    def get_conn(self) -> dict[str, Any]:
+        """Same as :meth:`lock_config`."""
+        return self.lock_config()
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Take the lock of the connection's test folder, and release it.
+
+        :return: whether that worked, and a sentence for a person.
+        """
+        try:
+            folder = self._extras().get("test_location")
+            if folder is not None:
+                return self._acquire_and_release(folder)
+            with tempfile.TemporaryDirectory(prefix="table-lock-") as temporary:
+                return self._acquire_and_release(temporary)
+        except (TableServiceError, OSError) as error:
+            return False, f"{type(error).__name__}: {error}"
+
+    def _acquire_and_release(self, folder: str) -> tuple[bool, str]:
+        config = self.lock_config()
+        lock = open_lock(config, Storage(folder))
+        # A person waits for the answer: longer than this is an answer too.
+        lock.acquire(timeout=min(config.get("timeout_seconds", _TEST_TIMEOUT_SECONDS), _TEST_TIMEOUT_SECONDS))
+        token = lock.fencing_token
+        lock.release()
+        return True, f"{config['provider']} lock taken and released in {folder} (fencing token {token})"
+
+    def _extras(self) -> dict[str, Any]:
+        try:
+            connection = self.get_connection(self.table_lock_conn_id)
+        except AirflowNotFoundException:
+            if self.table_lock_conn_id == self.default_conn_name:
+                return {}
+            raise InvalidConnectionError(
+                f"connection {self.table_lock_conn_id!r} does not exist; create it with type 'table_lock', "
+                "or leave the argument out for the file lock in the table",
+                connection=self.table_lock_conn_id,
+            ) from None
+        return read_extras(connection, self.conn_type)

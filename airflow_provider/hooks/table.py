@@ -1,0 +1,146 @@
+"""The hook that turns a table's name, path or URL into the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import amask_secret, mask_secret
+
+from airflow_provider.concurrency import PendingInstant, pending_instants
+from airflow_provider.exceptions import InvalidConnectionError
+from airflow_provider.hooks.connection_form import parse_extra
+from airflow_provider.hooks.metastore import MetastoreHook, split_table_name
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.timeline import Timeline
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+
+@dataclass(frozen=True)
+class ResolvedTable:
+    """Where a table is, and what the metastore calls it.
+
+    :param given: what the DAG says: ``database.table``, a path or a URL.
+    :param location: absolute path or URL.
+    :param database: the metastore's database; None for a table given by its location.
+    :param name: the metastore's name; None for a table given by its location.
+    """
+
+    given: str
+    location: str
+    database: str | None = None
+    name: str | None = None
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the metastore knows the table, so that writes run in a transaction."""
+        return self.name is not None
+
+
+class TableHook(BaseHook):
+    """Tables, by ``database.table`` in a metastore or by path or URL.
+
+    :param table_metastore_conn_id: connection of type ``table_metastore``; used for names only.
+    :param storage_conn_id: a connection whose extra holds keyword arguments of the location's
+        fsspec file system, such as keys and endpoint; none are passed when None.
+    """
+
+    def __init__(
+        self,
+        table_metastore_conn_id: str = MetastoreHook.default_conn_name,
+        storage_conn_id: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.table_metastore_conn_id = table_metastore_conn_id
+        self.storage_conn_id = storage_conn_id
+
+    def resolve(self, table: str) -> ResolvedTable:
+        """Find where a table is.
+
+        :param table: ``database.table``, an absolute path or a URL.
+        :raises InvalidInputError: when it is none of these.
+        :raises NoSuchObjectError: when the metastore does not know the name.
+        """
+        if is_location(table):
+            return ResolvedTable(table, table)
+        database, name = split_table_name(table)
+        info = MetastoreHook(self.table_metastore_conn_id).get_metastore().get_table(database, name)
+        return ResolvedTable(table, info.location, database, name)
+
+    def storage_options(self) -> dict[str, Any]:
+        """Keyword arguments of the location's file system, masked in the task's log.
+
+        :raises InvalidConnectionError: when the storage connection is missing or its extra is
+            no JSON object.
+        """
+        if self.storage_conn_id is None:
+            return {}
+        try:
+            options = parse_extra(self.get_connection(self.storage_conn_id))
+        except AirflowNotFoundException:
+            raise self._missing() from None
+        mask_secret(list(_texts(options)))
+        return options
+
+    async def astorage_options(self) -> dict[str, Any]:
+        """:meth:`storage_options` for the event loop of a triggerer."""
+        if self.storage_conn_id is None:
+            return {}
+        try:
+            connection: Connection = await self.aget_connection(self.storage_conn_id)
+        except AirflowNotFoundException:
+            raise self._missing() from None
+        options = parse_extra(connection)
+        await amask_secret(list(_texts(options)))
+        return options
+
+    def get_table(self, table: str) -> HudiTable:
+        """Open a table.
+
+        :param table: ``database.table``, an absolute path or a URL.
+        :raises NoSuchObjectError: when the metastore does not know the name.
+        :raises NotATableError: when there is no table at the location.
+        """
+        return HudiTable.open(self.resolve(table).location, self.storage_options())
+
+    def timeline(self, table: str) -> Timeline:
+        """A table's instants, completed and pending.
+
+        :raises NotATableError: when there is no table at the location.
+        """
+        return self.get_table(table).timeline()
+
+    def pending_instants(self, table: str) -> list[PendingInstant]:
+        """Writes of a table that neither completed nor were rolled back.
+
+        :raises NotATableError: when there is no table at the location.
+        """
+        return list(pending_instants(self.get_table(table)))
+
+    def _missing(self) -> InvalidConnectionError:
+        return InvalidConnectionError(
+            f"connection {self.storage_conn_id!r} does not exist; create it with the file system's keyword "
+            "arguments as its extra, or leave storage_conn_id out",
+            connection=self.storage_conn_id,
+        )
+
+
+def is_location(table: str) -> bool:
+    """Whether a table is given by its path or URL, and not by its name in the metastore."""
+    return "/" in table
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
