@@ -1,0 +1,320 @@
+"""``hoodie.properties``: what a table is.
+
+Property names and defaults are those of Hudi's ``HoodieTableConfig``.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
+
+_NAME = "hoodie.table.name"
+_DATABASE = "hoodie.database.name"
+_TYPE = "hoodie.table.type"
+_VERSION = "hoodie.table.version"
+_LAYOUT = "hoodie.timeline.layout.version"
+_CHECKSUM = "hoodie.table.checksum"
+_RECORD_KEY = "hoodie.table.recordkey.fields"
+_PARTITION = "hoodie.table.partition.fields"
+_ORDERING = "hoodie.table.ordering.fields"
+_ORDERING_V8 = "hoodie.table.precombine.field"
+_HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
+_URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
+_CREATE_SCHEMA = "hoodie.table.create.schema"
+_TIMEZONE = "hoodie.table.timeline.timezone"
+_KEY_GENERATOR_TYPE = "hoodie.table.keygenerator.type"
+_KEY_GENERATOR_CLASS = "hoodie.table.keygenerator.class"
+_METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
+
+_KEY_GENERATORS = {"SIMPLE", "COMPLEX", "NON_PARTITION"}
+_VERSIONS = (8, 9)
+
+# What a table must not have switched on (or off), as HoodieTableConfig names it.
+_REQUIRED_SETTINGS = {
+    "hoodie.table.base.file.format": ("PARQUET", "only Parquet base files are read and written"),
+    "hoodie.populate.meta.fields": ("true", "the _hoodie_ columns are needed to upsert"),
+    "hoodie.datasource.write.drop.partition.columns": ("false", "partition columns must be in the files"),
+}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Read the format of ``java.util.Properties``.
+
+    :param text: the file's content.
+    :return: the properties, in file order; the last one wins, as in Java.
+    """
+    found: dict[str, str] = {}
+    for line in _logical_lines(text):
+        match = _KEY.match(line)
+        key = match[0] if match else ""
+        value = _SEPARATOR.sub("", line[len(key) :], count=1)
+        found[_unescape(key)] = _unescape(value)
+    return found
+
+
+def dump_properties(props: Mapping[str, str]) -> str:
+    """Write the format of ``java.util.Properties``, sorted by key, ASCII only.
+
+    :param props: the properties.
+    :return: text that :func:`parse_properties` and Java read back unchanged.
+    """
+    return "".join(f"{_escape(key, key=True)}={_escape(props[key], key=False)}\n" for key in sorted(props))
+
+
+def table_checksum(database: str, name: str) -> int:
+    """The value of ``hoodie.table.checksum``, which the JVM verifies when it opens a table.
+
+    :param database: the database's name; may be empty.
+    :param name: the table's name.
+    :return: CRC-32 of ``<database>.<name>``.
+    """
+    return zlib.crc32(f"{database}.{name}".encode())
+
+
+@dataclass(frozen=True)
+class TableConfig:
+    """A table's configuration, typed.
+
+    :param name: the table's name.
+    :param database: the database's name; empty when there is none.
+    :param table_type: ``COPY_ON_WRITE``.
+    :param version: table version.
+    :param layout: timeline layout version.
+    :param record_key_fields: columns that make up the record key.
+    :param partition_fields: columns that make up the partition path, in path order.
+    :param ordering_fields: columns that decide which of two rows with one key is newer.
+    :param hive_style: whether partition folders are named ``column=value``.
+    :param url_encode: whether partition values are escaped in paths.
+    :param create_schema: Avro schema that the table was created with, JSON.
+    :param timezone: in which zone instant times are written; ``UTC`` or ``LOCAL``.
+    :param raw: every property on disk, also those unknown here.
+    """
+
+    name: str
+    database: str = ""
+    table_type: str = "COPY_ON_WRITE"
+    version: int = 9
+    layout: int = 2
+    record_key_fields: tuple[str, ...] = ()
+    partition_fields: tuple[str, ...] = ()
+    ordering_fields: tuple[str, ...] = ()
+    hive_style: bool = True
+    url_encode: bool = True
+    create_schema: str | None = None
+    timezone: str = "UTC"
+    raw: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def from_properties(cls, props: Mapping[str, str]) -> TableConfig:
+        """Read a configuration.
+
+        :param props: the properties on disk.
+        :raises CorruptTableError: when a property that every table has is missing or
+            malformed, or the checksum is not that of the table's name.
+        :raises UnsupportedTableError: when the table is of a kind that cannot be read
+            or written correctly here.
+        """
+        name, table_type = _require(props, _NAME), _require(props, _TYPE)
+        database = props.get(_DATABASE, "")
+        _verify_checksum(props, database, name)
+        version, layout = _integer(props, _VERSION), _integer(props, _LAYOUT)
+        config = cls(
+            name=name,
+            database=database,
+            table_type=table_type,
+            version=version,
+            layout=layout,
+            record_key_fields=_names(props.get(_RECORD_KEY)),
+            partition_fields=_names(props.get(_PARTITION)),
+            ordering_fields=_names(props.get(_ORDERING) or props.get(_ORDERING_V8)),
+            hive_style=props.get(_HIVE_STYLE, "false").lower() == "true",
+            url_encode=props.get(_URL_ENCODE, "false").lower() == "true",
+            create_schema=props.get(_CREATE_SCHEMA),
+            timezone=props.get(_TIMEZONE, "LOCAL").upper(),
+            raw=dict(props),
+        )
+        config._verify_supported()
+        return config
+
+    def to_properties(self) -> dict[str, str]:
+        """The properties to write: those on disk, with this configuration's own on top.
+
+        :return: for a table that is not on disk yet, all that Hudi 1.1 writes for one.
+        """
+        props = dict(self.raw) if self.raw else self._initial_properties()
+        ordering = _ORDERING if self.version >= 9 else _ORDERING_V8
+        props |= {
+            _NAME: self.name,
+            _TYPE: self.table_type,
+            _VERSION: str(self.version),
+            _LAYOUT: str(self.layout),
+            _CHECKSUM: str(table_checksum(self.database, self.name)),
+            _HIVE_STYLE: str(self.hive_style).lower(),
+            _URL_ENCODE: str(self.url_encode).lower(),
+            _TIMEZONE: self.timezone,
+        }
+        optional = {
+            _DATABASE: self.database,
+            _RECORD_KEY: ",".join(self.record_key_fields),
+            _PARTITION: ",".join(self.partition_fields),
+            ordering: ",".join(self.ordering_fields),
+            _CREATE_SCHEMA: self.create_schema or "",
+        }
+        return props | {key: value for key, value in optional.items() if value}
+
+    @property
+    def key_generator(self) -> str:
+        """How Hudi builds keys and paths: ``SIMPLE``, ``COMPLEX`` or ``NON_PARTITION``.
+
+        Where the table does not say, inferred as Hudi's ``KeyGenUtils`` does.
+        """
+        if kind := self.raw.get(_KEY_GENERATOR_TYPE):
+            return kind.upper().removesuffix("_AVRO")
+        if full_name := self.raw.get(_KEY_GENERATOR_CLASS):
+            simple = full_name.rpartition(".")[2].removesuffix("KeyGenerator").removesuffix("Avro").upper()
+            return {"NONPARTITIONED": "NON_PARTITION"}.get(simple, simple)
+        if not self.partition_fields:
+            return "NON_PARTITION"
+        plain = len(self.partition_fields) == 1 and len(self.record_key_fields) <= 1
+        return "SIMPLE" if plain else "COMPLEX"
+
+    @property
+    def prefixed_record_key(self) -> bool:
+        """Whether record keys read ``column:value`` though one column makes the key.
+
+        Hudi's complex key generator does that from table version 9 on (HUDI-7001).
+        """
+        return len(self.record_key_fields) > 1 or (self.version >= 9 and self.key_generator == "COMPLEX")
+
+    @property
+    def metadata_partitions(self) -> tuple[str, ...]:
+        """Partitions of the metadata table that readers trust, so that writers must keep them."""
+        return _names(self.raw.get(_METADATA_PARTITIONS))
+
+    def _initial_properties(self) -> dict[str, str]:
+        return {
+            "hoodie.archivelog.folder": "archived",
+            "hoodie.datasource.write.drop.partition.columns": "false",
+            "hoodie.populate.meta.fields": "true",
+            "hoodie.record.merge.mode": "EVENT_TIME_ORDERING"
+            if self.ordering_fields
+            else "COMMIT_TIME_ORDERING",
+            "hoodie.table.base.file.format": "PARQUET",
+            "hoodie.table.format": "native",
+            "hoodie.table.initial.version": str(self.version),
+            "hoodie.timeline.history.path": "history",
+            "hoodie.timeline.path": "timeline",
+            _KEY_GENERATOR_TYPE: self.key_generator,
+        }
+
+    def _verify_supported(self) -> None:
+        if self.table_type != "COPY_ON_WRITE":
+            raise self._unsupported(_TYPE, self.table_type, "COPY_ON_WRITE", "log files are not merged here")
+        if self.version not in _VERSIONS:
+            raise self._unsupported(
+                _VERSION,
+                str(self.version),
+                " or ".join(map(str, _VERSIONS)),
+                "upgrade the table with Hudi's CLI",
+            )
+        if self.layout != 2:
+            raise self._unsupported(_LAYOUT, str(self.layout), "2", "upgrade the table with Hudi's CLI")
+        if self.key_generator not in _KEY_GENERATORS:
+            kinds = ", ".join(sorted(_KEY_GENERATORS))
+            raise self._unsupported(
+                _KEY_GENERATOR_TYPE, self.key_generator, kinds, "keys would differ from Hudi's"
+            )
+        for key, (wanted, why) in _REQUIRED_SETTINGS.items():
+            value = self.raw.get(key, wanted)
+            if value.lower() != wanted.lower():
+                raise self._unsupported(key, value, wanted, why)
+
+    def _unsupported(self, key: str, value: str, wanted: str, why: str) -> UnsupportedTableError:
+        return UnsupportedTableError(
+            f"table {self.name!r} has {key}={value}, supported is {wanted}: {why}",
+            table=self.name,
+            property=key,
+        )
+
+
+def _require(props: Mapping[str, str], key: str) -> str:
+    value = props.get(key, "")
+    if not value:
+        raise CorruptTableError(
+            f"hoodie.properties has no {key}; restore the file from its backup", property=key
+        )
+    return value
+
+
+def _integer(props: Mapping[str, str], key: str) -> int:
+    value = _require(props, key)
+    if not value.isdecimal():
+        raise CorruptTableError(f"hoodie.properties has {key}={value!r}, which is not a number", property=key)
+    return int(value)
+
+
+def _names(value: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (value or "").split(",") if name.strip())
+
+
+def _verify_checksum(props: Mapping[str, str], database: str, name: str) -> None:
+    found = props.get(_CHECKSUM)
+    expected = str(table_checksum(database, name))
+    if found is not None and found != expected:
+        raise CorruptTableError(
+            f"hoodie.properties of {database}.{name} has {_CHECKSUM}={found}, its name gives {expected}: "
+            "the file is damaged, restore it from hoodie.properties.backup",
+            property=_CHECKSUM,
+        )
+
+
+# java.util.Properties: a key ends at the first unescaped '=', ':' or white space.
+_KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
+_SEPARATOR = re.compile(r"^[ \t\f]*(?:[=:][ \t\f]*)?")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.)|$)", re.DOTALL)
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_CONTROL_NAMES = {value: f"\\{name}" for name, value in _CONTROL.items()}
+
+
+def _logical_lines(text: str) -> list[str]:
+    lines: list[str] = []
+    continued = ""
+    for natural in re.split(r"\r\n|\n|\r", text):
+        line = natural.lstrip(" \t\f")
+        if not continued and (not line or line[0] in "#!"):
+            continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            continued += line[:-1]
+            continue
+        lines.append(continued + line)
+        continued = ""
+    return [*lines, continued] if continued else lines
+
+
+def _unescape(text: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        if match[1]:
+            return chr(int(match[1], 16))
+        return _CONTROL.get(match[2], match[2]) if match[2] else ""
+
+    # Java escapes UTF-16 units, so a character outside the BMP comes as two escapes.
+    return _ESCAPE.sub(plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def _escape(text: str, *, key: bool) -> str:
+    out = []
+    for position, character in enumerate(text):
+        if character in _CONTROL_NAMES:
+            out.append(_CONTROL_NAMES[character])
+        elif character in "\\=:#!" or (character == " " and (key or position == 0)):
+            out.append(f"\\{character}")
+        elif " " <= character <= "~":
+            out.append(character)
+        else:
+            units = character.encode("utf-16-be", "surrogatepass")
+            out.extend(f"\\u{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2))
+    return "".join(out)
