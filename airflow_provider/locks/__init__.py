@@ -1,0 +1,67 @@
+"""Lock providers behind one protocol, chosen by configuration."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from airflow_provider.exceptions import InvalidConnectionError
+from airflow_provider.locks.filesystem import FilesystemLockProvider
+from airflow_provider.locks.in_process import InProcessLockProvider
+from airflow_provider.locks.protocol import LockHolder, LockProvider
+from airflow_provider.table.storage import Storage
+
+__all__ = [
+    "LOCK_PROVIDERS",
+    "FilesystemLockProvider",
+    "InProcessLockProvider",
+    "LockHolder",
+    "LockProvider",
+    "lock_options",
+    "open_lock",
+]
+
+LOCK_PROVIDERS: Mapping[str, Callable[..., LockProvider]] = {
+    "filesystem": FilesystemLockProvider,
+    "in_process": InProcessLockProvider,
+}
+"""Provider name, as in the ``table_lock`` connection, to its class."""
+
+
+def lock_options(provider: str) -> tuple[str, ...]:
+    """Names of the options that a provider takes.
+
+    :raises InvalidConnectionError: when the provider is not known; names the known ones.
+    """
+    if provider not in LOCK_PROVIDERS:
+        raise InvalidConnectionError(
+            f"lock provider {provider!r} is not known; known: {', '.join(sorted(LOCK_PROVIDERS))}",
+            provider=provider,
+        )
+    parameters = inspect.signature(LOCK_PROVIDERS[provider]).parameters.values()
+    return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+
+
+def open_lock(config: Mapping[str, Any], storage: Storage) -> LockProvider:
+    """A contender for a table's lock.
+
+    :param config: ``provider`` (``filesystem`` when absent) and that provider's options.
+    :param storage: the table's storage.
+    :raises InvalidConnectionError: when provider or option is not known, or a value is not a
+        number above zero where one is needed.
+    """
+    options = dict(config)
+    provider = options.pop("provider", "filesystem")
+    known = lock_options(provider)
+    for name, value in options.items():
+        if name not in known:
+            raise InvalidConnectionError(
+                f"lock provider {provider!r} has no option {name!r}; it has: {', '.join(known)}", option=name
+            )
+        if name.endswith("_seconds") and not (isinstance(value, int | float) and value > 0):
+            raise InvalidConnectionError(
+                f"lock option {name!r} must be a number of seconds above zero, not {value!r}", option=name
+            )
+    place = storage.root if provider == "in_process" else storage
+    return LOCK_PROVIDERS[provider](place, **options)

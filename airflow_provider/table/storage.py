@@ -61,7 +61,9 @@ class Storage:
         try:
             filesystem, stripped = fsspec.core.url_to_fs(root, **self.options)
         except (ValueError, ImportError) as error:
-            raise InvalidInputError(f"table location {root!r} cannot be opened: {error}", location=root) from error
+            raise InvalidInputError(
+                f"table location {root!r} cannot be opened: {error}", location=root
+            ) from error
         self.root = root.rstrip("/") or "/"
         self._filesystem: AbstractFileSystem = filesystem
         self._base = str(stripped).rstrip("/")

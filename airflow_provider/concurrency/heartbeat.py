@@ -1,0 +1,179 @@
+"""Heartbeats: who is writing, and whether it still lives.
+
+``.hoodie/.heartbeat/<instant>`` as in Hudi: the file's modification time is the beat.
+The file is created by put-if-absent, under a name that all actions share, so creating it
+is also what makes a requested time unique (RFC-22, "Unique instant times", option 1). Its
+content tells others who the writer is and how long it may be silent.
+
+A heartbeat decides only *when* somebody tries to roll a writer back. Whether the writer is
+dead is decided by the rollback's entry in the commit log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from airflow_provider.exceptions import HeartbeatExpiredError
+from airflow_provider.table.storage import FileStatus, Storage
+
+HEARTBEAT_FOLDER = ".hoodie/.heartbeat"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class HeartbeatInfo:
+    """What a heartbeat file says about its writer.
+
+    :param owner: host and process.
+    :param action: the instant's action.
+    :param operation: Hudi's operation type.
+    :param priority: of the writer.
+    :param interval: seconds between two beats.
+    :param tolerable_misses: beats that may be missed before the writer counts as dead
+        (Hudi's ``hoodie.client.heartbeat.tolerable.misses``).
+    :param operation_key: the caller's key for finding this write again.
+    """
+
+    owner: str = "unknown"
+    action: str = ""
+    operation: str = ""
+    priority: int = 0
+    interval: float = 60.0
+    tolerable_misses: int = 10
+    operation_key: str | None = None
+
+    @property
+    def tolerance(self) -> float:
+        """Seconds of silence after which the writer counts as dead."""
+        return self.interval * self.tolerable_misses
+
+    def to_json(self) -> bytes:
+        """The heartbeat file's content."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> HeartbeatInfo:
+        """Read a heartbeat file; an empty one (the JVM's) says nothing but its time."""
+        try:
+            content = json.loads(data or b"{}")
+        except ValueError:
+            return cls()
+        return cls(**{name: content[name] for name in cls.__dataclass_fields__ if name in content})
+
+
+@dataclass(frozen=True)
+class ObservedHeartbeat:
+    """A heartbeat as another process sees it.
+
+    :param instant: requested time of the writer's instant.
+    :param info: what the writer says about itself.
+    :param age_seconds: since the last beat.
+    """
+
+    instant: str
+    info: HeartbeatInfo
+    age_seconds: float
+
+    @property
+    def alive(self) -> bool:
+        """Whether the last beat is within the writer's own tolerance."""
+        return self.age_seconds <= self.info.tolerance
+
+
+def observe(storage: Storage) -> dict[str, ObservedHeartbeat]:
+    """All heartbeats of a table, by instant."""
+    observed = (_observe(storage, status) for status in storage.list(HEARTBEAT_FOLDER))
+    return {heartbeat.instant: heartbeat for heartbeat in observed if heartbeat is not None}
+
+
+def _observe(storage: Storage, status: FileStatus) -> ObservedHeartbeat | None:
+    if not status.name.isdigit():
+        return None
+    try:
+        info = HeartbeatInfo.from_json(storage.read(status.path))
+    except FileNotFoundError:
+        return None  # its writer finished just now
+    return ObservedHeartbeat(status.name, info, time.time() - status.modified)
+
+
+def heartbeat_path(instant: str) -> str:
+    """Where an instant's heartbeat lies, relative to the table."""
+    return f"{HEARTBEAT_FOLDER}/{instant}"
+
+
+class Heartbeat:
+    """A live writer's heartbeat; beats from a thread until stopped or lost.
+
+    :param storage: the table's storage.
+    :param instant: the writer's instant; its heartbeat file exists already.
+    :param info: what to say about the writer.
+    :param is_alive: asked before every beat; when it says False (the JVM that the writer
+        drives is gone, say) the heartbeat is given up.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        instant: str,
+        info: HeartbeatInfo,
+        is_alive: Callable[[], bool] | None = None,
+    ) -> None:
+        self._storage = storage
+        self._instant = instant
+        self._info = info
+        self._is_alive = is_alive or (lambda: True)
+        self._beaten = time.monotonic()
+        self._lost: str | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"heartbeat-{instant}", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Make sure that this writer may still count itself alive.
+
+        :raises HeartbeatExpiredError: when it missed too many beats, or its heartbeat was
+            taken away; it never comes back to life.
+        """
+        silent = time.monotonic() - self._beaten
+        if self._lost is None and silent > self._info.tolerance:
+            self._lost = f"no beat for {silent:.1f} s, more than {self._info.tolerance:.1f} s"
+        if self._lost is not None:
+            raise HeartbeatExpiredError(
+                f"table {self._storage.root}: heartbeat of instant {self._instant} is lost: {self._lost}; "
+                "the write was given up, run it again",
+                instant=self._instant,
+            )
+
+    def stop(self) -> None:
+        """Stop beating; the file stays until its owner's end is published."""
+        self._stopped.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout=self._info.interval)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._info.interval):
+            try:
+                self.check()
+                self._beat()
+            except HeartbeatExpiredError:
+                log.warning("heartbeat of instant %s is lost: %s", self._instant, self._lost)
+                return
+            except OSError as error:
+                log.warning("heartbeat of instant %s missed: %s", self._instant, error)
+
+    def _beat(self) -> None:
+        if not self._is_alive():
+            self._lost = "the process that this writer belongs to is gone"
+            raise HeartbeatExpiredError(self._lost, instant=self._instant)
+        path = heartbeat_path(self._instant)
+        if self._storage.stat(path) is None:
+            self._lost = "its file was taken away, the instant was rolled back"
+            raise HeartbeatExpiredError(self._lost, instant=self._instant)
+        self._storage.put(path, self._info.to_json())
+        self._beaten = time.monotonic()

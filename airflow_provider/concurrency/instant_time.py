@@ -1,0 +1,53 @@
+"""Unique requested times and strictly increasing completion times (invariant C4)."""
+
+from __future__ import annotations
+
+from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
+from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
+from airflow_provider.table.instant import after, now
+from airflow_provider.table.storage import Storage
+
+
+def request_instant(
+    storage: Storage, log: CommitLog, newest: LogEntry | None, info: HeartbeatInfo, *, later_than: str = ""
+) -> tuple[str, LogEntry | None]:
+    """Take a requested time that no other instant of the table has or will have.
+
+    The test-and-set is the exclusive creation of the heartbeat file. A heartbeat is deleted
+    only once a log entry ended its instant, and that entry completes later than the
+    instant was requested: so a time larger than every completion time in the log, seen
+    after the creation, was never anybody else's.
+
+    :param storage: the table's storage.
+    :param log: the table's commit log.
+    :param newest: the newest entry known.
+    :param info: the heartbeat's content.
+    :param later_than: a time that the requested time must exceed as well.
+    :return: the requested time, and the newest entry seen.
+    """
+    candidate = now()
+    while True:
+        bound = max(newest.completion_time if newest else "", later_than)
+        if bound and candidate <= bound:
+            candidate = after(bound)
+        if not storage.put_if_absent(heartbeat_path(candidate), info.to_json()):
+            candidate = after(candidate)
+            continue
+        for entry in log.after(newest.sequence if newest else 0):
+            newest = entry
+        if newest is None or candidate > newest.completion_time:
+            return candidate, newest
+        storage.delete(heartbeat_path(candidate))
+
+
+def completion_time_after(newest: LogEntry | None, requested_time: str) -> str:
+    """The completion time of the entry after ``newest``: the log order is the completion
+    order on any clock.
+
+    :param newest: the entry before; None for the first.
+    :param requested_time: the committing instant's requested time.
+    """
+    earliest = after(requested_time)
+    if newest is not None:
+        earliest = max(earliest, after(newest.completion_time))
+    return max(now(), earliest)

@@ -1,0 +1,168 @@
+"""Publication: deriving from a log entry everything that readers see.
+
+Every step here is idempotent and may be done by anybody at any time: by the committer
+right after its put, or by whoever finds the newest entry unpublished.
+"""
+
+from __future__ import annotations
+
+import time
+
+from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
+from airflow_provider.concurrency.heartbeat import heartbeat_path
+from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.metadata import decode_commit_metadata, encode
+from airflow_provider.table.storage import FileStatus, Storage
+from airflow_provider.table.timeline import instant_path
+
+
+def completed_instant(entry: LogEntry) -> Instant:
+    """The completed instant that an entry stands for."""
+    return Instant(entry.instant, entry.action, State.COMPLETED, entry.completion_time)
+
+
+def publish(storage: Storage, entry: LogEntry) -> None:
+    """Make an entry visible on the timeline, if it is not yet.
+
+    :param storage: the table's storage.
+    :param entry: the newest entry of the commit log.
+    :raises CorruptTableError: when the staged metadata is gone although nothing was published.
+    """
+    if entry.rolls_back is not None:
+        _publish_rollback(storage, entry)
+    else:
+        _publish_commit(storage, entry)
+    storage.delete(heartbeat_path(entry.instant))
+
+
+def publish_head(storage: Storage, log: CommitLog) -> LogEntry | None:
+    """Finish the newest entry of the log if its writer did not; what to do before anything else.
+
+    Entries are published in log order, so only the newest one can be unpublished.
+
+    :return: the newest entry; None for an empty log.
+    """
+    entry = log.read(log.head())
+    if entry is not None:
+        ensure_published(storage, entry)
+    return entry
+
+
+def ensure_published(storage: Storage, entry: LogEntry) -> None:
+    """Publish an entry unless its completed instant is on the timeline."""
+    if not is_published(storage, entry):
+        publish(storage, entry)
+
+
+def is_published(storage: Storage, entry: LogEntry) -> bool:
+    """Whether the completed instant of an entry is on the timeline."""
+    return storage.stat(instant_path(completed_instant(entry))) is not None
+
+
+def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
+    """Delete what a dead instant left: data files first, so that a crash can be resumed.
+
+    :param storage: the table's storage.
+    :param instant: requested time of an instant that a log entry declared dead.
+    :param action: its action.
+    :return: paths of the data files deleted.
+    """
+    deleted = [
+        status.path for status in data_files_of(storage, instant, action) if storage.delete(status.path)
+    ]
+    for state in (State.INFLIGHT, State.REQUESTED):
+        storage.delete(instant_path(Instant(instant, action, state)))
+    storage.delete(staged_metadata_path(instant))
+    storage.delete(heartbeat_path(instant))
+    return deleted
+
+
+def data_files_of(storage: Storage, instant: str, action: Action) -> list[FileStatus]:
+    """Data files that a pending instant wrote, found by its plan.
+
+    A writer writes its plan before its first data file, so no plan means no file.
+    """
+    plan = instant_path(Instant(instant, action, State.INFLIGHT))
+    try:
+        content = storage.read(plan)
+    except FileNotFoundError:
+        return []
+    if not content:
+        return []
+    partitions = {stat.partition_path for stat in decode_commit_metadata(content).write_stats}
+    return [
+        status
+        for partition in sorted(partitions)
+        for status in storage.list(partition)
+        if (parsed := parse_base_file_name(status.name)) and parsed[2] == instant
+    ]
+
+
+def staged_metadata_path(instant: str) -> str:
+    """Where a writer stages its commit metadata before its entry is put."""
+    return f".hoodie/commit_log/staged/{instant}.avro"
+
+
+def _publish_commit(storage: Storage, entry: LogEntry) -> None:
+    path = instant_path(completed_instant(entry))
+    staged = entry.metadata_path or staged_metadata_path(entry.instant)
+    try:
+        storage.put_if_absent(path, storage.read(staged))
+    except FileNotFoundError:
+        if storage.stat(path) is None:
+            raise CorruptTableError(
+                f"table {storage.root}: commit log entry {entry.sequence} names {staged}, which is gone, "
+                f"and {path} does not exist; restore one of the two files",
+                path=staged,
+            ) from None
+    storage.delete(staged)
+
+
+def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
+    started = time.monotonic()
+    dead, dead_action = entry.rolls_back or "", entry.rolled_back_action or Action.COMMIT
+    doomed = data_files_of(storage, dead, dead_action)
+    by_partition: dict[str, list[str]] = {}
+    for status in doomed:
+        by_partition.setdefault(status.path.rpartition("/")[0], []).append(storage.url(status.path))
+    plan = {
+        "instantToRollback": {"commitTime": dead, "action": str(dead_action)},
+        "RollbackRequests": [
+            {
+                "partitionPath": partition,
+                "fileId": "",
+                "latestBaseInstant": "",
+                "filesToBeDeleted": files,
+                "logBlocksToBeDeleted": {},
+            }
+            for partition, files in by_partition.items()
+        ],
+        "version": 1,
+    }
+    storage.put_if_absent(
+        instant_path(Instant(entry.instant, Action.ROLLBACK, State.REQUESTED)),
+        encode("HoodieRollbackPlan", plan),
+    )
+    storage.put_if_absent(instant_path(Instant(entry.instant, Action.ROLLBACK, State.INFLIGHT)), b"")
+    deleted = clean_up(storage, dead, dead_action)
+    metadata = {
+        "startRollbackTime": entry.instant,
+        "timeTakenInMillis": round((time.monotonic() - started) * 1000),
+        "totalFilesDeleted": len(deleted),
+        "commitsRollback": [dead],
+        "partitionMetadata": {
+            partition: {
+                "partitionPath": partition,
+                "successDeleteFiles": files,
+                "failedDeleteFiles": [],
+                "rollbackLogFiles": {},
+                "logFilesFromFailedCommit": {},
+            }
+            for partition, files in by_partition.items()
+        },
+        "version": 1,
+        "instantsRollback": [{"commitTime": dead, "action": str(dead_action)}],
+    }
+    storage.put_if_absent(instant_path(completed_instant(entry)), encode("HoodieRollbackMetadata", metadata))

@@ -1,0 +1,201 @@
+"""Rollback: the only way to undo a write that did not commit.
+
+The order is what makes it safe: first an entry in the commit log says that the instant is
+dead, and from then on its writer can never commit, because it must read that entry before
+its own put; only after that its files are deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
+from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path, observe
+from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
+from airflow_provider.concurrency.publish import clean_up, ensure_published, publish, publish_head
+from airflow_provider.exceptions import NoSuchInstantError, TableError
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import Action, State
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PendingInstant:
+    """An instant that has not completed, with what its heartbeat says.
+
+    :param instant: requested time.
+    :param action: its action.
+    :param alive: whether its heartbeat is in time; None when it has none (a writer that
+        keeps no heartbeat, such as the JVM Hudi with eager cleaning).
+    :param priority: of its writer.
+    :param operation: Hudi's operation type.
+    :param owner: host and process of its writer.
+    :param age_seconds: since the last beat; None without a heartbeat.
+    :param operation_key: the key under which its caller looks for it.
+    """
+
+    instant: str
+    action: Action
+    alive: bool | None
+    priority: int
+    operation: str
+    owner: str
+    age_seconds: float | None
+    operation_key: str | None
+
+
+def pending_instants(table: HudiTable) -> list[PendingInstant]:
+    """Instants of a table that have not completed, oldest first.
+
+    :param table: the table; nothing is written to it.
+    """
+    log_, storage = CommitLog(table.storage), table.storage
+    heartbeats = observe(storage)
+    timeline = Timeline.load(storage)
+    head = log_.read(log_.head())
+    # A commit is a commit from its entry on, also while its instant is being published.
+    ended = {head.instant, head.rolls_back} if head else set()
+    pending = {i.requested_time: i.action for i in timeline.pending() if i.requested_time not in ended}
+    for requested_time, heartbeat in heartbeats.items():
+        if timeline.find(requested_time) is None and requested_time not in ended:
+            pending[requested_time] = _action(heartbeat.info)
+    found = []
+    for requested_time, action in sorted(pending.items()):
+        heartbeat_ = heartbeats.get(requested_time)
+        if heartbeat_ is None and _find_rollback(log_, requested_time):
+            continue  # what a writer wrote that did not know yet that it was dead
+        info = heartbeat_.info if heartbeat_ else HeartbeatInfo()
+        found.append(
+            PendingInstant(
+                instant=requested_time,
+                action=action,
+                alive=heartbeat_.alive if heartbeat_ else None,
+                priority=info.priority,
+                operation=info.operation,
+                owner=info.owner,
+                age_seconds=heartbeat_.age_seconds if heartbeat_ else None,
+                operation_key=info.operation_key,
+            )
+        )
+    return found
+
+
+def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> LogEntry | None:
+    """Roll back an instant that has not completed, whether or not its writer lives.
+
+    :param table: the table.
+    :param instant: requested time of the instant.
+    :param reason: why, for the log.
+    :return: the rollback's log entry; None when the instant had been rolled back before and
+        only leftovers were removed.
+    :raises NoSuchInstantError: when there is no such instant.
+    :raises TableError: when the instant has committed (a completed instant is not undone here).
+    """
+    storage = table.storage
+    commit_log = CommitLog(storage)
+    base = publish_head(storage, commit_log)
+    found = Timeline.load(storage).find(instant)
+    if found is not None and found.state is State.COMPLETED:
+        raise TableError(
+            f"table {storage.root}: instant {instant} has completed; a rollback undoes pending instants only",
+            instant=instant,
+        )
+    heartbeat = observe(storage).get(instant)
+    if found is None and heartbeat is None:
+        raise NoSuchInstantError(
+            f"table {storage.root}: no pending instant {instant}; it was rolled back or never was",
+            instant=instant,
+        )
+    action = found.action if found else _action(heartbeat.info if heartbeat else HeartbeatInfo())
+    if heartbeat is None and (entry := _find_rollback(commit_log, instant)):
+        # A writer that did not know yet that it was dead wrote its instant file once more.
+        clean_up(storage, instant, entry.rolled_back_action or action)
+        return None
+    return _put_rollback(storage, commit_log, base, instant, action, reason)
+
+
+def rollback_dead_writers(table: HudiTable) -> list[str]:
+    """Roll back every writer whose heartbeat expired; what every writer does first.
+
+    Pending instants without a heartbeat are left alone unless the log says that they are
+    dead: they belong to a writer that keeps no heartbeat.
+
+    :param table: the table.
+    :return: requested times of the instants rolled back.
+    """
+    storage = table.storage
+    commit_log = CommitLog(storage)
+    rolled_back = []
+    heartbeats = observe(storage)
+    timeline: Timeline | None = None
+    for requested_time, heartbeat in sorted(heartbeats.items()):
+        if heartbeat.alive:
+            continue
+        base = publish_head(storage, commit_log)
+        timeline = Timeline.load(storage)
+        found = timeline.find(requested_time)
+        if found is not None and found.state is State.COMPLETED:
+            storage.delete(heartbeat_path(requested_time))
+            continue
+        action = found.action if found else _action(heartbeat.info)
+        reason = f"no heartbeat for {heartbeat.age_seconds:.1f} s"
+        if _put_rollback(storage, commit_log, base, requested_time, action, reason):
+            rolled_back.append(requested_time)
+    for instant in (timeline or Timeline.load(storage)).pending():
+        if instant.requested_time in heartbeats or storage.stat(heartbeat_path(instant.requested_time)):
+            continue
+        if instant.action is not Action.ROLLBACK and (
+            entry := _find_rollback(commit_log, instant.requested_time)
+        ):
+            clean_up(storage, instant.requested_time, entry.rolled_back_action or instant.action)
+    return rolled_back
+
+
+def _put_rollback(
+    storage: Storage, commit_log: CommitLog, base: LogEntry | None, dead: str, action: Action, reason: str
+) -> LogEntry | None:
+    info = HeartbeatInfo(describe_owner(), Action.ROLLBACK, "ROLLBACK", interval=10.0, tolerable_misses=6)
+    instant, newest = request_instant(storage, commit_log, base, info)
+    while True:
+        for entry in commit_log.after(newest.sequence if newest else 0):
+            newest = entry
+        if newest is not None:
+            ensure_published(storage, newest)
+        since = base.sequence if base else 0
+        if any(dead in (entry.instant, entry.rolls_back) for entry in commit_log.after(since)):
+            storage.delete(heartbeat_path(instant))
+            return None
+        sequence = (newest.sequence if newest else 0) + 1
+        entry = LogEntry(
+            instant=instant,
+            action=Action.ROLLBACK,
+            completion_time=completion_time_after(newest, instant),
+            operation="ROLLBACK",
+            priority=0,
+            rolls_back=dead,
+            rolled_back_action=action,
+            owner=describe_owner(),
+            sequence=sequence,
+        )
+        if commit_log.append(sequence, entry):
+            log.info("table %s: instant %s rolled back by %s: %s", storage.root, dead, instant, reason)
+            publish(storage, entry)
+            return entry
+
+
+def _find_rollback(commit_log: CommitLog, instant: str) -> LogEntry | None:
+    for entry in commit_log.backwards():
+        if entry.rolls_back == instant:
+            return entry
+        if entry.completion_time < instant:
+            return None
+    return None
+
+
+def _action(info: HeartbeatInfo) -> Action:
+    return Action(info.action) if info.action in set(Action) else Action.COMMIT

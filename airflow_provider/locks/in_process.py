@@ -1,0 +1,108 @@
+"""A lock among the threads of one process, first come first served."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from airflow_provider.exceptions import LockLostError, LockTimeoutError
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.locks.protocol import LockHolder
+
+
+@dataclass
+class _Queue:
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    contenders: deque[InProcessLockProvider] = field(default_factory=deque)
+    holdings: int = 0
+
+
+_queues: dict[str, _Queue] = {}
+_queues_guard = threading.Lock()
+
+
+class InProcessLockProvider:
+    """For tests and for programs that are a table's only process (Hudi's InProcessLockProvider).
+
+    :param key: what is locked; usually the table's location.
+    :param timeout_seconds: how long :meth:`acquire` waits by default.
+    :param owner: who contends, for people; host, process and thread by default.
+    """
+
+    def __init__(self, key: str, *, timeout_seconds: float = 60.0, owner: str | None = None) -> None:
+        with _queues_guard:
+            self._queue = _queues.setdefault(key, _Queue())
+        self._key = key
+        self._timeout = timeout_seconds
+        self._owner = owner or f"{describe_owner()}/{threading.current_thread().name}"
+        self._token: int | None = None
+        self._since = 0.0
+
+    def acquire(self, timeout: float | None = None) -> None:
+        """See :meth:`LockProvider.acquire`."""
+        limit = self._timeout if timeout is None else timeout
+        queue = self._queue
+        with queue.changed:
+            if self in queue.contenders:
+                raise LockTimeoutError(
+                    f"lock {self._key!r}: this contender holds it or waits already", key=self._key
+                )
+            queue.contenders.append(self)
+            if not queue.changed.wait_for(lambda: queue.contenders[0] is self, limit):
+                queue.contenders.remove(self)
+                queue.changed.notify_all()
+                holder = queue.contenders[0]._owner
+                raise LockTimeoutError(
+                    f"lock {self._key!r} not acquired in {limit:g} s: held by {holder}",
+                    key=self._key,
+                    holder=holder,
+                )
+            queue.holdings += 1
+            self._token = queue.holdings
+            self._since = time.monotonic()
+
+    def release(self) -> None:
+        """See :meth:`LockProvider.release`."""
+        with self._queue.changed:
+            if self._token is None:
+                raise LockLostError(f"lock {self._key!r} is not held", key=self._key)
+            self._token = None
+            self._queue.contenders.popleft()
+            self._queue.changed.notify_all()
+
+    def is_held(self) -> bool:
+        """See :meth:`LockProvider.is_held`."""
+        return self._token is not None
+
+    @property
+    def fencing_token(self) -> int:
+        """See :attr:`LockProvider.fencing_token`."""
+        if self._token is None:
+            raise LockLostError(f"lock {self._key!r} is not held", key=self._key)
+        return self._token
+
+    def holder(self) -> LockHolder | None:
+        """See :meth:`LockProvider.holder`."""
+        with self._queue.changed:
+            first = self._queue.contenders[0] if self._queue.contenders else None
+            if first is None or first._token is None:
+                return None
+            return LockHolder(first._owner, first._token, time.monotonic() - first._since)
+
+    def waiters(self) -> list[str]:
+        """See :meth:`LockProvider.waiters`."""
+        with self._queue.changed:
+            return [contender._owner for contender in self._queue.contenders if contender._token is None]
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

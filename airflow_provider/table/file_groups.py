@@ -1,0 +1,139 @@
+"""File groups, file slices and the view of which of them a timeline shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.instant import Action
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline
+
+PARTITION_METADATA = ".hoodie_partition_metadata"
+
+
+class FileGroupId(NamedTuple):
+    """The identity of a file group, the unit of conflict detection.
+
+    :param partition_path: partition path relative to the table, ``""`` when not partitioned.
+    :param file_id: the id that all slices of the group share.
+    """
+
+    partition_path: str
+    file_id: str
+
+
+@dataclass(frozen=True)
+class BaseFile:
+    """The base file of one file slice.
+
+    :param partition_path: partition path relative to the table.
+    :param file_id: id of the file group.
+    :param write_token: which task attempt wrote it.
+    :param instant: requested time of the instant that wrote it.
+    :param path: path relative to the table.
+    :param size: bytes.
+    """
+
+    partition_path: str
+    file_id: str
+    write_token: str
+    instant: str
+    path: str
+    size: int
+
+    @property
+    def file_group(self) -> FileGroupId:
+        """The file group that this slice belongs to."""
+        return FileGroupId(self.partition_path, self.file_id)
+
+
+class FileSystemView:
+    """Which base files a timeline shows (Hudi's ``HoodieTableFileSystemView``).
+
+    Partitions are listed when they are asked for, once: the cost is in the partitions
+    touched, not in the table.
+
+    :param storage: the table's storage.
+    :param timeline: what has completed; files of any other instant are not seen.
+    """
+
+    def __init__(self, storage: Storage, timeline: Timeline) -> None:
+        self._storage = storage
+        self.timeline = timeline
+        self._listed: dict[str, dict[str, BaseFile]] = {}
+
+    @property
+    def latest_completion_time(self) -> str | None:
+        """Completion time of the newest commit in view; None for an empty table."""
+        commits = self.timeline.commits()
+        return commits[-1].completion_time if commits else None
+
+    def partitions(self) -> list[str]:
+        """Partition paths that hold at least one visible base file, sorted."""
+        return [partition for partition in self._all_partitions if self.base_files(partition)]
+
+    def base_files(self, partition_path: str) -> list[BaseFile]:
+        """The newest visible slice of every live file group of a partition."""
+        if partition_path not in self._listed:
+            self._listed[partition_path] = self._list(partition_path)
+        return list(self._listed[partition_path].values())
+
+    def all_base_files(self) -> list[BaseFile]:
+        """The newest visible slice of every live file group of the table."""
+        return [base_file for partition in self.partitions() for base_file in self.base_files(partition)]
+
+    def base_file(self, file_group: FileGroupId) -> BaseFile | None:
+        """The newest visible slice of one file group; None when it is not live."""
+        self.base_files(file_group.partition_path)
+        return self._listed[file_group.partition_path].get(file_group.file_id)
+
+    @cached_property
+    def replaced(self) -> Mapping[FileGroupId, str]:
+        """File groups that a completed replacecommit took out, and when it completed."""
+        out: dict[FileGroupId, str] = {}
+        for instant in self.timeline.commits():
+            if instant.action is not Action.REPLACE_COMMIT:
+                continue
+            for partition, file_ids in self.timeline.commit_metadata(instant).replaced.items():
+                for file_id in file_ids:
+                    out[FileGroupId(partition, file_id)] = instant.completion_time or ""
+        return out
+
+    @cached_property
+    def _all_partitions(self) -> list[str]:
+        return sorted(
+            status.path.removesuffix(PARTITION_METADATA).rstrip("/")
+            for status in self._storage.list("", recursive=True)
+            if status.name == PARTITION_METADATA and not status.path.startswith(".hoodie/")
+        )
+
+    @cached_property
+    def _visible(self) -> tuple[frozenset[str], str]:
+        commits = {instant.requested_time for instant in self.timeline.commits()}
+        # What is older than the first instant of the timeline was archived, so it had
+        # completed (Hudi's containsOrBeforeTimelineStarts).
+        starts = min((instant.requested_time for instant in self.timeline.instants), default="")
+        return frozenset(commits), starts
+
+    def _list(self, partition_path: str) -> dict[str, BaseFile]:
+        commits, starts = self._visible
+        newest: dict[str, BaseFile] = {}
+        for status in self._storage.list(partition_path):
+            parsed = None if status.is_directory else parse_base_file_name(status.name)
+            if parsed is None:
+                continue
+            file_id, write_token, instant = parsed
+            if instant not in commits and instant >= starts:
+                continue
+            if FileGroupId(partition_path, file_id) in self.replaced:
+                continue
+            known = newest.get(file_id)
+            if known is None or instant > known.instant:
+                newest[file_id] = BaseFile(
+                    partition_path, file_id, write_token, instant, status.path, status.size
+                )
+        return newest

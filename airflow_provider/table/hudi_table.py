@@ -1,0 +1,186 @@
+"""A Hudi table on storage: create it, open it, look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_provider.exceptions import (
+    InvalidInputError,
+    MissingColumnError,
+    NotATableError,
+    TableExistsError,
+    UnsupportedTableError,
+)
+from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.properties import TableConfig, dump_properties, parse_properties
+from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro, avro_to_arrow, without_meta_columns
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline
+
+PROPERTIES_PATH = ".hoodie/hoodie.properties"
+
+
+class HudiTable:
+    """A table whose ``hoodie.properties`` has been read.
+
+    Holds no state of the table beyond that: :meth:`timeline` and :meth:`view` look again
+    every time.
+
+    :param storage: the table's storage.
+    :param config: the table's configuration.
+    """
+
+    def __init__(self, storage: Storage, config: TableConfig) -> None:
+        self.storage = storage
+        self.config = config
+
+    def __repr__(self) -> str:
+        return f"HudiTable({self.config.name!r} at {self.location!r})"
+
+    @property
+    def location(self) -> str:
+        """Absolute path or URL of the table."""
+        return self.storage.root
+
+    @classmethod
+    def open(cls, location: str, storage_options: Mapping[str, Any] | None = None) -> HudiTable:
+        """Open an existing table.
+
+        :param location: absolute path or URL.
+        :param storage_options: keyword arguments of the fsspec file system.
+        :raises NotATableError: when there is no ``.hoodie/hoodie.properties``.
+        :raises UnsupportedTableError: when its version or layout is unknown to us.
+        :raises CorruptTableError: when the properties cannot be understood.
+        """
+        storage = Storage(location, storage_options)
+        try:
+            text = storage.read(PROPERTIES_PATH).decode()
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotATableError(
+                f"{location} is not a Hudi table: it has no {PROPERTIES_PATH}; "
+                "create one with HudiTable.create or CreateTableOperator",
+                location=location,
+            ) from None
+        return cls(storage, TableConfig.from_properties(parse_properties(text)))
+
+    @classmethod
+    def create(
+        cls,
+        location: str,
+        *,
+        name: str,
+        schema: pa.Schema,
+        record_key: Sequence[str],
+        partition_by: Sequence[str] = (),
+        ordering_field: str | None = None,
+        database: str = "",
+        hive_style: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> HudiTable:
+        """Create an empty copy-on-write table, version 9, timeline layout 2, UTC.
+
+        :param location: absolute path or URL; must not hold a table.
+        :param name: table name.
+        :param schema: data columns, without Hudi's meta columns.
+        :param record_key: columns whose values identify a record inside its partition.
+        :param partition_by: columns whose values make the partition path; none for one folder.
+        :param ordering_field: the column that decides between two versions of a record: the
+            larger value wins; the later write wins when None.
+        :param database: database name, part of the table's checksum.
+        :param hive_style: whether partition folders are named ``column=value``.
+        :param storage_options: keyword arguments of the fsspec file system.
+        :raises MissingColumnError: when a named column is not in the schema.
+        :raises InvalidInputError: when the schema or the record key is empty, or a column is
+            named like one of Hudi's meta columns.
+        :raises TableExistsError: when there is a table already.
+        """
+        _check_columns(schema, record_key, partition_by, ordering_field)
+        storage = Storage(location, storage_options)
+        config = TableConfig(
+            name=name,
+            database=database,
+            record_key_fields=tuple(record_key),
+            partition_fields=tuple(partition_by),
+            ordering_fields=(ordering_field,) if ordering_field else (),
+            hive_style=hive_style,
+            url_encode=True,
+            create_schema=arrow_to_avro(schema, name),
+        )
+        text = dump_properties(config.to_properties())
+        if not storage.put_if_absent(PROPERTIES_PATH, text.encode()):
+            raise TableExistsError(
+                f"{location} holds a Hudi table already; open it, or choose another location",
+                location=location,
+            )
+        return cls(storage, config)
+
+    def timeline(self) -> Timeline:
+        """The active timeline as it is now."""
+        return Timeline.load(self.storage)
+
+    def view(self, as_of: str | None = None) -> FileSystemView:
+        """The file slices that a reader sees.
+
+        :param as_of: see :meth:`~airflow_provider.table.timeline.Timeline.as_of`; now when None.
+        """
+        timeline = self.timeline()
+        return FileSystemView(self.storage, timeline if as_of is None else timeline.as_of(as_of))
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The data columns, without Hudi's meta columns.
+
+        :raises UnsupportedTableError: when neither the configuration nor a commit says it.
+        """
+        if self.config.create_schema is not None:
+            return without_meta_columns(avro_to_arrow(self.config.create_schema))
+        timeline = self.timeline()
+        for instant in reversed(timeline.commits()):
+            if text := timeline.commit_metadata(instant).extra_metadata.get("schema"):
+                return without_meta_columns(avro_to_arrow(text))
+        raise UnsupportedTableError(
+            f"table {self.location}: no schema in {PROPERTIES_PATH} and no commit with one",
+            location=self.location,
+        )
+
+    def check_writable(self) -> None:
+        """Make sure that this package can write to the table.
+
+        :raises UnsupportedTableError: when its version, layout or type is another than the one
+            that we write.
+        """
+        config = self.config
+        found = (config.table_type, config.version, config.layout)
+        if found != ("COPY_ON_WRITE", 9, 2):
+            raise UnsupportedTableError(
+                f"table {self.location} is {found[0]} of version {found[1]}, timeline layout {found[2]}; "
+                "only COPY_ON_WRITE of version 9, layout 2 can be written",
+                location=self.location,
+            )
+
+
+def _check_columns(
+    schema: pa.Schema, record_key: Sequence[str], partition_by: Sequence[str], ordering_field: str | None
+) -> None:
+    if not len(schema):
+        raise InvalidInputError("the table's schema has no column")
+    if not record_key:
+        raise InvalidInputError("record_key names no column; a Hudi table needs at least one")
+    if reserved := [column for column in schema.names if column in META_COLUMNS]:
+        raise InvalidInputError(f"column {reserved[0]!r} has the name of a Hudi meta column; rename it")
+    wanted = {
+        "record key": record_key,
+        "partition": partition_by,
+        "ordering": (ordering_field,) if ordering_field else (),
+    }
+    for kind, columns in wanted.items():
+        for column in columns:
+            if column not in schema.names:
+                raise MissingColumnError(
+                    f"{kind} column {column!r} is not in the schema; its columns are: {', '.join(schema.names)}",
+                    column=column,
+                )

@@ -1,0 +1,131 @@
+"""Instants: what happened to a table, when, and how far it got.
+
+File names are those of timeline layout 2 (table version 8 and later): Hudi's
+``InstantFileNameGeneratorV2``. A completed instant carries both its requested and its
+completion time: ``<requested>_<completed>.<action>``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from airflow_provider.exceptions import InvalidInputError
+
+
+class Action(StrEnum):
+    """What an instant does, in Hudi's words."""
+
+    COMMIT = "commit"
+    DELTA_COMMIT = "deltacommit"
+    REPLACE_COMMIT = "replacecommit"
+    CLUSTERING = "clustering"
+    COMPACTION = "compaction"
+    LOG_COMPACTION = "logcompaction"
+    CLEAN = "clean"
+    ROLLBACK = "rollback"
+    RESTORE = "restore"
+    SAVEPOINT = "savepoint"
+    INDEXING = "indexing"
+    SCHEMA_COMMIT = "schemacommit"
+
+    @property
+    def when_completed(self) -> Action:
+        """The action under which Hudi records the completed instant."""
+        return _WHEN_COMPLETED.get(self, self)
+
+
+_WHEN_COMPLETED = {
+    Action.CLUSTERING: Action.REPLACE_COMMIT,
+    Action.COMPACTION: Action.COMMIT,
+    Action.LOG_COMPACTION: Action.DELTA_COMMIT,
+}
+
+WRITE_ACTIONS = frozenset({Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT})
+"""Actions whose completed instants put base files into the table."""
+
+
+class State(StrEnum):
+    """How far an instant got."""
+
+    REQUESTED = "requested"
+    INFLIGHT = "inflight"
+    COMPLETED = "completed"
+
+
+_TIME = r"\d{14}(?:\d{3})?"
+_COMPLETED = re.compile(rf"^({_TIME})_({_TIME})\.([a-z]+)$")
+_PENDING = re.compile(rf"^({_TIME})\.([a-z]+)\.(requested|inflight)$")
+_INFLIGHT_COMMIT = re.compile(rf"^({_TIME})\.inflight$")
+
+
+@dataclass(frozen=True)
+class Instant:
+    """One state of one action on the timeline.
+
+    :param requested_time: ``yyyyMMddHHmmssSSS``, UTC; unique in a table.
+    :param action: what it does.
+    :param state: how far it got.
+    :param completion_time: ``yyyyMMddHHmmssSSS``, UTC; only when completed.
+    """
+
+    requested_time: str
+    action: Action
+    state: State
+    completion_time: str | None = None
+
+    @property
+    def file_name(self) -> str:
+        """The file's name in the timeline folder."""
+        if self.state is State.COMPLETED:
+            return f"{self.requested_time}_{self.completion_time}.{self.action.when_completed}"
+        if self.state is State.INFLIGHT and self.action is Action.COMMIT:
+            return f"{self.requested_time}.inflight"
+        return f"{self.requested_time}.{self.action}.{self.state}"
+
+    @classmethod
+    def parse(cls, file_name: str) -> Instant | None:
+        """The instant that a timeline file stands for; None for any other file."""
+        try:
+            if match := _COMPLETED.match(file_name):
+                return cls(match[1], Action(match[3]), State.COMPLETED, match[2])
+            if match := _PENDING.match(file_name):
+                return cls(match[1], Action(match[2]), State(match[3]))
+        except ValueError:
+            return None  # an action of a later Hudi
+        if match := _INFLIGHT_COMMIT.match(file_name):
+            return cls(match[1], Action.COMMIT, State.INFLIGHT)
+        return None
+
+
+def format_time(moment: datetime) -> str:
+    """A moment as an instant time: ``yyyyMMddHHmmssSSS`` in UTC."""
+    return moment.astimezone(UTC).strftime("%Y%m%d%H%M%S%f")[:17]
+
+
+def parse_time(text: str) -> datetime:
+    """The moment of an instant time; 14 digits count as their last millisecond (Hudi's rule).
+
+    :raises InvalidInputError: when the text is not 14 or 17 digits of a date.
+    """
+    padded = f"{text}999" if len(text) == 14 else text
+    try:
+        if len(padded) != 17 or not padded.isdigit():
+            raise ValueError
+        return datetime.strptime(padded + "000", "%Y%m%d%H%M%S%f").replace(tzinfo=UTC)
+    except ValueError:
+        raise InvalidInputError(
+            f"instant time {text!r} is not of the form yyyyMMddHHmmssSSS (17 digits, UTC)", instant=text
+        ) from None
+
+
+def now() -> str:
+    """The current instant time by this machine's clock."""
+    return format_time(datetime.now(UTC))
+
+
+def after(text: str) -> str:
+    """The instant time one millisecond later."""
+    return format_time(parse_time(text) + timedelta(milliseconds=1))

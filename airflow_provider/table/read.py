@@ -1,0 +1,28 @@
+"""Reading a table without Spark: a snapshot as a pyarrow dataset."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.schema import with_meta_columns
+
+
+def snapshot(table: HudiTable, as_of: str | None = None, *, meta_columns: bool = False) -> ds.Dataset:
+    """The rows of a table at one moment.
+
+    :param table: the table.
+    :param as_of: an instant (requested or completion time of a commit: right after it
+        completed) or any instant time; now when None.
+    :param meta_columns: whether Hudi's five meta columns are part of the schema.
+    :return: a dataset over the base files of that snapshot; it stays what it is while
+        writers go on.
+    :raises NoSuchInstantError: when nothing had completed as of then.
+    """
+    schema: pa.Schema = with_meta_columns(table.schema) if meta_columns else table.schema
+    filesystem, base = table.storage.arrow()
+    paths = [f"{base}/{base_file.path}" for base_file in table.view(as_of).all_base_files()]
+    if not paths:
+        return ds.dataset(schema.empty_table())
+    return ds.dataset(paths, schema=schema, format="parquet", filesystem=filesystem)

@@ -1,0 +1,114 @@
+"""The active timeline of a table: ``.hoodie/timeline``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.table.instant import WRITE_ACTIONS, Instant, State, parse_time
+from airflow_provider.table.metadata import CommitMetadata, decode_commit_metadata
+from airflow_provider.table.storage import Storage
+
+TIMELINE_FOLDER = ".hoodie/timeline"
+
+_ORDER = {State.REQUESTED: 0, State.INFLIGHT: 1, State.COMPLETED: 2}
+
+
+def instant_path(instant: Instant) -> str:
+    """Where an instant's file lies, relative to the table."""
+    return f"{TIMELINE_FOLDER}/{instant.file_name}"
+
+
+class Timeline:
+    """The instants of a table at the moment of loading; it does not change afterwards.
+
+    :param storage: the table's storage.
+    :param instants: every instant, each in the furthest state that it has reached.
+    """
+
+    def __init__(self, storage: Storage, instants: Iterable[Instant]) -> None:
+        self._storage = storage
+        self.instants = tuple(sorted(instants, key=lambda instant: instant.requested_time))
+
+    @classmethod
+    def load(cls, storage: Storage) -> Timeline:
+        """Read the timeline folder: one listing, no file is opened."""
+        furthest: dict[str, Instant] = {}
+        for status in storage.list(TIMELINE_FOLDER):
+            instant = Instant.parse(status.name)
+            if instant is None:
+                continue
+            known = furthest.get(instant.requested_time)
+            if known is None or _ORDER[instant.state] > _ORDER[known.state]:
+                furthest[instant.requested_time] = instant
+        return cls(storage, furthest.values())
+
+    def completed(self) -> tuple[Instant, ...]:
+        """Completed instants in the order of their completion."""
+        done = [instant for instant in self.instants if instant.state is State.COMPLETED]
+        return tuple(sorted(done, key=_completion))
+
+    def commits(self) -> tuple[Instant, ...]:
+        """Completed instants that changed the table's files, in the order of completion."""
+        return tuple(instant for instant in self.completed() if instant.action in WRITE_ACTIONS)
+
+    def pending(self) -> tuple[Instant, ...]:
+        """Requested and inflight instants, in the order of their requested times."""
+        return tuple(instant for instant in self.instants if instant.state is not State.COMPLETED)
+
+    def find(self, requested_time: str) -> Instant | None:
+        """The instant with this requested time, if it is on the active timeline."""
+        return next((i for i in self.instants if i.requested_time == requested_time), None)
+
+    def until(self, completion_time: str) -> Timeline:
+        """This timeline without what completed after the given time; pending instants stay."""
+        return Timeline(
+            self._storage,
+            (i for i in self.instants if i.completion_time is None or i.completion_time <= completion_time),
+        )
+
+    def as_of(self, moment: str) -> Timeline:
+        """This timeline as it was right after a moment.
+
+        :param moment: the requested or the completion time of a completed commit (then: right
+            after that commit completed), or any other instant time (then: what had
+            completed by it). Completion time is what orders commits, so that the answer
+            never changes later.
+        :raises InvalidInputError: when the text is not an instant time.
+        :raises NoSuchInstantError: when nothing had completed by then.
+        """
+        parse_time(moment)
+        commits = self.commits()
+        named = next((i for i in commits if moment in (i.requested_time, i.completion_time)), None)
+        bound = _completion(named) if named else moment
+        if not any(_completion(instant) <= bound for instant in commits):
+            first = (
+                f"the first commit completed at {_completion(commits[0])}"
+                if commits
+                else "there is no commit"
+            )
+            raise NoSuchInstantError(
+                f"table {self._storage.root}: no commit had completed as of {moment}; {first}", instant=moment
+            )
+        return self.until(bound)
+
+    def read(self, instant: Instant) -> bytes:
+        """The content of an instant's file.
+
+        :raises NoSuchInstantError: when the file is gone (rolled back or archived meanwhile).
+        """
+        try:
+            return self._storage.read(instant_path(instant))
+        except FileNotFoundError:
+            raise NoSuchInstantError(
+                f"table {self._storage.root}: instant file {instant.file_name} is gone; reload the timeline",
+                instant=instant.requested_time,
+            ) from None
+
+    def commit_metadata(self, instant: Instant) -> CommitMetadata:
+        """The commit metadata of a completed commit or replacecommit."""
+        return decode_commit_metadata(self.read(instant))
+
+
+def _completion(instant: Instant) -> str:
+    return instant.completion_time or ""
