@@ -27,17 +27,17 @@ class LockProviderHook(BaseHook):
         with LockProviderHook().get_lock("/lake/flights") as lock:
             print(lock.fencing_token)
 
-    :param table_lock_conn_id: id of the connection.
+    :param lock_conn_id: id of the connection.
     """
 
-    conn_name_attr = "table_lock_conn_id"
+    conn_name_attr = "lock_conn_id"
     default_conn_name = "table_lock_default"
     conn_type = "table_lock"
     hook_name = "Table Lock"
 
-    def __init__(self, table_lock_conn_id: str = default_conn_name) -> None:
+    def __init__(self, lock_conn_id: str = default_conn_name) -> None:
         super().__init__()
-        self.table_lock_conn_id = table_lock_conn_id
+        self.lock_conn_id = lock_conn_id
 
     def lock_config(self) -> dict[str, Any]:
         """What :func:`airflow_provider.locks.open_lock` takes, as the connection says it.
@@ -89,13 +89,13 @@ class LockProviderHook(BaseHook):
 
     def _extras(self) -> dict[str, Any]:
         try:
-            connection = self.get_connection(self.table_lock_conn_id)
+            connection = self.get_connection(self.lock_conn_id)
         except AirflowNotFoundException:
-            if self.table_lock_conn_id == self.default_conn_name:
+            if self.lock_conn_id == self.default_conn_name:
                 return {}
             raise InvalidConnectionError(
-                f"connection {self.table_lock_conn_id!r} does not exist; create it with type 'table_lock', "
+                f"connection {self.lock_conn_id!r} does not exist; create it with type 'table_lock', "
                 "or leave the argument out for the file lock in the table",
-                connection=self.table_lock_conn_id,
+                connection=self.lock_conn_id,
             ) from None
         return read_extras(connection, self.conn_type)

@@ -28,17 +28,17 @@ class MetastoreHook(BaseHook):
     Without a connection ``table_metastore_default`` it is an embedded SQLite database,
     ``$AIRFLOW_HOME/table_services/metastore.db``.
 
-    :param table_metastore_conn_id: id of the connection.
+    :param metastore_conn_id: id of the connection.
     """
 
-    conn_name_attr = "table_metastore_conn_id"
+    conn_name_attr = "metastore_conn_id"
     default_conn_name = "table_metastore_default"
     conn_type = "table_metastore"
     hook_name = "Table Metastore"
 
-    def __init__(self, table_metastore_conn_id: str = default_conn_name) -> None:
+    def __init__(self, metastore_conn_id: str = default_conn_name) -> None:
         super().__init__()
-        self.table_metastore_conn_id = table_metastore_conn_id
+        self.metastore_conn_id = metastore_conn_id
         self._metastore: Metastore | None = None
 
     def get_metastore(self) -> Metastore:
@@ -61,7 +61,7 @@ class MetastoreHook(BaseHook):
         :raises InvalidConnectionError: see :meth:`get_metastore`.
         """
         try:
-            connection = await self.aget_connection(self.table_metastore_conn_id)
+            connection = await self.aget_connection(self.metastore_conn_id)
         except AirflowNotFoundException:
             connection = self._missing()
         url = self._url(connection)
@@ -112,16 +112,16 @@ class MetastoreHook(BaseHook):
 
     def _connection(self) -> Connection | None:
         try:
-            return self.get_connection(self.table_metastore_conn_id)
+            return self.get_connection(self.metastore_conn_id)
         except AirflowNotFoundException:
             return self._missing()
 
     def _missing(self) -> None:
-        if self.table_metastore_conn_id != self.default_conn_name:
+        if self.metastore_conn_id != self.default_conn_name:
             raise InvalidConnectionError(
-                f"connection {self.table_metastore_conn_id!r} does not exist; create it with type "
+                f"connection {self.metastore_conn_id!r} does not exist; create it with type "
                 "'table_metastore', or leave the argument out for the embedded database",
-                connection=self.table_metastore_conn_id,
+                connection=self.metastore_conn_id,
             ) from None
 
     def _url(self, connection: Connection | None) -> URL:

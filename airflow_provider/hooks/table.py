@@ -45,18 +45,18 @@ class ResolvedTable:
 class TableHook(BaseHook):
     """Tables, by ``database.table`` in a metastore or by path or URL.
 
-    :param table_metastore_conn_id: connection of type ``table_metastore``; used for names only.
+    :param metastore_conn_id: connection of type ``table_metastore``; used for names only.
     :param storage_conn_id: a connection whose extra holds keyword arguments of the location's
         fsspec file system, such as keys and endpoint; none are passed when None.
     """
 
     def __init__(
         self,
-        table_metastore_conn_id: str = MetastoreHook.default_conn_name,
+        metastore_conn_id: str = MetastoreHook.default_conn_name,
         storage_conn_id: str | None = None,
     ) -> None:
         super().__init__()
-        self.table_metastore_conn_id = table_metastore_conn_id
+        self.metastore_conn_id = metastore_conn_id
         self.storage_conn_id = storage_conn_id
 
     def resolve(self, table: str) -> ResolvedTable:
@@ -69,7 +69,7 @@ class TableHook(BaseHook):
         if is_location(table):
             return ResolvedTable(table, table)
         database, name = split_table_name(table)
-        info = MetastoreHook(self.table_metastore_conn_id).get_metastore().get_table(database, name)
+        info = MetastoreHook(self.metastore_conn_id).get_metastore().get_table(database, name)
         return ResolvedTable(table, info.location, database, name)
 
     def storage_options(self) -> dict[str, Any]:

@@ -1,0 +1,87 @@
+"""What this provider's sensors have in common: one look, in a worker or in the triggerer."""
+
+from __future__ import annotations
+
+import abc
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
+from airflow.sdk.exceptions import AirflowSensorTimeout
+
+from airflow_provider import exceptions
+from airflow_provider.triggers.polling import PollingTrigger, Progress
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+# The trigger ends by its own deadline; Airflow's is there for a triggerer that hangs.
+_TRIGGER_TIMEOUT_SLACK = timedelta(minutes=5)
+
+
+class PollingSensor(BaseSensorOperator, abc.ABC):
+    """A sensor that looks in a worker (``mode`` poke or reschedule) or defers to a trigger.
+
+    Errors are raised as this package's own types. They are no Airflow exceptions, so
+    ``soft_fail`` does not turn a missing table into a skipped task; it does so with a timeout.
+
+    :param deferrable: wait in the triggerer and free the worker's slot.
+    """
+
+    def __init__(
+        self,
+        *,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.deferrable = deferrable
+
+    @abc.abstractmethod
+    def look(self) -> Progress:
+        """Look once.
+
+        :raises TableServiceError: when what is waited for cannot come to be.
+        """
+
+    @abc.abstractmethod
+    def trigger(self, deadline: float) -> PollingTrigger:
+        """The trigger that looks in this sensor's place.
+
+        :param deadline: seconds since the epoch.
+        """
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """See :meth:`airflow.sdk.BaseSensorOperator.poke`."""
+        progress = self.look()
+        for line in progress.blocking:
+            self.log.info("waiting: %s", line)
+        return PokeReturnValue(progress.is_done, progress.result if progress.is_done else None)
+
+    def execute(self, context: Context) -> Any:
+        """See :meth:`airflow.sdk.BaseSensorOperator.execute`."""
+        if not self.deferrable:
+            return super().execute(context)
+        looked = self.poke(context)
+        if not looked.is_done:
+            self.defer(
+                trigger=self.trigger(time.time() + self.timeout),
+                method_name="execute_complete",
+                timeout=timedelta(seconds=self.timeout) + _TRIGGER_TIMEOUT_SLACK,
+            )
+        return looked.xcom_value
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """What the trigger's event means for the task.
+
+        :raises AirflowSensorTimeout: when the deadline passed; says what was waited for.
+        :raises TableServiceError: what the trigger met, as the type it was there.
+        """
+        if event["status"] == "success":
+            return event["result"]
+        if event["status"] == "timeout":
+            raise AirflowSensorTimeout(
+                f"timed out after {self.timeout:g} s; still waiting: {'; '.join(event['blocking'])}"
+            )
+        raise exceptions.from_dict(event["error"])

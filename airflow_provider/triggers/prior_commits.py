@@ -1,0 +1,78 @@
+"""Waiting in the triggerer for writes that began before an instant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider.concurrency import PendingInstant, pending_instants
+from airflow_provider.hooks.table import TableHook
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.triggers.polling import PollingTrigger, Progress, while_briefly_unavailable
+
+
+def prior_commits(table: HudiTable, before: str) -> Progress:
+    """Whether every write requested before an instant is completed or rolled back.
+
+    A writer whose heartbeat expired blocks too: only a rollback ends it (design, section 4),
+    which the next writer of the table does.
+
+    :param table: the table.
+    :param before: requested time of an instant, 17 digits; that instant itself does not block.
+    """
+    blocking = tuple(_describe(pending) for pending in pending_instants(table) if pending.instant < before)
+    return Progress(blocking, {"table": table.location, "before": before})
+
+
+def _describe(pending: PendingInstant) -> str:
+    operation = pending.operation or "unknown operation"
+    who = f"{pending.action} {pending.instant} ({operation}) by {pending.owner}"
+    if pending.age_seconds is None:
+        return f"{who}, which keeps no heartbeat"
+    state = "alive" if pending.alive else "dead; the table's next writer rolls it back"
+    return f"{who}, last heartbeat {pending.age_seconds:.0f} s ago: {state}"
+
+
+class PriorCommitsFenceTrigger(PollingTrigger):
+    """Fires when no write of a table that was requested before an instant is pending any more.
+
+    :param location: absolute path or URL of the table.
+    :param before: requested time of an instant.
+    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook`.
+    :param poke_interval: seconds between two looks.
+    :param deadline: seconds since the epoch; then the event's status is ``timeout``.
+    """
+
+    def __init__(
+        self,
+        *,
+        location: str,
+        before: str,
+        storage_conn_id: str | None,
+        poke_interval: float,
+        deadline: float,
+    ) -> None:
+        super().__init__(poke_interval=poke_interval, deadline=deadline)
+        self.location = location
+        self.before = before
+        self.storage_conn_id = storage_conn_id
+        self._storage_options: dict[str, Any] = {}
+        self._table: HudiTable | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """See :meth:`PollingTrigger.arguments`."""
+        return {
+            "location": self.location,
+            "before": self.before,
+            "storage_conn_id": self.storage_conn_id,
+        }
+
+    async def connect(self) -> None:
+        """See :meth:`PollingTrigger.connect`."""
+        self._storage_options = await TableHook(storage_conn_id=self.storage_conn_id).astorage_options()
+
+    @while_briefly_unavailable
+    def look(self) -> Progress:
+        """See :meth:`PollingTrigger.look`."""
+        if self._table is None:
+            self._table = HudiTable.open(self.location, self._storage_options)
+        return prior_commits(self._table, self.before)
