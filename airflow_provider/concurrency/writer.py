@@ -13,7 +13,7 @@ Leaving the block without a commit rolls the instant back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -44,6 +44,7 @@ from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode, encode_commit_metadata
+from airflow_provider.table.storage import FileStatus
 from airflow_provider.table.timeline import Timeline, instant_path
 
 log = logging.getLogger(__name__)
@@ -253,6 +254,9 @@ class Writer:
             rollback(self.table, self.instant, reason=reason)
         except NoSuchInstantError:
             log.info("instant %s was rolled back already", self.instant)
+        # Whoever rolled back while this writer was paused could not delete what it wrote since.
+        for status in self._own_files(self._planned):
+            self._storage.delete(status.path)
 
     def __enter__(self) -> Self:
         return self
@@ -331,22 +335,22 @@ class Writer:
         # Two files with one file id and instant break readers, so what a failed task attempt
         # left must be gone before the commit (Hudi's marker reconciliation).
         reported = {stat.path for stat in write_stats}
-        present: set[str] = set()
-        for partition in sorted(self._planned | {stat.partition_path for stat in write_stats}):
-            for status in self._storage.list(partition):
-                parsed = parse_base_file_name(status.name)
-                if parsed is None or parsed[2] != self.instant:
-                    continue
-                present.add(status.path)
-                if status.path not in reported:
-                    self._storage.delete(status.path)
+        present = {s.path for s in self._own_files(self._planned | {s.partition_path for s in write_stats})}
+        for path in sorted(present - reported):
+            self._storage.delete(path)
         if missing := sorted(reported - present):
             raise CommitError(
-                f"table {self._storage.root}: data file {missing[0]} of instant {self.instant} was reported as "
-                "written but is not there; run the write again",
+                f"table {self._storage.root}: data file {missing[0]} of instant {self.instant} was reported "
+                "as written but is not there; run the write again",
                 instant=self.instant,
                 missing=missing,
             )
+
+    def _own_files(self, partitions: Iterable[str]) -> Iterator[FileStatus]:
+        for partition in sorted(partitions):
+            for status in self._storage.list(partition):
+                if (parsed := parse_base_file_name(status.name)) and parsed[2] == self.instant:
+                    yield status
 
     def _give_up(self, error: BaseException) -> None:
         try:

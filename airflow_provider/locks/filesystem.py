@@ -11,7 +11,7 @@ so that
   touches nothing of the next holding.
 
 A holder renews its lease by rewriting ``lock<N>.heartbeat`` from a thread; a holding whose
-heartbeat is older than the lease is expired. N is the fencing token.
+heartbeat is older than the lease that it was acquired with is expired. N is the fencing token.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class FilesystemLockProvider:
     def _try_acquire(self) -> bool:
         newest, files = self._newest()
         if newest and "released" not in files:
-            if self._age(files) <= self._lease:
+            if self._age(files) <= self._lease_of(newest):
                 return False
             self._storage.put_if_absent(_path(newest, "released"), self._content(reclaimed=True))
         token = newest + 1
@@ -197,8 +197,17 @@ class FilesystemLockProvider:
     def _age(self, files: dict[str, FileStatus]) -> float:
         return time.time() - max(status.modified for status in files.values())
 
+    def _lease_of(self, token: int) -> float:
+        # The holder's own lease counts: a contender with a shorter one must not rob it.
+        try:
+            return float(json.loads(self._storage.read(_path(token, "acquired")))["lease_seconds"])
+        except FileNotFoundError:
+            return self._lease  # swept: a larger id exists, the next look finds it
+
     def _content(self, *, reclaimed: bool = False) -> bytes:
-        return json.dumps({"owner": self._owner, "reclaimed": reclaimed}).encode()
+        return json.dumps(
+            {"owner": self._owner, "lease_seconds": self._lease, "reclaimed": reclaimed}
+        ).encode()
 
 
 class _Renewal:

@@ -181,6 +181,6 @@ def _check_columns(
         for column in columns:
             if column not in schema.names:
                 raise MissingColumnError(
-                    f"{kind} column {column!r} is not in the schema; its columns are: {', '.join(schema.names)}",
+                    f"{kind} column {column!r} is not in the schema; it has: {', '.join(schema.names)}",
                     column=column,
                 )

@@ -112,8 +112,9 @@ def parse_time(text: str) -> datetime:
     """
     padded = f"{text}999" if len(text) == 14 else text
     try:
-        if len(padded) != 17 or not padded.isdigit():
-            raise ValueError
+        # strptime alone would take fewer digits.
+        if not re.fullmatch(r"\d{17}", padded):
+            padded = ""
         return datetime.strptime(padded + "000", "%Y%m%d%H%M%S%f").replace(tzinfo=UTC)
     except ValueError:
         raise InvalidInputError(

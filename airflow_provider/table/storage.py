@@ -54,7 +54,7 @@ class Storage:
         self.options = dict(options or {})
         if root.startswith("file://"):
             root = root.removeprefix("file://")
-        if "://" not in root and not os.path.isabs(root):
+        if "://" not in root and not Path(root).is_absolute():
             raise InvalidInputError(
                 f"table location {root!r} is a relative path; give an absolute path or a URL", location=root
             )

@@ -1,0 +1,309 @@
+"""A deterministic scheduler over the storage seam.
+
+Every actor (writer, roller-back, reader) runs in a thread of its own, but only one of them
+runs at a time: each storage operation is a yield point at which the schedule decides who
+goes on, who is killed there, and whose heartbeat has expired meanwhile. The same schedule
+gives the same run.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from airflow_provider.concurrency import begin_write
+from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.exceptions import CommitError
+from airflow_provider.locks import LockHolder
+from airflow_provider.table.base_file import base_file_name
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.hudi_table import PROPERTIES_PATH, HudiTable
+from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.storage import FileStatus, Storage
+from airflow_provider.table.timeline import Timeline
+
+
+class Killed(BaseException):
+    """SIGKILL: raised at every operation of a killed actor, so that it can do nothing more."""
+
+
+class NoLock:
+    """No mutual exclusion at all: what holds with it holds with any lock, lost or held."""
+
+    fencing_token = 0
+
+    def acquire(self, timeout: float | None = None) -> None: ...
+
+    def release(self) -> None: ...
+
+    def is_held(self) -> bool:
+        return True
+
+    def holder(self) -> LockHolder | None:
+        return None
+
+    def waiters(self) -> list[str]:
+        return []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class MemoryStorage(Storage):
+    """The storage contract on a dictionary."""
+
+    def __init__(self, files: dict[str, tuple[bytes, float]], clock: Callable[[], float]) -> None:
+        self.root = "/simulated"
+        self.options = {}
+        self._files = files
+        self._clock = clock
+
+    def at(self, operation: str, path: str) -> None:
+        """Yield point before an operation."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        self.at("put_if_absent", path)
+        if path in self._files:
+            return False
+        self._files[path] = (data, self._clock())
+        return True
+
+    def put(self, path: str, data: bytes) -> None:
+        self.at("put", path)
+        self._files[path] = (data, self._clock())
+
+    def read(self, path: str) -> bytes:
+        self.at("read", path)
+        if path not in self._files:
+            raise FileNotFoundError(path)
+        return self._files[path][0]
+
+    def list(self, path: str, *, recursive: bool = False) -> list[FileStatus]:
+        self.at("list", path)
+        prefix = f"{path}/" if path else ""
+        return [
+            FileStatus(name, len(data), modified, False)
+            for name, (data, modified) in self._files.items()
+            if name.startswith(prefix) and (recursive or "/" not in name.removeprefix(prefix))
+        ]
+
+    def stat(self, path: str) -> FileStatus | None:
+        self.at("stat", path)
+        if path not in self._files:
+            return None
+        data, modified = self._files[path]
+        return FileStatus(path, len(data), modified, False)
+
+    def delete(self, path: str) -> bool:
+        self.at("delete", path)
+        return self._files.pop(path, None) is not None
+
+
+class SteppedStorage(MemoryStorage):
+    """One actor's access to the shared storage: waits for its turn before each operation."""
+
+    def __init__(self, simulation: Simulation, actor: Actor) -> None:
+        super().__init__(simulation.files, simulation.clock)
+        self._actor = actor
+
+    def at(self, operation: str, path: str) -> None:
+        self._actor.wait_for_turn(f"{operation} {path}")
+
+
+class Actor:
+    """A thread that moves one storage operation at a time."""
+
+    def __init__(self, simulation: Simulation, name: str, work: Callable[[HudiTable, Actor], None]) -> None:
+        self.name = name
+        self.killed = False
+        self.done = False
+        self.failure: BaseException | None = None
+        self.at = "start"
+        self._turn = threading.Semaphore(0)
+        self._yielded = threading.Semaphore(0)
+        table = HudiTable(SteppedStorage(simulation, self), simulation.config)
+
+        def run() -> None:
+            try:
+                self.wait_for_turn("start")
+                work(table, self)
+            except (Killed, CommitError):
+                pass
+            except BaseException as error:
+                self.failure = error
+            finally:
+                self.done = True
+                self._yielded.release()
+
+        self._thread = threading.Thread(target=run, name=name, daemon=True)
+        self._thread.start()
+        self._yielded.acquire()
+
+    def wait_for_turn(self, at: str) -> None:
+        if threading.current_thread() is not self._thread:
+            return  # heartbeat threads do not beat within a simulation
+        if self.killed:
+            raise Killed
+        self.at = at
+        self._yielded.release()
+        self._turn.acquire()
+        if self.killed:
+            raise Killed
+
+    def step(self) -> None:
+        """Let the actor do the operation that it waits before."""
+        self._turn.release()
+        self._yielded.acquire()
+
+    def join(self) -> None:
+        self._thread.join(10)
+
+
+@dataclass
+class Acknowledged:
+    """What a writer was told."""
+
+    writer: str
+    instant: str
+    completion_time: str
+    file_groups: frozenset[FileGroupId]
+
+
+@dataclass
+class Simulation:
+    """Shared state of one run."""
+
+    files: dict[str, tuple[bytes, float]] = field(default_factory=dict)
+    acknowledged: list[Acknowledged] = field(default_factory=list)
+    observed: dict[str, list[dict[FileGroupId, list[str]]]] = field(default_factory=dict)
+    actors: list[Actor] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.config = TableConfig(
+            name="t",
+            database="",
+            record_key_fields=("k",),
+            partition_fields=(),
+            ordering_fields=(),
+            hive_style=True,
+            url_encode=True,
+            create_schema=None,
+        )
+        self.files[PROPERTIES_PATH] = (b"", 0.0)
+
+    def clock(self) -> float:
+        return time.time()
+
+    def table(self) -> HudiTable:
+        """Direct access, without yield points."""
+        return HudiTable(MemoryStorage(self.files, self.clock), self.config)
+
+    def expire_heartbeats(self) -> None:
+        """Every writer is silent for too long in the eyes of the others; it does not know."""
+        for path, (data, _) in list(self.files.items()):
+            if path.startswith(HEARTBEAT_FOLDER + "/"):
+                self.files[path] = (data, 0.0)
+
+    def add(self, name: str, work: Callable[[HudiTable, Actor], None]) -> None:
+        self.actors.append(Actor(self, name, work))
+
+    def add_writer(
+        self, name: str, groups: Iterable[FileGroupId], *, operation_key: str | None = None
+    ) -> None:
+        """A writer that appends its name to the content of each of its file groups."""
+        wanted = sorted(groups)
+
+        def work(table: HudiTable, actor: Actor) -> None:
+            with begin_write(
+                table,
+                operation="UPSERT",
+                lock=NoLock(),
+                heartbeat_interval=3600.0,
+                operation_key=operation_key,
+            ) as writer:
+                old = {group: content(table.storage, writer.view, group) for group in wanted}
+                writer.plan(wanted)
+                stats = []
+                for group in wanted:
+                    path = f"{group.partition_path}/{base_file_name(group.file_id, '0-0-0', writer.instant)}"
+                    table.storage.put(path, json.dumps([*old[group], name]).encode())
+                    stats.append(write_stat(group, path))
+                result = writer.commit(stats)
+            self.acknowledged.append(
+                Acknowledged(name, result.instant, result.completion_time, frozenset(wanted))
+            )
+
+        self.add(name, work)
+
+    def add_reader(self, name: str, groups: Iterable[FileGroupId], times: int = 2) -> None:
+        """A reader that takes snapshots one after the other."""
+        wanted = sorted(groups)
+
+        def work(table: HudiTable, actor: Actor) -> None:
+            for _ in range(times):
+                view = FileSystemView(table.storage, Timeline.load(table.storage))
+                snapshot = {group: content(table.storage, view, group) for group in wanted}
+                self.observed.setdefault(name, []).append(snapshot)
+
+        self.add(name, work)
+
+    def run(self, schedule: Iterable[int]) -> None:
+        """Run all actors to their end.
+
+        :param schedule: one number a step: which of the running actors moves; from 900 on,
+            the actor is killed before its operation; from 950 on, all heartbeats expire.
+        """
+        choices: Iterator[int] = iter(schedule)
+        position = 0
+        while running := [actor for actor in self.actors if not actor.done]:
+            choice = next(choices, None)
+            if choice is None:
+                choice, position = position, position + 1
+            actor = running[choice % len(running)]
+            if choice >= 950:
+                self.trace.append("heartbeats expire")
+                self.expire_heartbeats()
+                continue
+            if choice >= 900:
+                self.trace.append(f"{actor.name} killed before {actor.at}")
+                actor.killed = True
+            else:
+                self.trace.append(f"{actor.name}: {actor.at}")
+            actor.step()
+        for actor in self.actors:
+            actor.join()
+
+
+def write_stat(group: FileGroupId, path: str) -> WriteStat:
+    return WriteStat(
+        file_id=group.file_id,
+        partition_path=group.partition_path,
+        path=path,
+        prev_commit="null",
+        num_writes=1,
+        num_inserts=1,
+        num_update_writes=0,
+        num_deletes=0,
+        total_write_bytes=1,
+        file_size=1,
+    )
+
+
+def content(storage: Storage, view: FileSystemView, group: FileGroupId) -> list[str]:
+    """Names of the writers whose commits a snapshot of a file group holds, in order."""
+    base_file = view.base_file(group)
+    if base_file is None:
+        return []
+    found: list[str] = json.loads(storage.read(base_file.path))
+    return found

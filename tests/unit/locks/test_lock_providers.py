@@ -1,0 +1,129 @@
+"""What every lock provider promises."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_provider.exceptions import InvalidConnectionError, LockLostError, LockTimeoutError
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.table.storage import Storage
+
+MakeLock = Callable[..., LockProvider]
+
+
+@pytest.fixture(params=["filesystem", "in_process"])
+def make_lock(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLock:
+    def make(**options: object) -> LockProvider:
+        return open_lock({"provider": request.param, **options}, Storage(str(tmp_path)))
+
+    return make
+
+
+def test_one_holder_at_a_time(make_lock: MakeLock) -> None:
+    first, second = make_lock(owner="first"), make_lock(owner="second")
+    first.acquire()
+    assert first.is_held()
+    with pytest.raises(LockTimeoutError, match="held by first"):
+        second.acquire(timeout=0.1)
+    assert not second.is_held()
+    first.release()
+    second.acquire(timeout=1)
+    assert second.is_held()
+    assert not first.is_held()
+    second.release()
+
+
+def test_fencing_tokens_grow(make_lock: MakeLock) -> None:
+    tokens = []
+    for _ in range(5):
+        lock = make_lock()
+        with lock:
+            tokens.append(lock.fencing_token)
+    assert tokens == sorted(set(tokens))
+
+
+def test_holder_is_named(make_lock: MakeLock) -> None:
+    lock = make_lock(owner="me")
+    assert lock.holder() is None
+    with lock:
+        holder = lock.holder()
+        assert holder is not None
+        assert holder.owner == "me"
+        assert holder.fencing_token == lock.fencing_token
+    assert lock.holder() is None
+
+
+def test_release_by_a_non_owner_is_refused(make_lock: MakeLock) -> None:
+    holder, other = make_lock(), make_lock()
+    holder.acquire()
+    with pytest.raises(LockLostError):
+        other.release()
+    assert holder.is_held()
+    holder.release()
+    with pytest.raises(LockLostError):
+        holder.release()
+
+
+def test_threads_exclude_each_other(make_lock: MakeLock) -> None:
+    inside, most = 0, 0
+    guard = threading.Lock()
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(10):
+            with make_lock():
+                with guard:
+                    inside += 1
+                    most = max(most, inside)
+                with guard:
+                    inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+
+
+def test_in_process_serves_first_come_first(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    order: list[int] = []
+    held = open_lock({"provider": "in_process"}, storage)
+    held.acquire()
+    threads = []
+    for number in range(5):
+        lock = open_lock({"provider": "in_process", "owner": str(number)}, storage)
+
+        def work(lock: LockProvider = lock, number: int = number) -> None:
+            with lock:
+                order.append(number)
+
+        threads.append(threading.Thread(target=work))
+        threads[-1].start()
+        while len(held.waiters()) <= number:
+            time.sleep(0.001)
+    assert held.waiters() == list("01234")
+    held.release()
+    for thread in threads:
+        thread.join()
+    assert order == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"provider": "zoo"}, "lock provider 'zoo' is not known; known: filesystem, in_process"),
+        ({"provider": "in_process", "lease_seconds": 3}, "has no option 'lease_seconds'"),
+        ({"lease_seconds": "soon"}, "must be a number of seconds above zero, not 'soon'"),
+        ({"timeout_seconds": 0}, "must be a number of seconds above zero"),
+    ],
+)
+def test_wrong_configuration_is_refused(config: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidConnectionError, match=message):
+        open_lock(config, Storage(str(tmp_path)))

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.table.storage import Storage
+
+
+@pytest.fixture(params=["local", "memory"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    if request.param == "local":
+        return Storage(str(tmp_path / "table"))
+    return Storage(f"memory://{tmp_path}/table")
+
+
+def test_put_if_absent_creates_once(storage: Storage) -> None:
+    assert storage.put_if_absent("a/b", b"first")
+    assert not storage.put_if_absent("a/b", b"second")
+    assert storage.read("a/b") == b"first"
+
+
+def test_put_replaces(storage: Storage) -> None:
+    storage.put("a/b", b"first")
+    storage.put("a/b", b"second")
+    assert storage.read("a/b") == b"second"
+
+
+def test_stat_and_delete(storage: Storage) -> None:
+    assert storage.stat("a") is None
+    storage.put("a/b", b"123")
+    status = storage.stat("a/b")
+    assert status is not None
+    assert (status.path, status.size, status.is_directory) == ("a/b", 3, False)
+    assert status.modified == pytest.approx(time.time(), abs=5)
+    assert storage.delete("a/b")
+    assert not storage.delete("a/b")
+    with pytest.raises(FileNotFoundError):
+        storage.read("a/b")
+
+
+def test_listing(storage: Storage) -> None:
+    for path in ("a/1", "a/2", "a/b/3", "c/4"):
+        storage.put(path, b"x")
+    assert {status.path for status in storage.list("a") if not status.is_directory} == {"a/1", "a/2"}
+    assert {status.path for status in storage.list("a") if status.is_directory} == {"a/b"}
+    assert {status.path for status in storage.list("", recursive=True)} == {"a/1", "a/2", "a/b/3", "c/4"}
+    assert storage.list("nowhere") == []
+
+
+def test_a_data_file_is_written_and_read(storage: Storage) -> None:
+    with storage.create("deep/er/file") as sink:
+        sink.write(b"content")
+    with storage.open("deep/er/file") as source:
+        assert source.read() == b"content"
+
+
+def test_a_relative_path_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="absolute path or a URL"):
+        Storage("lake/flights")
+
+
+def test_an_unknown_scheme_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="nosuch"):
+        Storage("nosuch://bucket/flights")
