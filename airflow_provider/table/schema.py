@@ -102,7 +102,7 @@ def writable_schema(incoming: pa.Schema, table: pa.Schema) -> None:
     for target in table:
         if not target.nullable and not incoming.get_all_field_indices(target.name):
             raise IncompatibleSchemaError(
-                f"column {target.name!r} ({target.type}, not null) is in the table and not in the data; add it",
+                f"column {target.name!r} ({target.type}, not null) of the table is not in the data; add it",
                 column=target.name,
                 expected=str(target.type),
             )
@@ -128,7 +128,7 @@ def _conform_column(table: pa.Table | pa.RecordBatch, field: pa.Field) -> pa.Chu
     column = table.column(position)
     if not field.nullable and column.null_count:
         raise IncompatibleSchemaError(
-            f"column {field.name!r} must not be null in the table, and the data has {column.null_count} nulls "
+            f"column {field.name!r} must not be null in the table, the data has {column.null_count} nulls "
             "in it; filter or fill them in the source",
             column=field.name,
             nulls=column.null_count,
@@ -190,11 +190,11 @@ def _number_fits(source: pa.DataType, target: pa.DataType) -> bool:
         before_point = target.precision - target.scale
         if pa.types.is_decimal(source):
             return bool(target.scale >= source.scale and before_point >= source.precision - source.scale)
-        return pa.types.is_integer(source) and before_point >= len(str(2 ** _value_bits(source)))
+        return bool(pa.types.is_integer(source) and before_point >= len(str(2 ** _value_bits(source))))
     if pa.types.is_floating(target):
         if pa.types.is_floating(source):
             return bool(source.bit_width <= target.bit_width)
-        return pa.types.is_integer(source) and _value_bits(source) <= _FLOAT_DIGITS[target.bit_width]
+        return bool(pa.types.is_integer(source) and _value_bits(source) <= _FLOAT_DIGITS[target.bit_width])
     if pa.types.is_integer(target) and pa.types.is_integer(source):
         signs_agree = pa.types.is_signed_integer(target) or pa.types.is_unsigned_integer(source)
         return bool(signs_agree and _value_bits(source) <= _value_bits(target))

@@ -1,0 +1,233 @@
+"""What the timeline's files say: commit metadata, plans, and the other records.
+
+Avro object container files, codec null, in the shapes that Hudi 1.1 writes; the schemas
+are beside this module in ``avro/``. Tables of version 6 and older have JSON instead.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib import resources
+from typing import Any, cast
+
+import fastavro
+from fastavro.repository.base import AbstractSchemaRepository, SchemaRepositoryError
+
+from airflow_provider.exceptions import CorruptTableError
+
+_NAMESPACE = "org.apache.hudi.avro.model"
+_AVRO_MAGIC = b"Obj\x01"
+
+COMMIT_METADATA = "HoodieCommitMetadata"
+REPLACE_COMMIT_METADATA = "HoodieReplaceCommitMetadata"
+
+
+@dataclass(frozen=True)
+class WriteStat:
+    """What one write did to one file group (Hudi's ``HoodieWriteStat``).
+
+    :param file_id: id of the file group.
+    :param partition_path: partition path relative to the table.
+    :param path: the base file's path relative to the table.
+    :param prev_commit: instant of the slice that was rewritten; ``"null"`` for a new group.
+    :param num_writes: rows in the file.
+    :param num_inserts: rows that are new in the table.
+    :param num_update_writes: rows that replaced an older version.
+    :param num_deletes: rows that were taken out.
+    :param total_write_bytes: bytes written.
+    :param file_size: bytes of the file.
+    :param prev_base_file: name of the base file that was rewritten.
+    :param min_event_time: smallest value of the ordering column; unit as in the table.
+    :param max_event_time: largest value of the ordering column; unit as in the table.
+    """
+
+    file_id: str
+    partition_path: str
+    path: str
+    prev_commit: str = "null"
+    num_writes: int = 0
+    num_inserts: int = 0
+    num_update_writes: int = 0
+    num_deletes: int = 0
+    total_write_bytes: int = 0
+    file_size: int = 0
+    prev_base_file: str | None = None
+    min_event_time: int | None = None
+    max_event_time: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as a JSON-able dict."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @classmethod
+    def from_dict(cls, described: Mapping[str, Any]) -> WriteStat:
+        """Read what :meth:`to_dict` made."""
+        return cls(**described)
+
+
+_STAT_FIELDS = {
+    "file_id": "fileId",
+    "partition_path": "partitionPath",
+    "path": "path",
+    "prev_commit": "prevCommit",
+    "num_writes": "numWrites",
+    "num_inserts": "numInserts",
+    "num_update_writes": "numUpdateWrites",
+    "num_deletes": "numDeletes",
+    "total_write_bytes": "totalWriteBytes",
+    "file_size": "fileSizeInBytes",
+    "prev_base_file": "prevBaseFile",
+    "min_event_time": "minEventTime",
+    "max_event_time": "maxEventTime",
+}
+
+# Counters that the JVM writes as 0, not null, for a copy-on-write file.
+_ZERO_STATS = (
+    "totalWriteErrors",
+    "totalLogRecords",
+    "totalUpdatedRecordsCompacted",
+    "totalLogBlocks",
+    "totalCorruptLogBlock",
+    "totalRollbackBlocks",
+    "totalLogFilesCompacted",
+    "totalLogReadTimeMs",
+    "totalLogSizeCompacted",
+    "numUpdates",
+)
+
+
+@dataclass(frozen=True)
+class CommitMetadata:
+    """What a commit did to the table.
+
+    :param operation_type: Hudi's ``WriteOperationType``, for example ``UPSERT``.
+    :param write_stats: one entry a file written.
+    :param replaced: file ids that the commit takes out, by partition path.
+    :param extra_metadata: free text by key; ``schema`` holds the table's Avro schema.
+    """
+
+    operation_type: str
+    write_stats: tuple[WriteStat, ...] = ()
+    replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra_metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def encode_commit_metadata(meta: CommitMetadata, action: str) -> bytes:
+    """The content of a commit's completed (or inflight) timeline file.
+
+    :param meta: what the commit did.
+    :param action: the timeline's action; ``replacecommit`` and ``clustering`` can name
+        replaced file groups, the others not.
+    :raises ValueError: when file groups are replaced by an action that cannot say so.
+    """
+    by_partition: dict[str, list[dict[str, Any]]] = {}
+    for stat in meta.write_stats:
+        by_partition.setdefault(stat.partition_path, []).append(_stat_to_avro(stat))
+    record: dict[str, Any] = {
+        "partitionToWriteStats": by_partition,
+        "compacted": False,
+        "extraMetadata": dict(meta.extra_metadata),
+        "version": None,
+        "operationType": meta.operation_type,
+    }
+    if action not in ("replacecommit", "clustering"):
+        if meta.replaced:
+            raise ValueError(f"a {action} cannot replace file groups, only a replacecommit can")
+        return encode(COMMIT_METADATA, record)
+    record["partitionToReplaceFileIds"] = {path: list(ids) for path, ids in meta.replaced.items()}
+    return encode(REPLACE_COMMIT_METADATA, record)
+
+
+def decode_commit_metadata(data: bytes) -> CommitMetadata:
+    """Read a commit's timeline file: Avro, or the JSON of table version 6.
+
+    :param data: the file's content.
+    :raises CorruptTableError: when it is neither, or not commit metadata.
+    """
+    record = decode(data) if data.startswith(_AVRO_MAGIC) else _decode_json(data)
+    try:
+        stats = record.get("partitionToWriteStats") or {}
+        return CommitMetadata(
+            operation_type=record.get("operationType") or "UNKNOWN",
+            write_stats=tuple(
+                _stat_from_avro(partition, stat) for partition, found in stats.items() for stat in found
+            ),
+            replaced={
+                partition: tuple(file_ids)
+                for partition, file_ids in (record.get("partitionToReplaceFileIds") or {}).items()
+            },
+            extra_metadata=record.get("extraMetadata") or {},
+        )
+    except (AttributeError, TypeError) as error:
+        raise CorruptTableError(f"a timeline file is not commit metadata: {error!r}") from error
+
+
+def encode(schema_name: str, record: Mapping[str, Any]) -> bytes:
+    """Write one record as an Avro object container file.
+
+    :param schema_name: Hudi's record name, for example ``HoodieRollbackPlan``.
+    :param record: the fields; those left out take their default.
+    """
+    buffer = io.BytesIO()
+    fastavro.writer(buffer, _schema(schema_name), [dict(record)], codec="null")
+    return buffer.getvalue()
+
+
+def decode(data: bytes) -> dict[str, Any]:
+    """Read the one record of an Avro object container file, by the schema inside it.
+
+    :param data: the file's content.
+    :raises CorruptTableError: when it is not such a file, or cut off.
+    """
+    try:
+        records = cast(Iterable[dict[str, Any]], fastavro.reader(io.BytesIO(data)))
+        (record,) = records
+    except (ValueError, EOFError, IndexError, KeyError, TypeError) as error:
+        raise CorruptTableError(
+            f"a timeline file of {len(data)} bytes is not an Avro file with one record: {error!r}"
+        ) from error
+    return record
+
+
+def _decode_json(data: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(data)
+    except ValueError as error:
+        raise CorruptTableError(
+            f"a timeline file of {len(data)} bytes is neither Avro nor JSON: {data[:40]!r}"
+        ) from error
+    if not isinstance(record, dict):
+        raise CorruptTableError(f"a timeline file is JSON, but not commit metadata: {data[:40]!r}")
+    return record
+
+
+def _stat_to_avro(stat: WriteStat) -> dict[str, Any]:
+    record: dict[str, Any] = dict.fromkeys(_ZERO_STATS, 0)
+    return record | {avro: getattr(stat, name) for name, avro in _STAT_FIELDS.items()}
+
+
+def _stat_from_avro(partition: str, record: Mapping[str, Any]) -> WriteStat:
+    found = {name: record.get(avro) for name, avro in _STAT_FIELDS.items()}
+    known = {name: value for name, value in found.items() if value is not None}
+    # A workload profile (an inflight file) names neither the path nor the partition of its files.
+    return WriteStat(**{"file_id": "", "path": "", "partition_path": partition} | known)
+
+
+class _PackagedSchemas(AbstractSchemaRepository):
+    """Finds named Avro types in this package, one file a type."""
+
+    def load(self, name: str) -> Any:
+        source = resources.files(__package__).joinpath("avro", f"{name}.avsc")
+        try:
+            return json.loads(source.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise SchemaRepositoryError(f"no Avro schema {name}") from error
+
+
+@cache
+def _schema(name: str) -> Any:
+    return fastavro.schema.load_schema(f"{_NAMESPACE}.{name}", repo=_PackagedSchemas())
