@@ -2,7 +2,7 @@
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.conflicts import PRIORITIES, Conflict, first_conflict
-from airflow_provider.concurrency.rollback import (
+from airflow_provider.concurrency.failed_writes import (
     PendingInstant,
     pending_instants,
     rollback,

@@ -23,7 +23,7 @@ from airflow_provider.concurrency.conflicts import PRIORITIES, first_conflict
 from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
 from airflow_provider.concurrency.publish import ensure_published, publish, publish_head, staged_metadata_path
-from airflow_provider.concurrency.rollback import (
+from airflow_provider.concurrency.failed_writes import (
     PendingInstant,
     pending_instants,
     rollback,
