@@ -161,8 +161,8 @@ def _segment(column: str, text: str | None, config: TableConfig) -> str:
     segment = f"{column}={value}" if config.hive_style else value
     if max(len(step.encode()) for step in segment.split("/")) > _MAX_SEGMENT:
         raise InvalidPartitionValueError(
-            f"partition column {column!r} has a value of {len(text or '')} characters, which makes a folder name "
-            f"of more than {_MAX_SEGMENT} bytes ({segment[:60]!r}...); partition by something shorter",
+            f"partition column {column!r} has a value of {len(text or '')} characters, which makes a folder "
+            f"name of more than {_MAX_SEGMENT} bytes ({segment[:60]!r}...); partition by something shorter",
             column=column,
         )
     return segment
@@ -179,8 +179,8 @@ def _verify_unescaped(column: str, text: str, config: TableConfig) -> str:
     if "\0" in text or shares_path or any(_is_other_folder(step) for step in own):
         raise InvalidPartitionValueError(
             f"partition column {column!r} has the value {text!r}, which is not a folder name, and table "
-            f"{config.name!r} does not escape (hoodie.datasource.write.partitionpath.urlencode=false); change "
-            "the value in the source, or create the table with escaping",
+            f"{config.name!r} does not escape (hoodie.datasource.write.partitionpath.urlencode=false); "
+            "change the value in the source, or create the table with escaping",
             column=column,
             value=text,
         )
@@ -284,7 +284,7 @@ def _refuse_ambiguous(text: pa.Array, name: str, following: Sequence[str]) -> No
     position = pc.index(found, True).as_py()
     if position >= 0:
         raise InvalidRecordKeyError(
-            f"record key column {name!r} has the value {text[position].as_py()!r}, which makes the key "
-            f"{', '.join([name, *following])} ambiguous; change the value in the source or choose another key",
+            f"record key column {name!r} has the value {text[position].as_py()!r}, which makes a key of "
+            "several columns ambiguous; change the value in the source or choose another key",
             column=name,
         )

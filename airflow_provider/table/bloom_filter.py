@@ -1,0 +1,297 @@
+"""Hudi's bloom filter of the record keys in a base file, bit for bit, vectorised.
+
+Sources: ``InternalBloomFilter`` (``SIMPLE``), ``InternalDynamicBloomFilter``
+(``DYNAMIC_V0``), ``HashFunction`` and ``MurmurHash`` of Apache Hudi, after Hadoop's.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
+
+SIMPLE = "SIMPLE"
+DYNAMIC_V0 = "DYNAMIC_V0"
+
+_VERSION = -1
+_MURMUR = 1
+_HEADER = struct.Struct(">iibi")  # version, hashes, hash type, bits
+_DYNAMIC = struct.Struct(">iii")  # keys a row may hold, keys in the last row, rows
+
+_MULTIPLIER = np.uint32(0x5BD1E995)
+_CHUNK = 16_384  # keys hashed at a time, so that the working arrays stay in the CPU's cache
+
+_Bits = npt.NDArray[np.uint8]
+_Words = npt.NDArray[np.uint32]
+_Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class BloomFilter:
+    """A set of record keys that may say yes wrongly, and never no wrongly.
+
+    :param bits: bits of one row.
+    :param hashes: bits set for a key.
+    :param rows: the rows, packed eight bits a byte, lowest first; a ``SIMPLE`` filter has one.
+    :param row_entries: keys that a row of a ``DYNAMIC_V0`` filter holds before another is
+        begun; None for ``SIMPLE``.
+    :param last_row_entries: keys counted in the last row.
+    """
+
+    bits: int
+    hashes: int
+    rows: tuple[_Bits, ...]
+    row_entries: int | None = None
+    last_row_entries: int = 0
+
+    @classmethod
+    def build(
+        cls,
+        keys: pa.Array | pa.ChunkedArray,
+        *,
+        type_code: str = DYNAMIC_V0,
+        entries: int = 60_000,
+        false_positives: float = 1e-9,
+        max_entries: int = 100_000,
+    ) -> BloomFilter:
+        """Build the filter of these keys; the defaults are Hudi's.
+
+        :param keys: strings without nulls.
+        :param type_code: ``SIMPLE`` or ``DYNAMIC_V0``.
+        :param entries: keys that a row is sized for (``hoodie.index.bloom.num_entries``).
+        :param false_positives: how often a row sized right says yes wrongly
+            (``hoodie.index.bloom.fpp``).
+        :param max_entries: from how many keys on a dynamic filter gets no more rows
+            (``hoodie.bloom.index.filter.dynamic.max.entries``).
+        :raises UnsupportedTableError: when the type code is another one.
+        """
+        _verify_type_code(type_code)
+        bits = math.ceil(entries * (-math.log(false_positives) / math.log(2) ** 2))
+        hashes = math.ceil(math.log(2) * bits / entries)
+        view = _Keys(keys)
+        if type_code == SIMPLE:
+            return cls(bits, hashes, (_fill(view, np.arange(view.count), bits, hashes),))
+        most_rows = max(1, math.ceil(max_entries / entries))
+        row_count = min(most_rows, max(1, math.ceil(view.count / entries)))
+        rows = tuple(
+            _fill(view, _row_members(row, view.count, entries, most_rows), bits, hashes)
+            for row in range(row_count)
+        )
+        return cls(bits, hashes, rows, entries, view.count - (row_count - 1) * entries)
+
+    def to_footer(self) -> tuple[str, str]:
+        """The value of footer ``org.apache.hudi.bloomfilter``, and its type code."""
+        header = _HEADER.pack(_VERSION, self.hashes, _MURMUR, self.bits)
+        rows = b"".join(header + row.tobytes() for row in self.rows)
+        if self.row_entries is None:
+            return base64.b64encode(rows).decode("ascii"), SIMPLE
+        dynamic = header + _DYNAMIC.pack(self.row_entries, self.last_row_entries, len(self.rows))
+        return base64.b64encode(dynamic + rows).decode("ascii"), DYNAMIC_V0
+
+    @classmethod
+    def from_footer(cls, value: str, type_code: str) -> BloomFilter:
+        """Read what :meth:`to_footer`, or the JVM, made.
+
+        :raises CorruptTableError: when the value is not a filter of that type.
+        :raises UnsupportedTableError: when the type or the hash function is another one.
+        """
+        _verify_type_code(type_code)
+        try:
+            data = base64.b64decode(value, validate=True)
+            bits, hashes = _read_header(data, 0)
+            if type_code == SIMPLE:
+                return cls(bits, hashes, (_read_row(data, 0)[0],))
+            row_entries, last, count = _DYNAMIC.unpack_from(data, _HEADER.size)
+            rows, position = [], _HEADER.size + _DYNAMIC.size
+            for _ in range(count):
+                row, position = _read_row(data, position)
+                rows.append(row)
+        except (ValueError, struct.error) as error:
+            raise CorruptTableError(f"a base file's bloom filter cannot be read: {error}") from error
+        return cls(bits, hashes, tuple(rows), row_entries, last)
+
+    def might_contain(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """Which keys may be in the set; those that are, always are.
+
+        :param keys: strings without nulls.
+        :return: one boolean a key.
+        """
+        view = _Keys(keys)
+        found = np.zeros(view.count, np.bool_)
+        for members, hashed in view.hashed(np.arange(view.count)):
+            # alive[r] says which keys still have all their bits in row r.
+            alive = np.ones((len(self.rows), len(members)), np.bool_)
+            for _ in range(self.hashes):
+                positions = _positions(hashed.next(), self.bits)
+                byte, bit = positions >> 3, (positions & 7).astype(np.uint8)
+                for row, bitmap in enumerate(self.rows):
+                    alive[row] &= (bitmap[byte] >> bit) & 1 != 0
+                keep: npt.NDArray[np.bool_] = np.any(alive, axis=0, keepdims=True)[0]
+                # Most absent keys are gone after a few of the hashes.
+                if np.count_nonzero(keep) < 0.7 * len(keep):
+                    members, alive = members[keep], alive[:, keep]
+                    hashed.keep(keep)
+                if not len(members):
+                    break
+            found[members[alive.any(axis=0)]] = True
+        return found
+
+
+class _Murmur:
+    """The chain of hashes of keys of one length: each is the seed of the next."""
+
+    def __init__(self, length: int, blocks: list[_Words], tail: _Words | None) -> None:
+        self._length = np.uint32(length)
+        self._blocks = blocks  # four bytes each, mixed already: that does not depend on the seed
+        self._tail = tail
+        count = len(blocks[0]) if blocks else len(tail) if tail is not None else 0
+        self._state: _Words = np.zeros(count, np.uint32)
+        self._scratch: _Words = np.empty(count, np.uint32)
+
+    def next(self) -> _Words:
+        """The next hash; valid until the next call."""
+        state, scratch = self._state, self._scratch
+        state ^= self._length
+        for block in self._blocks:
+            state *= _MULTIPLIER
+            state ^= block
+        if self._tail is not None:
+            state ^= self._tail
+            state *= _MULTIPLIER
+        np.right_shift(state, 13, out=scratch)
+        state ^= scratch
+        state *= _MULTIPLIER
+        np.right_shift(state, 15, out=scratch)
+        state ^= scratch
+        return state
+
+    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
+        """Go on with some of the keys only."""
+        self._blocks = [block[kept] for block in self._blocks]
+        self._tail = None if self._tail is None else self._tail[kept]
+        self._state = self._state[kept]
+        self._scratch = np.empty_like(self._state)
+
+
+class _Keys:
+    """Strings, seen as the buffers in which Arrow holds them."""
+
+    def __init__(self, keys: pa.Array | pa.ChunkedArray) -> None:
+        array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+        if isinstance(array, pa.ChunkedArray):  # more than 2 GiB of text
+            array = pa.concat_arrays([chunk.cast(pa.large_string()) for chunk in array.chunks])
+        if array.null_count:
+            raise ValueError(f"{array.null_count} of {len(array)} record keys are null")
+        self.count = len(array)
+        _, offsets, data = array.buffers()
+        width = np.int64 if pa.types.is_large_string(array.type) else np.int32
+        ends = np.frombuffer(offsets or b"\0" * 8, width)[array.offset : array.offset + self.count + 1]
+        self._starts: _Longs = ends[:-1].astype(np.int64)
+        self._lengths: _Longs = np.diff(ends).astype(np.int64)
+        self._bytes: _Bits = np.frombuffer(data or b"", np.uint8)
+        # The four bytes from any position on, as one little-endian number.
+        words = max(0, len(self._bytes) - 3)
+        self._words = np.ndarray((words,), "<u4", self._bytes, strides=(1,))
+
+    def hashed(self, members: _Longs) -> Iterator[tuple[_Longs, _Murmur]]:
+        """The chosen keys in handy portions of one length each, ready to be hashed."""
+        lengths = self._lengths[members]
+        if not len(members):
+            return
+        if lengths.min() != lengths.max():
+            order = np.argsort(lengths, kind="stable")
+            members, lengths = members[order], lengths[order]
+        borders = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(members)]
+        for begin, end in itertools.pairwise(borders):
+            for first in range(begin, end, _CHUNK):
+                portion = members[first : min(first + _CHUNK, end)]
+                yield portion, self._murmur(self._starts[portion], int(lengths[begin]))
+
+    def _murmur(self, starts: _Longs, length: int) -> _Murmur:
+        whole = length - length % 4
+        blocks = []
+        for offset in range(0, whole, 4):
+            block = self._words[starts + offset].astype(np.uint32, copy=False)
+            block *= _MULTIPLIER
+            block ^= block >> 24
+            block *= _MULTIPLIER
+            blocks.append(block)
+        if length == whole:
+            tail = None if length else np.zeros(len(starts), np.uint32)
+            return _Murmur(length, blocks, tail)
+        # Unlike Murmur's reference, Hadoop takes the last byte as the lowest, and Java's bytes
+        # have a sign that it does not mask away.
+        tail = np.zeros(len(starts), np.uint32)
+        for offset in range(whole, length):
+            signed = self._bytes[starts + offset].view(np.int8).astype(np.int32).view(np.uint32)
+            tail ^= signed << np.uint32(8 * (length - 1 - offset))
+        return _Murmur(length, blocks, tail)
+
+
+def _positions(hashed: _Words, bits: int) -> _Words:
+    # abs(hash % bits) in Java, where % keeps the sign.
+    magnitude = np.abs(hashed.view(np.int32)).view(np.uint32)
+    # Division by a scalar is vectorised in numpy, the remainder is not.
+    quotient = magnitude // np.uint32(bits)
+    quotient *= np.uint32(bits)
+    magnitude -= quotient
+    return magnitude
+
+
+def _fill(keys: _Keys, members: _Longs, bits: int, hashes: int) -> _Bits:
+    unpacked = np.zeros((bits + 7) // 8 * 8, np.uint8)
+    for _, hashed in keys.hashed(members):
+        for _ in range(hashes):
+            unpacked[_positions(hashed.next(), bits)] = 1
+    return np.packbits(unpacked, bitorder="little")
+
+
+def _row_members(row: int, count: int, entries: int, most_rows: int) -> _Longs:
+    """Which keys, by their position, a dynamic filter puts into a row.
+
+    One row after the other is filled; when the last one is full, the next key goes to the
+    first row, and those after it to each row in turn, beginning with the first again.
+    """
+    own = np.arange(row * entries, min((row + 1) * entries, count))
+    full = entries * most_rows
+    if count <= full:
+        return own
+    extra = [np.arange(full, full + 1)] if row == 0 else []
+    return np.concatenate([own, *extra, np.arange(full + 1 + row, count, most_rows)])
+
+
+def _read_header(data: bytes, position: int) -> tuple[int, int]:
+    version, hashes, hash_type, bits = _HEADER.unpack_from(data, position)
+    if version != _VERSION or hash_type != _MURMUR:
+        raise UnsupportedTableError(
+            f"a base file's bloom filter has version {version} and hash type {hash_type}, supported are "
+            f"{_VERSION} and {_MURMUR} (Murmur): rewrite the file, for example by clustering it"
+        )
+    if bits <= 0 or hashes <= 0:
+        raise ValueError(f"{bits} bits, {hashes} hashes")
+    return bits, hashes
+
+
+def _read_row(data: bytes, position: int) -> tuple[_Bits, int]:
+    bits, _ = _read_header(data, position)
+    begin = position + _HEADER.size
+    end = begin + (bits + 7) // 8
+    if end > len(data):
+        raise ValueError(f"cut off at byte {len(data)} of {end}")
+    return np.frombuffer(data, np.uint8, end - begin, begin), end
+
+
+def _verify_type_code(type_code: str) -> None:
+    if type_code not in (SIMPLE, DYNAMIC_V0):
+        raise UnsupportedTableError(
+            f"bloom filter type {type_code!r} is not known; known are {SIMPLE} and {DYNAMIC_V0}"
+        )
