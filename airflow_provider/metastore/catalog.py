@@ -1,0 +1,407 @@
+"""Databases and tables: functions of one connection, each part of its caller's transaction.
+
+Names are kept in lower case, as in Hive. Everything here changes metadata only: data files
+are never made or deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, delete, select, update
+from sqlalchemy.exc import IntegrityError
+
+from airflow_provider.exceptions import (
+    AlreadyExistsError,
+    InvalidInputError,
+    MetastoreError,
+    NoSuchObjectError,
+)
+from airflow_provider.metastore.notifications import EventType, append_event
+from airflow_provider.metastore.schema import (
+    current_millis,
+    databases,
+    insert_if_absent,
+    tables,
+    write_id_sequences,
+)
+
+NO_WRITE_ID = -1
+"""What Hive's messages and requests say where no write id belongs to a change."""
+
+# Hive's own rule (MetaStoreUtils.validateName); `:`, `.` and `$` would break snapshot strings.
+_NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, or a partition key.
+
+    :param name: its name.
+    :param type: its type in Hive's words, such as ``bigint`` or ``decimal(10,2)``.
+    :param comment: a remark for people.
+    """
+
+    name: str
+    type: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class DatabaseInfo:
+    """A database of the catalog.
+
+    :param id: never used again after a drop.
+    :param location: where its tables go by default, if that was said.
+    """
+
+    id: int
+    name: str
+    location: str | None = None
+    comment: str | None = None
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """A table of the catalog.
+
+    :param id: never used again after a drop, the same after a rename.
+    :param location: the table's folder or URL.
+    :param schema: the columns, without the partition keys.
+    :param partition_keys: empty for a table without partitions.
+    :param table_type: ``MANAGED_TABLE`` or ``EXTERNAL_TABLE``, as Hive has it.
+    """
+
+    id: int
+    database: str
+    name: str
+    location: str
+    schema: tuple[Column, ...]
+    partition_keys: tuple[Column, ...] = ()
+    table_type: str = "MANAGED_TABLE"
+    parameters: dict[str, str] = field(default_factory=dict)
+    owner: str | None = None
+
+    @property
+    def full_name(self) -> str:
+        """``database.table``."""
+        return f"{self.database}.{self.name}"
+
+    def to_json(self) -> str:
+        """The table as text, as it stands in the ``tableObj..Json`` fields of events."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> TableInfo:
+        """Rebuild a table from :meth:`to_json`."""
+        described = json.loads(text)
+        for columns in ("schema", "partition_keys"):
+            described[columns] = tuple(Column(**column) for column in described[columns])
+        return cls(**described)
+
+
+def object_name(kind: str, name: str) -> str:
+    """Check a name and bring it to lower case.
+
+    :param kind: what it names, for the error's text.
+    :raises InvalidInputError: when it has other characters than letters, digits and ``_``.
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidInputError(
+            f"{name!r} cannot name a {kind}: use 1 to 128 letters, digits and underscores", name=name
+        )
+    return name.lower()
+
+
+def create_database(
+    connection: Connection,
+    name: str,
+    *,
+    location: str | None,
+    comment: str | None,
+    parameters: Mapping[str, str],
+    if_not_exists: bool,
+) -> DatabaseInfo:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.create_database`."""
+    name = object_name("database", name)
+    values = {
+        "name": name,
+        "location": location,
+        "comment": comment,
+        "parameters": _parameters(parameters),
+        "created_at": current_millis(),
+    }
+    if not insert_if_absent(connection, databases, values):
+        if if_not_exists:
+            return get_database(connection, name)
+        raise AlreadyExistsError(f"database {name!r} exists already", database=name)
+    created = get_database(connection, name)
+    append_event(
+        connection, EventType.CREATE_DATABASE, {"db": name, "dbJson": _database_json(created)}, database=name
+    )
+    return created
+
+
+def get_database(connection: Connection, name: str) -> DatabaseInfo:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.get_database`."""
+    row = _database_row(connection, name.lower())
+    if row is None:
+        raise NoSuchObjectError(f"database {name!r} does not exist; create it first", database=name)
+    return _database(row)
+
+
+def list_databases(connection: Connection) -> list[str]:
+    """The names of all databases, in order."""
+    return list(connection.execute(select(databases.c.name).order_by(databases.c.name)).scalars())
+
+
+def drop_database(connection: Connection, name: str, *, cascade: bool) -> None:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.drop_database`."""
+    found = get_database(connection, name)
+    inside = list_tables(connection, found.name)
+    if inside and not cascade:
+        raise MetastoreError(
+            f"database {found.name!r} is not empty: it has {len(inside)} tables, the first is {inside[0]!r}; "
+            "drop them first, or drop with cascade",
+            database=found.name,
+        )
+    for table in inside:
+        drop_table(connection, found.name, table)
+    with _taken(f"a table in database {found.name!r}"):
+        connection.execute(delete(databases).where(databases.c.id == found.id))
+    message = {"db": found.name, "dbJson": _database_json(found)}
+    append_event(connection, EventType.DROP_DATABASE, message, database=found.name)
+
+
+def create_table(
+    connection: Connection,
+    database: str,
+    name: str,
+    *,
+    location: str,
+    schema: Sequence[Column],
+    partition_keys: Sequence[Column],
+    table_type: str,
+    parameters: Mapping[str, str],
+    owner: str | None,
+    if_not_exists: bool,
+) -> TableInfo:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.create_table`."""
+    name = object_name("table", name)
+    _check_columns(f"{database}.{name}", schema, partition_keys)
+    home = get_database(connection, database)
+    values = {
+        "database_id": home.id,
+        "name": name,
+        "table_type": table_type,
+        "location": location,
+        "owner": owner,
+        "columns": [asdict(column) for column in schema],
+        "partition_keys": [asdict(column) for column in partition_keys],
+        "parameters": _parameters(parameters),
+        "created_at": current_millis(),
+    }
+    if not insert_if_absent(connection, tables, values):
+        if if_not_exists:
+            return get_table(connection, home.name, name)
+        raise AlreadyExistsError(f"table {home.name}.{name} exists already", table=f"{home.name}.{name}")
+    created = get_table(connection, home.name, name)
+    append_event(
+        connection,
+        EventType.CREATE_TABLE,
+        {**table_fields(created), "files": []},
+        database=home.name,
+        table=name,
+    )
+    return created
+
+
+def get_table(connection: Connection, database: str, name: str, *, lock: bool = False) -> TableInfo:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.get_table`.
+
+    :param lock: keep others from changing the table until this database transaction ends.
+    """
+    row = _table_row(connection, database.lower(), name.lower(), lock=lock)
+    if row is None:
+        get_database(connection, database)
+        raise NoSuchObjectError(
+            f"table {database}.{name} does not exist in the metastore; create it first",
+            table=f"{database}.{name}",
+        )
+    return _table(row)
+
+
+def list_tables(connection: Connection, database: str) -> list[str]:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.list_tables`."""
+    home = get_database(connection, database)
+    query = select(tables.c.name).where(tables.c.database_id == home.id).order_by(tables.c.name)
+    return list(connection.execute(query).scalars())
+
+
+def drop_table(connection: Connection, database: str, name: str) -> None:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.drop_table`."""
+    dropped = get_table(connection, database, name, lock=True)
+    connection.execute(delete(tables).where(tables.c.id == dropped.id))
+    connection.execute(
+        delete(write_id_sequences).where(
+            write_id_sequences.c.database_name == dropped.database,
+            write_id_sequences.c.table_name == dropped.name,
+        )
+    )
+    append_event(
+        connection,
+        EventType.DROP_TABLE,
+        table_fields(dropped),
+        database=dropped.database,
+        table=dropped.name,
+    )
+
+
+def alter_table(
+    connection: Connection,
+    database: str,
+    name: str,
+    *,
+    changes: Mapping[str, Any],
+    write_id: int = NO_WRITE_ID,
+) -> TableInfo:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.alter_table`.
+
+    :param changes: values by the names of :class:`TableInfo`'s fields.
+    :param write_id: the write id under which the change is made.
+    """
+    before = get_table(connection, database, name, lock=True)
+    values = dict(changes)
+    if "schema" in values:
+        _check_columns(before.full_name, values["schema"], before.partition_keys)
+        values["columns"] = [asdict(column) for column in values.pop("schema")]
+    if "parameters" in values:
+        values["parameters"] = _parameters(values["parameters"])
+    if values:
+        connection.execute(update(tables).where(tables.c.id == before.id).values(**values))
+    after = get_table(connection, before.database, before.name)
+    _append_alter(connection, before, after, write_id)
+    return after
+
+
+def rename_table(
+    connection: Connection, database: str, name: str, new_database: str, new_name: str
+) -> TableInfo:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.rename_table`."""
+    before = get_table(connection, database, name, lock=True)
+    home = get_database(connection, new_database)
+    new_name = object_name("table", new_name)
+    target = f"table {home.name}.{new_name}"
+    if _table_row(connection, home.name, new_name) is not None:
+        raise AlreadyExistsError(f"{target} exists already", table=f"{home.name}.{new_name}")
+    with _taken(target):
+        connection.execute(
+            update(tables).where(tables.c.id == before.id).values(database_id=home.id, name=new_name)
+        )
+    # Write ids belong to the table, whatever its name (Hive: OnRenameFunction).
+    with _taken(f"write ids of {target}"):
+        connection.execute(
+            update(write_id_sequences)
+            .where(
+                write_id_sequences.c.database_name == before.database,
+                write_id_sequences.c.table_name == before.name,
+            )
+            .values(database_name=home.name, table_name=new_name)
+        )
+    after = get_table(connection, home.name, new_name)
+    _append_alter(connection, before, after, NO_WRITE_ID)
+    return after
+
+
+def table_fields(table: TableInfo) -> dict[str, Any]:
+    """The fields that the messages of all table and partition events share."""
+    return {
+        "db": table.database,
+        "table": table.name,
+        "tableType": table.table_type,
+        "tableObjJson": table.to_json(),
+    }
+
+
+def _append_alter(connection: Connection, before: TableInfo, after: TableInfo, write_id: int) -> None:
+    # Hive's way: the message carries the old name, the event itself the new one
+    # (JSONAlterTableMessage, DbNotificationListener.onAlterTable).
+    message = {
+        "db": before.database,
+        "table": before.name,
+        "tableType": before.table_type,
+        "tableObjBeforeJson": before.to_json(),
+        "tableObjAfterJson": after.to_json(),
+        "isTruncateOp": "false",
+        "writeId": write_id,
+    }
+    append_event(connection, EventType.ALTER_TABLE, message, database=after.database, table=after.name)
+
+
+@contextmanager
+def _taken(what: str) -> Iterator[None]:
+    """Turn a key that another process took just now into AlreadyExistsError."""
+    try:
+        yield
+    except IntegrityError as error:
+        raise AlreadyExistsError(f"{what} exists already; another process made it just now") from error
+
+
+def _database_row(connection: Connection, name: str) -> Row[Any] | None:
+    return connection.execute(select(databases).where(databases.c.name == name)).one_or_none()
+
+
+def _table_row(connection: Connection, database: str, name: str, *, lock: bool = False) -> Row[Any] | None:
+    query: Select[Any] = (
+        select(tables, databases.c.name.label("database_name"))
+        .join(databases)
+        .where(databases.c.name == database, tables.c.name == name)
+    )
+    if lock:
+        query = query.with_for_update(of=tables)
+    return connection.execute(query).one_or_none()
+
+
+def _database(row: Row[Any]) -> DatabaseInfo:
+    return DatabaseInfo(row.id, row.name, row.location, row.comment, row.parameters)
+
+
+def _database_json(database: DatabaseInfo) -> str:
+    return json.dumps(asdict(database), ensure_ascii=False)
+
+
+def _table(row: Row[Any]) -> TableInfo:
+    return TableInfo(
+        id=row.id,
+        database=row.database_name,
+        name=row.name,
+        location=row.location,
+        schema=tuple(Column(**column) for column in row.columns),
+        partition_keys=tuple(Column(**column) for column in row.partition_keys),
+        table_type=row.table_type,
+        parameters=row.parameters,
+        owner=row.owner,
+    )
+
+
+def _parameters(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in parameters.items()}
+
+
+def _check_columns(table: str, schema: Iterable[Column], partition_keys: Iterable[Column]) -> None:
+    seen: set[str] = set()
+    for column in [*schema, *partition_keys]:
+        if not column.name or column.name.lower() in seen:
+            raise InvalidInputError(
+                f"table {table}: column {column.name!r} is empty or there twice (case does not count); "
+                "partition keys are not repeated among the columns",
+                table=table,
+                column=column.name,
+            )
+        seen.add(column.name.lower())

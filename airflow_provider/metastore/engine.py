@@ -1,0 +1,285 @@
+"""Connections, database transactions and their failures, in one place.
+
+:class:`MetastoreEngine` runs *operations*: functions of one connection, each in one
+database transaction, run again when the database gave way to another process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tenacity
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
+from sqlalchemy import exc as sqlalchemy_errors
+from sqlalchemy import table as table_clause
+from sqlalchemy.sql import column
+
+from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
+from airflow_provider.metastore import schema
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+# Any constant: PostgreSQL's advisory lock under which one process migrates.
+_MIGRATION_LOCK = 4_021_637_217
+_SECRET_WORDS = ("password", "passwd", "secret", "token", "key")
+# PostgreSQL: serialization failure, deadlock; nothing of the transaction was applied.
+_GAVE_WAY = frozenset({"40001", "40P01"})
+
+
+def parse_url(url: str) -> URL:
+    """Check a metastore's URL.
+
+    :param url: ``sqlite:////absolute/path.db`` or ``postgresql+<driver>://user:password@host/database``.
+    :raises InvalidInputError: when it is no URL, of another database, or an SQLite URL without an
+        absolute path. The message never holds the URL, which may hold a password.
+    """
+    try:
+        parsed = make_url(url)
+        backend = parsed.get_backend_name()
+    except sqlalchemy_errors.ArgumentError:
+        raise InvalidInputError(
+            "the metastore URL cannot be parsed; give sqlite:////absolute/path.db "
+            "or postgresql+psycopg://user:password@host/database"
+        ) from None
+    if backend not in {"sqlite", "postgresql"}:
+        raise InvalidInputError(
+            f"a metastore cannot live in {backend!r}; give a sqlite or postgresql URL", backend=backend
+        )
+    if backend == "sqlite":
+        path = parsed.database or ""
+        if not Path(path).is_absolute():
+            raise InvalidInputError(
+                f"the metastore's SQLite file {path!r} has no absolute path; every process must find the "
+                "same file: give sqlite:////absolute/path.db (four slashes)",
+                path=path,
+            )
+    return parsed
+
+
+def mask_url(url: URL) -> str:
+    """The URL with every secret in it replaced by ``***``."""
+    secret = {name for name in url.query if any(word in name.lower() for word in _SECRET_WORDS)}
+    masked = url.difference_update_query(secret).update_query_dict(dict.fromkeys(secret, "***"))
+    return masked.render_as_string(hide_password=True)
+
+
+class MetastoreEngine:
+    """Runs operations on the metastore's database; safe to share between threads.
+
+    After a fork the child gets connections of its own.
+
+    :param url: see :func:`parse_url`.
+    :param timeout_seconds: how long an operation may wait for other processes before it raises
+        :class:`~airflow_provider.exceptions.MetastoreUnavailableError`.
+    :raises InvalidInputError: see :func:`parse_url`.
+    """
+
+    def __init__(self, url: str, timeout_seconds: float = 30.0) -> None:
+        self._url = parse_url(url)
+        self.masked_url = mask_url(self._url)
+        self.timeout_seconds = timeout_seconds
+        self.is_sqlite = self._url.get_backend_name() == "sqlite"
+        self._open()
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.masked_url!r})"
+
+    def read(self, operation: Callable[[Connection], T]) -> T:
+        """Run a reading operation; all that it reads is one snapshot of the database."""
+        options = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        return self._run(operation, options)
+
+    def write(self, operation: Callable[[Connection], T]) -> T:
+        """Run a writing operation and commit it; when it raises, nothing of it is applied.
+
+        The operation may run more than once, so it must have no other effects.
+        """
+        if not self.is_sqlite:
+            return self._run(operation, {})
+        # Threads queue here: SQLite's own wait is a poll, without order.
+        if not self._writer.acquire(timeout=self.timeout_seconds):
+            raise MetastoreUnavailableError(
+                f"metastore {self.masked_url}: other threads of this process kept it busy for "
+                f"{self.timeout_seconds:g} s"
+            )
+        try:
+            return self._run(operation, {"sqlite_begin": "IMMEDIATE"})
+        finally:
+            self._writer.release()
+
+    def upgrade_schema(self) -> None:
+        """Create the schema, or bring it to :data:`schema.SCHEMA_REVISION`, unless it is there.
+
+        Any number of processes may call this at once on the same new database.
+
+        :raises MetastoreError: when the schema is of a newer release than this one.
+        """
+        if self.is_sqlite:
+            self._make_folder()
+        if self.read(_schema_revision) != schema.SCHEMA_REVISION:
+            self.write(_migrate)
+
+    def close(self) -> None:
+        """Close all idle connections; the engine opens new ones when it is used again."""
+        self._engine.dispose()
+
+    def _open(self) -> None:
+        self._writer = threading.Lock()
+        arguments: dict[str, Any] = {"hide_parameters": True}
+        if self.is_sqlite:
+            arguments["connect_args"] = {"timeout": self.timeout_seconds, "check_same_thread": False}
+        else:
+            arguments["pool_pre_ping"] = True
+        try:
+            self._engine: Engine = create_engine(self._url, **arguments)
+        except ModuleNotFoundError as error:
+            raise MetastoreUnavailableError(
+                f"metastore {self.masked_url}: the database driver {error.name!r} is not installed"
+            ) from error
+        if self.is_sqlite:
+            event.listen(self._engine, "connect", _prepare_sqlite)
+            event.listen(self._engine, "begin", _begin_sqlite)
+
+    def _after_fork(self) -> None:
+        # Kept, not closed: closing SQLite files or sockets here would disturb the parent's.
+        self._parents_engine = self._engine
+        self._open()
+
+    def _make_folder(self) -> None:
+        folder = Path(self._url.database or "/").parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise MetastoreUnavailableError(
+                f"metastore {self.masked_url}: the folder {folder} cannot be made: {error.strerror}"
+            ) from error
+
+    def _run(self, operation: Callable[[Connection], T], options: dict[str, Any]) -> T:
+        attempts = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_nothing_happened),
+            stop=tenacity.stop_after_delay(self.timeout_seconds),
+            wait=tenacity.wait_random_exponential(multiplier=0.005, max=0.25),
+            reraise=True,
+        )
+        with self._translated():
+            for attempt in attempts:
+                with attempt, self._engine.connect() as connection:
+                    connection = connection.execution_options(**options)
+                    with connection.begin():
+                        return operation(connection)
+        raise AssertionError("tenacity neither returned nor raised")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn the driver's errors into ours, without a password and without the SQL."""
+        started = time.monotonic()
+        try:
+            yield
+        except sqlalchemy_errors.SQLAlchemyError as error:
+            said = self._scrubbed(str(getattr(error, "orig", None) or error))
+            waited = time.monotonic() - started
+            if _is_unavailable(error):
+                translated: MetastoreError = MetastoreUnavailableError(
+                    f"metastore {self.masked_url} cannot be used after {waited:.1f} s: {said}; "
+                    "check that the database runs and is reachable, and that no process holds it locked"
+                )
+            else:
+                translated = MetastoreError(f"metastore {self.masked_url}: {said}")
+            # The cause may repeat the URL, password included.
+            raise translated from (None if self._secrets() else error)
+
+    def _secrets(self) -> list[str]:
+        values = [self._url.password] if self._url.password else []
+        for name, value in self._url.query.items():
+            if any(word in name.lower() for word in _SECRET_WORDS):
+                values.extend([value] if isinstance(value, str) else value)
+        return [str(value) for value in values]
+
+    def _scrubbed(self, message: str) -> str:
+        for secret in self._secrets():
+            message = message.replace(secret, "***")
+        return " ".join(message.split())
+
+
+def _prepare_sqlite(dbapi_connection: Any, record: Any) -> None:
+    # The driver's own transaction handling off; _begin_sqlite begins them.
+    dbapi_connection.isolation_level = None
+    cursor = dbapi_connection.cursor()
+    if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        cursor.execute("PRAGMA journal_mode = WAL")
+    # An event id once handed out must survive a power cut: consumers remember it.
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    kind = connection.get_execution_options().get("sqlite_begin", "DEFERRED")
+    connection.exec_driver_sql(f"BEGIN {kind}")
+
+
+def _schema_revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(schema.VERSION_TABLE):
+        return None
+    version = table_clause(schema.VERSION_TABLE, column("version_num"))
+    found = connection.execute(select(version.c.version_num)).scalar_one_or_none()
+    return None if found is None else str(found)
+
+
+def _migrate(connection: Connection) -> None:
+    # Imported here: only a database that is not up to date pays for it.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util.exc import CommandError
+
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+    before = _schema_revision(connection)
+    if before == schema.SCHEMA_REVISION:
+        return
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise MetastoreError(
+            f"the metastore's schema is at revision {before!r}, which this release does not know (it knows "
+            f"{schema.SCHEMA_REVISION!r}); it was written by a newer release: upgrade this package",
+            revision=before,
+        ) from error
+    log.info("metastore schema brought from revision %s to %s", before, schema.SCHEMA_REVISION)
+
+
+def _nothing_happened(error: BaseException) -> bool:
+    """Whether the database refused a transaction whole, so that it can be run again."""
+    if not isinstance(error, sqlalchemy_errors.DBAPIError):
+        return False
+    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    return state in _GAVE_WAY or _is_busy(error)
+
+
+def _is_busy(error: sqlalchemy_errors.DBAPIError) -> bool:
+    name = str(getattr(error.orig, "sqlite_errorname", ""))
+    return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def _is_unavailable(error: sqlalchemy_errors.SQLAlchemyError) -> bool:
+    return isinstance(
+        error,
+        sqlalchemy_errors.OperationalError
+        | sqlalchemy_errors.InterfaceError
+        | sqlalchemy_errors.TimeoutError
+        | sqlalchemy_errors.DisconnectionError,
+    ) or (isinstance(error, sqlalchemy_errors.DBAPIError) and error.connection_invalidated)

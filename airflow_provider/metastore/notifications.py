@@ -1,0 +1,299 @@
+"""The notification log: what happened, in one order that all readers agree on.
+
+An event's id is taken from a counter row inside the database transaction of the change
+that it tells; the row stays locked until that transaction ends. So ids are gapless, in
+commit order, and an event is there exactly when its change is (Hive does the same:
+DbNotificationListener, NOTIFICATION_SEQUENCE).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from airflow_provider.exceptions import (
+    AlreadyExistsError,
+    EventsExpiredError,
+    InvalidInputError,
+    NoSuchObjectError,
+)
+from airflow_provider.metastore.schema import (
+    Counter,
+    advance,
+    consumers,
+    counters,
+    current_millis,
+    insert_if_absent,
+    notification_log,
+)
+
+MESSAGE_FORMAT = "json-0.2"
+"""Hive's name for plain JSON bodies (JSONMessageEncoder)."""
+
+_PURGE_BATCH = 10_000
+
+
+class EventType(StrEnum):
+    """What an event tells; Hive's names (EventMessage.EventType). A rename is ALTER_TABLE."""
+
+    CREATE_DATABASE = "CREATE_DATABASE"
+    DROP_DATABASE = "DROP_DATABASE"
+    CREATE_TABLE = "CREATE_TABLE"
+    ALTER_TABLE = "ALTER_TABLE"
+    DROP_TABLE = "DROP_TABLE"
+    ADD_PARTITION = "ADD_PARTITION"
+    ALTER_PARTITION = "ALTER_PARTITION"
+    DROP_PARTITION = "DROP_PARTITION"
+    OPEN_TXN = "OPEN_TXN"
+    COMMIT_TXN = "COMMIT_TXN"
+    ABORT_TXN = "ABORT_TXN"
+    ALLOC_WRITE_ID = "ALLOC_WRITE_ID"
+
+
+@dataclass(frozen=True)
+class NotificationEvent:
+    """One entry of the notification log.
+
+    :param event_id: 1 for the first; each is its predecessor's + 1.
+    :param event_time: seconds since the epoch, by the writer's clock: for people and for
+        retention; the order is that of the ids.
+    :param event_type: equal to one of :class:`EventType`, or a name that a newer release writes.
+    :param database: the database it is about; None for OPEN_TXN, COMMIT_TXN, ABORT_TXN.
+    :param table: the table it is about (after a rename its new name), None as above.
+    :param message: the body, with Hive's field names.
+    :param message_format: ``json-0.2``.
+    """
+
+    event_id: int
+    event_time: int
+    event_type: str
+    database: str | None
+    table: str | None
+    message: dict[str, Any]
+    message_format: str = MESSAGE_FORMAT
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A registered reader of the notification log.
+
+    :param name: its name.
+    :param event_id: the last event that it has applied.
+    :param updated_at: seconds since the epoch, by the database's clock, of its registration
+        or last advance.
+    """
+
+    name: str
+    event_id: int
+    updated_at: float
+
+
+@dataclass(frozen=True)
+class Purged:
+    """What a retention run did.
+
+    :param removed: number of events removed.
+    :param oldest_event_id: the oldest event that is left, or the id that the next event gets.
+    :param held_back_by: names of the consumers that have not read the oldest event left although
+        it is older than the time to live; empty when none holds events back.
+    """
+
+    removed: int
+    oldest_event_id: int
+    held_back_by: tuple[str, ...]
+
+
+def append_event(
+    connection: Connection,
+    event_type: EventType,
+    message: Mapping[str, Any],
+    *,
+    database: str | None = None,
+    table: str | None = None,
+) -> int:
+    """Write an event in the caller's database transaction, as the last thing that it locks.
+
+    :param message: the body, without the fields that all bodies have.
+    :return: the event's id.
+    """
+    now = int(time.time())
+    event_id = advance(connection, Counter.EVENT_ID)
+    body = {"server": "", "servicePrincipal": "", "timestamp": now, **message}
+    connection.execute(
+        insert(notification_log).values(
+            event_id=event_id,
+            event_time=now,
+            event_type=event_type,
+            database_name=database,
+            table_name=table,
+            message=json.dumps(body, ensure_ascii=False),
+            message_format=MESSAGE_FORMAT,
+        )
+    )
+    return event_id
+
+
+def current_event_id(connection: Connection) -> int:
+    """The id of the last event; 0 when there was none."""
+    return _counter(connection, Counter.EVENT_ID)
+
+
+def next_events(
+    connection: Connection,
+    after: int,
+    limit: int,
+    *,
+    event_types: Collection[str] | None,
+    database: str | None,
+    table: str | None,
+) -> list[NotificationEvent]:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.next_events`."""
+    if after < 0 or limit < 1:
+        raise InvalidInputError(f"events after {after}, limit {limit}: give after >= 0 and limit >= 1")
+    _require_kept(connection, after)
+    query = select(notification_log).where(notification_log.c.event_id > after)
+    if event_types is not None:
+        query = query.where(notification_log.c.event_type.in_([str(kind) for kind in event_types]))
+    if database is not None:
+        query = query.where(notification_log.c.database_name == database.lower())
+    if table is not None:
+        query = query.where(notification_log.c.table_name == table.lower())
+    query = query.order_by(notification_log.c.event_id).limit(limit)
+    return [_event(row) for row in connection.execute(query)]
+
+
+def register_consumer(
+    connection: Connection, name: str, event_id: int | None, *, if_not_exists: bool
+) -> Consumer:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.register_consumer`."""
+    if not name:
+        raise InvalidInputError("a consumer needs a name that is not empty")
+    # Held against a purge at the same time, which must not overtake the registration.
+    advance(connection, Counter.PURGED_EVENT_ID, by=0)
+    existing = _consumer(connection, name)
+    if existing is not None:
+        if if_not_exists:
+            return existing
+        raise AlreadyExistsError(
+            f"consumer {name!r} is registered at event {existing.event_id}; unregister it to start anew",
+            consumer=name,
+        )
+    last = current_event_id(connection)
+    start = last if event_id is None else event_id
+    _require_position(start, last)
+    _require_kept(connection, start)
+    inserted = insert_if_absent(
+        connection, consumers, {"name": name, "event_id": start, "updated_at": current_millis()}
+    )
+    registered = _consumer(connection, name)
+    if registered is None or not inserted:
+        raise AlreadyExistsError(
+            f"consumer {name!r} was registered by another process just now", consumer=name
+        )
+    return registered
+
+
+def advance_consumer(connection: Connection, name: str, event_id: int) -> Consumer:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.advance_consumer`."""
+    _require_position(event_id, current_event_id(connection))
+    connection.execute(
+        update(consumers)
+        .where(consumers.c.name == name, consumers.c.event_id <= event_id)
+        .values(event_id=event_id, updated_at=current_millis())
+    )
+    found = _consumer(connection, name)
+    if found is None:
+        raise NoSuchObjectError(f"no consumer {name!r} is registered; register it first", consumer=name)
+    return found
+
+
+def list_consumers(connection: Connection) -> list[Consumer]:
+    """All registered consumers, by name."""
+    rows = connection.execute(select(consumers).order_by(consumers.c.name))
+    return [Consumer(row.name, row.event_id, row.updated_at / 1000) for row in rows]
+
+
+def unregister_consumer(connection: Connection, name: str) -> None:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.unregister_consumer`."""
+    if connection.execute(delete(consumers).where(consumers.c.name == name)).rowcount == 0:
+        raise NoSuchObjectError(f"no consumer {name!r} is registered", consumer=name)
+
+
+def purge_batch(connection: Connection, ttl_seconds: float) -> Purged:
+    """Remove up to 10,000 events from the old end of the log.
+
+    :param ttl_seconds: events younger than this stay.
+    """
+    purged = advance(connection, Counter.PURGED_EVENT_ID, by=0)
+    last = current_event_id(connection)
+    cutoff = time.time() - ttl_seconds
+    first_young = connection.execute(
+        select(notification_log.c.event_id)
+        .where(notification_log.c.event_time > cutoff)
+        .order_by(notification_log.c.event_id)
+        .limit(1)
+    ).scalar()
+    expired = last if first_young is None else first_young - 1
+    slowest = connection.execute(select(func.min(consumers.c.event_id))).scalar()
+    through = min(expired, purged + _PURGE_BATCH, expired if slowest is None else slowest)
+    removed = max(0, through - purged)
+    if removed:
+        connection.execute(delete(notification_log).where(notification_log.c.event_id <= through))
+        advance(connection, Counter.PURGED_EVENT_ID, by=removed)
+        purged = through
+    held_back = connection.execute(
+        select(consumers.c.name)
+        .where(consumers.c.event_id <= purged, consumers.c.event_id < expired)
+        .order_by(consumers.c.name)
+    ).scalars()
+    return Purged(removed, purged + 1, tuple(held_back))
+
+
+def _counter(connection: Connection, counter: Counter) -> int:
+    query = select(counters.c.last_value).where(counters.c.name == counter)
+    return int(connection.execute(query).scalar_one())
+
+
+def _consumer(connection: Connection, name: str) -> Consumer | None:
+    row = connection.execute(select(consumers).where(consumers.c.name == name)).one_or_none()
+    return None if row is None else Consumer(row.name, row.event_id, row.updated_at / 1000)
+
+
+def _require_kept(connection: Connection, after: int) -> None:
+    purged = _counter(connection, Counter.PURGED_EVENT_ID)
+    if after < purged:
+        raise EventsExpiredError(
+            f"events {after + 1} to {purged} were removed by retention; the oldest that can be read comes "
+            f"after {purged}: read the present state first, then events after the id current before that, "
+            "and register a consumer so that retention waits for it",
+            after=after,
+            purged_through=purged,
+        )
+
+
+def _require_position(event_id: int, last: int) -> None:
+    if not 0 <= event_id <= last:
+        raise InvalidInputError(
+            f"event {event_id} is not in the log, whose last event is {last}; a consumer's position is "
+            f"between 0 and {last}",
+            event_id=event_id,
+            last_event_id=last,
+        )
+
+
+def _event(row: Row[Any]) -> NotificationEvent:
+    return NotificationEvent(
+        event_id=row.event_id,
+        event_time=row.event_time,
+        event_type=row.event_type,
+        database=row.database_name,
+        table=row.table_name,
+        message=json.loads(row.message),
+        message_format=row.message_format,
+    )

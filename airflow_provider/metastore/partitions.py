@@ -1,0 +1,240 @@
+"""Partitions of the catalog's tables: functions of one connection, as :mod:`.catalog`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from airflow_provider.exceptions import AlreadyExistsError, InvalidInputError, NoSuchObjectError
+from airflow_provider.metastore.catalog import NO_WRITE_ID, TableInfo, get_table, table_fields
+from airflow_provider.metastore.notifications import EventType, append_event
+from airflow_provider.metastore.schema import current_millis
+from airflow_provider.metastore.schema import partitions as partition_rows
+
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive writes for a null partition value."""
+
+# SQLite allows 32,766 variables in a statement, PostgreSQL 65,535.
+_BATCH = 1_000
+
+
+@dataclass(frozen=True)
+class PartitionSpec:
+    """A partition to be registered.
+
+    :param values: one value for each of the table's partition keys, in their order; None is null.
+    :param location: its folder or URL.
+    :param parameters: free key-value pairs.
+    """
+
+    values: tuple[str | None, ...]
+    location: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PartitionInfo:
+    """A partition of the catalog; fields as in :class:`PartitionSpec`."""
+
+    values: tuple[str | None, ...]
+    location: str
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+def add_partitions(
+    connection: Connection,
+    database: str,
+    table: str,
+    partitions: Sequence[PartitionSpec],
+    *,
+    if_not_exists: bool,
+) -> list[PartitionInfo]:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.add_partitions`."""
+    owner = get_table(connection, database, table, lock=True)
+    wanted = {_key(owner, spec.values): spec for spec in partitions}
+    if len(wanted) != len(partitions) and not if_not_exists:
+        raise AlreadyExistsError(
+            f"table {owner.full_name}: a partition is given twice", table=owner.full_name
+        )
+    existing = set(_rows(connection, owner, list(wanted)))
+    if existing and not if_not_exists:
+        raise AlreadyExistsError(
+            f"table {owner.full_name}: partition {min(existing)} exists already", table=owner.full_name
+        )
+    added = {
+        key: PartitionInfo(tuple(json.loads(key)), spec.location, dict(spec.parameters))
+        for key, spec in wanted.items()
+        if key not in existing
+    }
+    if not added:
+        return []
+    connection.execute(
+        insert(partition_rows).values(created_at=current_millis()),
+        [
+            {
+                "table_id": owner.id,
+                "partition_values": key,
+                "location": info.location,
+                "parameters": info.parameters,
+            }
+            for key, info in added.items()
+        ],
+    )
+    infos = list(added.values())
+    message = {
+        **table_fields(owner),
+        "partitions": [_key_values(owner, info.values) for info in infos],
+        "partitionListJson": [_info_json(info) for info in infos],
+        "partitionFiles": [],
+    }
+    append_event(connection, EventType.ADD_PARTITION, message, database=owner.database, table=owner.name)
+    return infos
+
+
+def get_partitions(connection: Connection, database: str, table: str) -> list[PartitionInfo]:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.get_partitions`."""
+    owner = get_table(connection, database, table)
+    query = (
+        select(partition_rows)
+        .where(partition_rows.c.table_id == owner.id)
+        .order_by(partition_rows.c.partition_values)
+    )
+    return [_info(row) for row in connection.execute(query)]
+
+
+def get_partition(
+    connection: Connection, database: str, table: str, values: Sequence[str | None]
+) -> PartitionInfo:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.get_partition`."""
+    owner = get_table(connection, database, table)
+    key = _key(owner, values)
+    row = _rows(connection, owner, [key]).get(key)
+    if row is None:
+        raise _no_such(owner, key)
+    return _info(row)
+
+
+def alter_partition(
+    connection: Connection,
+    database: str,
+    table: str,
+    values: Sequence[str | None],
+    *,
+    changes: Mapping[str, Any],
+    write_id: int = NO_WRITE_ID,
+) -> PartitionInfo:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.alter_partition`.
+
+    :param changes: values by the names of :class:`PartitionInfo`'s fields.
+    :param write_id: the write id under which the change is made.
+    """
+    owner = get_table(connection, database, table, lock=True)
+    key = _key(owner, values)
+    row = _rows(connection, owner, [key]).get(key)
+    if row is None:
+        raise _no_such(owner, key)
+    before = _info(row)
+    if changes:
+        connection.execute(update(partition_rows).where(partition_rows.c.id == row.id).values(**changes))
+    after = _info(_rows(connection, owner, [key])[key])
+    message = {
+        **table_fields(owner),
+        "keyValues": _key_values(owner, before.values),
+        "partitionObjBeforeJson": _info_json(before),
+        "partitionObjAfterJson": _info_json(after),
+        "isTruncateOp": "false",
+        "writeId": write_id,
+    }
+    append_event(connection, EventType.ALTER_PARTITION, message, database=owner.database, table=owner.name)
+    return after
+
+
+def drop_partitions(
+    connection: Connection,
+    database: str,
+    table: str,
+    partitions: Sequence[Sequence[str | None]],
+    *,
+    if_exists: bool,
+) -> list[PartitionInfo]:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.drop_partitions`."""
+    owner = get_table(connection, database, table, lock=True)
+    keys = list(dict.fromkeys(_key(owner, values) for values in partitions))
+    existing = _rows(connection, owner, keys)
+    missing = [key for key in keys if key not in existing]
+    if missing and not if_exists:
+        raise _no_such(owner, missing[0])
+    if not existing:
+        return []
+    found = list(existing.values())
+    for start in range(0, len(found), _BATCH):
+        ids = [row.id for row in found[start : start + _BATCH]]
+        connection.execute(delete(partition_rows).where(partition_rows.c.id.in_(ids)))
+    dropped = [_info(row) for row in found]
+    message = {
+        **table_fields(owner),
+        "partitions": [_key_values(owner, info.values) for info in dropped],
+    }
+    append_event(connection, EventType.DROP_PARTITION, message, database=owner.database, table=owner.name)
+    return dropped
+
+
+def count_partitions(connection: Connection, database: str, table: str) -> int:
+    """The number of a table's partitions."""
+    owner = get_table(connection, database, table)
+    query = select(func.count()).where(partition_rows.c.table_id == owner.id)
+    return int(connection.execute(query).scalar_one())
+
+
+def _key(table: TableInfo, values: Sequence[str | None]) -> str:
+    """The partition's values as its one stored key."""
+    keys = [key.name for key in table.partition_keys]
+    if len(values) != len(keys) or not keys:
+        raise InvalidInputError(
+            f"table {table.full_name}: partition {tuple(values)!r} has {len(values)} values, the table has "
+            f"{len(keys)} partition keys {keys}",
+            table=table.full_name,
+        )
+    for name, value in zip(keys, values, strict=True):
+        if value is not None and (not isinstance(value, str) or not value):
+            raise InvalidInputError(
+                f"table {table.full_name}: partition key {name!r} has the value {value!r}; give a string "
+                "that is not empty, or None for null",
+                table=table.full_name,
+            )
+    normal = [None if value == DEFAULT_PARTITION else value for value in values]
+    return json.dumps(normal, ensure_ascii=False, separators=(",", ":"))
+
+
+def _rows(connection: Connection, table: TableInfo, keys: Sequence[str]) -> dict[str, Row[Any]]:
+    found: dict[str, Row[Any]] = {}
+    for start in range(0, len(keys), _BATCH):
+        query = select(partition_rows).where(
+            partition_rows.c.table_id == table.id,
+            partition_rows.c.partition_values.in_(keys[start : start + _BATCH]),
+        )
+        found.update((row.partition_values, row) for row in connection.execute(query))
+    return found
+
+
+def _info(row: Row[Any]) -> PartitionInfo:
+    return PartitionInfo(tuple(json.loads(row.partition_values)), row.location, row.parameters)
+
+
+def _info_json(info: PartitionInfo) -> str:
+    return json.dumps(asdict(info), ensure_ascii=False)
+
+
+def _key_values(table: TableInfo, values: Sequence[str | None]) -> dict[str, str]:
+    return {
+        key.name: DEFAULT_PARTITION if value is None else value
+        for key, value in zip(table.partition_keys, values, strict=True)
+    }
+
+
+def _no_such(table: TableInfo, key: str) -> NoSuchObjectError:
+    return NoSuchObjectError(f"table {table.full_name} has no partition {key}", table=table.full_name)

@@ -1,0 +1,235 @@
+"""The metastore's database tables, the same on SQLite and PostgreSQL.
+
+Made after the tables that Hive keeps for the same ends (its names in brackets). All are
+prefixed, so that they can live beside others in one PostgreSQL schema.
+
+Rows that several writers count on are taken with ``UPDATE .. RETURNING``, which holds the
+row's lock until the database transaction ends; on SQLite every writing transaction begins
+with ``BEGIN IMMEDIATE`` and is alone anyway. A database transaction takes its locks in
+this order, the event counter last, so that two of them never wait for each other:
+transaction, catalog table, write-id sequence, transaction counter, event counter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+SCHEMA_REVISION = "0001"
+"""The Alembic revision that this code reads and writes: the head of ``migrations``."""
+
+VERSION_TABLE = "metastore_schema_version"
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# SQLite's rowid, its fastest key, is INTEGER only; it holds 64 bits all the same.
+big_id = BigInteger().with_variant(Integer(), "sqlite")
+json_document = JSON().with_variant(postgresql.JSONB(), "postgresql")
+
+
+class Counter(StrEnum):
+    """The rows of :data:`counters`."""
+
+    TXN_ID = "txn_id"
+    EVENT_ID = "event_id"
+    PURGED_EVENT_ID = "purged_event_id"
+
+
+counters = Table(  # NEXT_TXN_ID, NOTIFICATION_SEQUENCE
+    "metastore_counters",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("last_value", BigInteger, nullable=False),
+)
+
+databases = Table(  # DBS
+    "metastore_databases",
+    metadata,
+    Column("id", big_id, primary_key=True),
+    Column("name", String(255), nullable=False, unique=True),
+    Column("location", Text),
+    Column("comment", Text),
+    Column("parameters", json_document, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+tables = Table(  # TBLS, SDS, COLUMNS_V2, PARTITION_KEYS, TABLE_PARAMS
+    "metastore_tables",
+    metadata,
+    # Never used again after a drop: the id tells a table from its namesakes.
+    Column("id", big_id, primary_key=True),
+    Column("database_id", ForeignKey(databases.c.id), nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("table_type", String(64), nullable=False),
+    Column("location", Text, nullable=False),
+    Column("owner", Text),
+    Column("columns", json_document, nullable=False),
+    Column("partition_keys", json_document, nullable=False),
+    Column("parameters", json_document, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("database_id", "name"),
+    sqlite_autoincrement=True,
+)
+
+partitions = Table(  # PARTITIONS, PARTITION_KEY_VALS, PARTITION_PARAMS
+    "metastore_partitions",
+    metadata,
+    Column("id", big_id, primary_key=True),
+    Column("table_id", ForeignKey(tables.c.id, ondelete="CASCADE"), nullable=False),
+    # Canonical JSON list: one key that tells null from any string, comparable in SQL.
+    Column("partition_values", Text, nullable=False),
+    Column("location", Text, nullable=False),
+    Column("parameters", json_document, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("table_id", "partition_values"),
+    sqlite_autoincrement=True,
+)
+
+txns = Table(  # TXNS
+    "metastore_txns",
+    metadata,
+    Column("id", big_id, primary_key=True, autoincrement=False),
+    Column("state", String(1), nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("agent", Text),
+    Column("commit_on_recovery", Boolean, nullable=False),
+    Column("opened_at", BigInteger, nullable=False),
+    Column("heartbeat_at", BigInteger, nullable=False),
+    Column("closed_at", BigInteger),
+    Column("closing_event_id", BigInteger),
+    # What every snapshot asks for; committed transactions are nearly all there are.
+    Index(
+        "ix_metastore_txns_not_committed",
+        "id",
+        "state",
+        sqlite_where=text("state <> 'c'"),
+        postgresql_where=text("state <> 'c'"),
+    ),
+)
+
+write_id_sequences = Table(  # NEXT_WRITE_ID
+    "metastore_write_id_sequences",
+    metadata,
+    Column("id", big_id, primary_key=True),
+    # By name as in Hive: ids are allocated before a table is created (CTAS, replication).
+    Column("database_name", String(255), nullable=False),
+    Column("table_name", String(255), nullable=False),
+    Column("last_write_id", BigInteger, nullable=False),
+    UniqueConstraint("database_name", "table_name"),
+    sqlite_autoincrement=True,
+)
+
+txn_write_ids = Table(  # TXN_TO_WRITE_ID
+    "metastore_txn_write_ids",
+    metadata,
+    Column("sequence_id", ForeignKey(write_id_sequences.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("write_id", BigInteger, primary_key=True),
+    Column("txn_id", BigInteger, nullable=False),
+    UniqueConstraint("txn_id", "sequence_id"),
+    Index("ix_metastore_txn_write_ids_sequence_txn", "sequence_id", "txn_id"),
+)
+
+txn_writes = Table(  # TXN_COMPONENTS; here a component is a Hudi instant
+    "metastore_txn_writes",
+    metadata,
+    Column("txn_id", BigInteger, primary_key=True),
+    Column("table_id", ForeignKey(tables.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("instant", String(32), primary_key=True),
+    Index("ix_metastore_txn_writes_table_id", "table_id"),
+)
+
+notification_log = Table(  # NOTIFICATION_LOG
+    "metastore_notification_log",
+    metadata,
+    Column("event_id", big_id, primary_key=True, autoincrement=False),
+    Column("event_time", BigInteger, nullable=False),
+    Column("event_type", String(64), nullable=False),
+    Column("database_name", String(255)),
+    Column("table_name", String(255)),
+    Column("message", Text, nullable=False),
+    Column("message_format", String(32), nullable=False),
+)
+
+consumers = Table(
+    "metastore_consumers",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("event_id", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+)
+
+
+class current_millis(FunctionElement[int]):  # noqa: N801 (named as SQL functions are)
+    """The database's clock, in milliseconds since the epoch.
+
+    One clock for all hosts: a timeout must not depend on whose clock runs fast.
+    """
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(current_millis, "sqlite")
+def _sqlite_millis(element: current_millis, compiler: SQLCompiler, **kw: Any) -> str:
+    return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+
+
+@compiles(current_millis, "postgresql")
+def _postgresql_millis(element: current_millis, compiler: SQLCompiler, **kw: Any) -> str:
+    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+
+
+def advance(connection: Connection, counter: Counter, by: int = 1) -> int:
+    """Move a counter and hold its row until the database transaction ends.
+
+    :return: the counter's new value.
+    """
+    moved = (
+        update(counters)
+        .where(counters.c.name == counter)
+        .values(last_value=counters.c.last_value + by)
+        .returning(counters.c.last_value)
+    )
+    return int(connection.execute(moved).scalar_one())
+
+
+def insert_if_absent(connection: Connection, table: Table, values: Mapping[str, Any]) -> bool:
+    """Insert a row unless one with the same unique key is there.
+
+    :return: True when this call inserted it.
+    """
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
+    return connection.execute(statement).rowcount == 1

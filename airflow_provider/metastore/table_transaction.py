@@ -1,0 +1,212 @@
+"""One write into one table as one metastore transaction."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import socket
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+
+from airflow_provider.exceptions import (
+    MetastoreError,
+    NoSuchTransactionError,
+    TransactionAbortedError,
+)
+from airflow_provider.metastore.metastore import Metastore
+from airflow_provider.metastore.partitions import PartitionSpec
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_INTERVAL = 30.0
+"""Seconds between heartbeats; a transaction times out after 300 s in Hive's default."""
+
+
+def table_transaction(
+    metastore: Metastore,
+    database: str,
+    table: str,
+    *,
+    user: str | None = None,
+    host: str | None = None,
+    agent: str | None = None,
+    txn_id: int | None = None,
+    heartbeat_interval: float = HEARTBEAT_INTERVAL,
+) -> TableTransaction:
+    """A context manager that holds a transaction, with a write id on one table, around a write.
+
+    See :class:`TableTransaction`; the parameters are its own.
+    """
+    return TableTransaction(
+        metastore,
+        database,
+        table,
+        user=user,
+        host=host,
+        agent=agent,
+        txn_id=txn_id,
+        heartbeat_interval=heartbeat_interval,
+    )
+
+
+class TableTransaction:
+    """Opens a transaction, takes its write id, keeps it alive, and ends it with the block.
+
+    The block's end without an error registers the partitions and commits, both at once. An
+    error aborts; but when an instant was recorded, the error does not say whether that instant
+    completed: then the transaction is left open, and
+    :meth:`~airflow_provider.metastore.metastore.Metastore.recover_timed_out` ends it as the
+    timeline says.
+
+    :param metastore: where.
+    :param database: the table's database.
+    :param table: the table; it must exist.
+    :param user: who writes; None for the operating system's user.
+    :param host: from where; None for this host's name.
+    :param agent: what writes, such as a task instance.
+    :param txn_id: an open transaction to join: then it is neither opened nor ended here, and an error
+        leaves it to its owner.
+    :param heartbeat_interval: seconds between heartbeats.
+    :raises NoSuchObjectError: when entered, when the table does not exist; nothing is opened then.
+    :raises TransactionAbortedError: when the transaction to join was aborted, or, at the end, when the
+        own one was (for example by its timeout).
+    :raises NoSuchTransactionError: when the transaction to join is not open.
+    """
+
+    def __init__(
+        self,
+        metastore: Metastore,
+        database: str,
+        table: str,
+        *,
+        user: str | None = None,
+        host: str | None = None,
+        agent: str | None = None,
+        txn_id: int | None = None,
+        heartbeat_interval: float = HEARTBEAT_INTERVAL,
+    ) -> None:
+        self._metastore = metastore
+        self._database = database
+        self._table = table
+        self._user = user or getpass.getuser()
+        self._host = host or socket.gethostname()
+        self._agent = agent
+        self._joined = txn_id
+        self._interval = heartbeat_interval
+        self._partitions: list[PartitionSpec] = []
+        self._instants: list[str] = []
+        self._lost: MetastoreError | None = None
+        self._ended = threading.Event()
+        self._heart: threading.Thread | None = None
+        self._txn_id: int | None = txn_id
+        self._write_id: int | None = None
+        self._event_id: int | None = None
+
+    @property
+    def txn_id(self) -> int:
+        """The transaction's id, once entered."""
+        return _known(self._txn_id, "txn_id", "entered")
+
+    @property
+    def write_id(self) -> int:
+        """The transaction's write id on the table, once entered."""
+        return _known(self._write_id, "write_id", "entered")
+
+    @property
+    def event_id(self) -> int | None:
+        """The COMMIT_TXN event, once the block ended; None before, and for a joined transaction."""
+        return self._event_id
+
+    def add_partitions(self, partitions: Sequence[PartitionSpec]) -> None:
+        """Register partitions when the block ends without an error; those that exist stay as they are."""
+        self._partitions.extend(partitions)
+
+    def record_instant(self, instant: str) -> None:
+        """Record the Hudi instant that this transaction writes; best before it completes.
+
+        :param instant: its requested time.
+        :raises TransactionAbortedError: when the transaction was aborted meanwhile.
+        """
+        self._metastore.record_write(self.txn_id, self._database, self._table, instant)
+        self._instants.append(instant)
+
+    def check(self) -> None:
+        """Raise when a heartbeat found the transaction ended by somebody else.
+
+        :raises TransactionAbortedError: when it was aborted.
+        :raises NoSuchTransactionError: when it was committed by somebody else.
+        """
+        if self._lost is not None:
+            raise self._lost
+
+    def __enter__(self) -> TableTransaction:
+        if self._joined is None:
+            # First, so that a wrong name does not cost a transaction.
+            self._metastore.get_table(self._database, self._table)
+            self._txn_id = self._metastore.open_txn(self._user, self._host, agent=self._agent)
+        try:
+            self._write_id = self._metastore.allocate_table_write_id(self.txn_id, self._database, self._table)
+        except BaseException:
+            if self._joined is None:
+                self._metastore.abort_txn(self.txn_id)
+            raise
+        self._heart = threading.Thread(target=self._beat, name=f"txn-{self.txn_id}-heartbeat", daemon=True)
+        self._heart.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._heart is not None:
+            self._heart.join()
+        if error is None:
+            self._succeed()
+        elif self._joined is None:
+            self._fail(error)
+
+    def _succeed(self) -> None:
+        if self._joined is not None:
+            if self._partitions:
+                self._metastore.add_partitions(
+                    self._database, self._table, self._partitions, txn_id=self.txn_id
+                )
+            return
+        new = {(self._database, self._table): self._partitions} if self._partitions else {}
+        self._event_id = self._metastore.commit_txn(self.txn_id, new_partitions=new)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._instants:
+            log.warning(
+                "transaction %d on %s.%s is left open: it ended with %s after instant %s was recorded; "
+                "recovery commits or aborts it as the timeline says",
+                self.txn_id,
+                self._database,
+                self._table,
+                type(error).__name__,
+                self._instants[-1],
+            )
+            return
+        try:
+            self._metastore.abort_txn(self.txn_id)
+        except MetastoreError as failure:
+            # The block's own error matters more; the timeout aborts the transaction.
+            log.warning("transaction %d could not be aborted: %s", self.txn_id, failure)
+
+    def _beat(self) -> None:
+        while not self._ended.wait(self._interval):
+            try:
+                self._metastore.heartbeat_txn(self.txn_id)
+            except (TransactionAbortedError, NoSuchTransactionError) as lost:
+                self._lost = lost
+                log.warning("heartbeat: %s", lost)
+                return
+            except MetastoreError as failure:
+                log.warning("heartbeat of transaction %d failed, trying again: %s", self.txn_id, failure)
+
+
+def _known(value: int | None, name: str, when: str) -> int:
+    if value is None:
+        raise RuntimeError(f"{name} is known only once the transaction is {when}")
+    return value

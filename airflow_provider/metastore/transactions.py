@@ -1,0 +1,413 @@
+"""Global transactions and the write ids that they take: functions of one connection.
+
+A transaction is open, committed or aborted. Per table it has at most one write id; a reader
+sees a write id exactly when it sees the transaction. Rules, states and error texts are
+Hive's (its functions OpenTxns, CommitTxn, AbortTxn, AllocateTableWriteIds, GetValidWriteIds
+in ``metastore/txn/jdbc/functions``), with two differences: transaction ids come from a
+locked counter and so have no gaps, and which Hudi instants a transaction wrote is recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, update
+
+from airflow_provider.exceptions import (
+    InvalidInputError,
+    MetastoreError,
+    NoSuchTransactionError,
+    TransactionAbortedError,
+)
+from airflow_provider.metastore.catalog import NO_WRITE_ID, get_table
+from airflow_provider.metastore.notifications import EventType, append_event
+from airflow_provider.metastore.schema import (
+    Counter,
+    advance,
+    counters,
+    current_millis,
+    databases,
+    insert_if_absent,
+    tables,
+    txn_write_ids,
+    txn_writes,
+    txns,
+    write_id_sequences,
+)
+from airflow_provider.metastore.write_ids import NO_OPEN, ValidTxnList, ValidWriteIdList
+
+
+class TxnState(StrEnum):
+    """What became of a transaction; the letters that Hive stores."""
+
+    OPEN = "o"
+    COMMITTED = "c"
+    ABORTED = "a"
+
+
+@dataclass(frozen=True)
+class TxnInfo:
+    """A transaction.
+
+    :param id: 1 for the first; each is its predecessor's + 1.
+    :param state: open, committed or aborted.
+    :param user: who opened it.
+    :param host: where it was opened.
+    :param agent: what opened it, such as a task instance.
+    :param commit_on_recovery: whether recovery may commit it; see
+        :meth:`airflow_provider.metastore.metastore.Metastore.recover_timed_out`.
+    :param opened_at: seconds since the epoch, by the database's clock.
+    :param heartbeat_at: its last heartbeat, as ``opened_at``.
+    :param event_id: its COMMIT_TXN or ABORT_TXN event; None while it is open.
+    """
+
+    id: int
+    state: TxnState
+    user: str
+    host: str
+    agent: str | None
+    commit_on_recovery: bool
+    opened_at: float
+    heartbeat_at: float
+    event_id: int | None
+
+
+@dataclass(frozen=True)
+class TableWriteInfo:
+    """What a transaction wrote, or may have written, into one table.
+
+    :param txn_id: the transaction.
+    :param database: the table's database, by its present name.
+    :param table: the table, by its present name.
+    :param location: the table's folder or URL.
+    :param write_id: the transaction's write id there, None when it took none.
+    :param instant: requested time of the Hudi instant; None when a write id was taken but no instant
+        was recorded: then the table's timeline must tell by the txn id in its commit metadata.
+    """
+
+    txn_id: int
+    database: str
+    table: str
+    location: str
+    write_id: int | None
+    instant: str | None
+
+
+def open_txn(
+    connection: Connection, user: str, host: str, *, agent: str | None, commit_on_recovery: bool
+) -> int:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.open_txn`."""
+    txn_id = advance(connection, Counter.TXN_ID)
+    connection.execute(
+        insert(txns).values(
+            id=txn_id,
+            state=TxnState.OPEN,
+            user_name=user,
+            host=host,
+            agent=agent,
+            commit_on_recovery=commit_on_recovery,
+            opened_at=current_millis(),
+            heartbeat_at=current_millis(),
+        )
+    )
+    append_event(connection, EventType.OPEN_TXN, {"txnIds": [txn_id], "fromTxnId": txn_id, "toTxnId": txn_id})
+    return txn_id
+
+
+def get_txn(connection: Connection, txn_id: int) -> TxnInfo:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.get_txn`."""
+    row = connection.execute(select(txns).where(txns.c.id == txn_id)).one_or_none()
+    if row is None:
+        raise _unexpected_state(txn_id, None)
+    return TxnInfo(
+        id=row.id,
+        state=TxnState(row.state),
+        user=row.user_name,
+        host=row.host,
+        agent=row.agent,
+        commit_on_recovery=row.commit_on_recovery,
+        opened_at=row.opened_at / 1000,
+        heartbeat_at=row.heartbeat_at / 1000,
+        event_id=row.closing_event_id,
+    )
+
+
+def heartbeat_txn(connection: Connection, txn_id: int) -> None:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.heartbeat_txn`."""
+    beaten = connection.execute(
+        update(txns)
+        .where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN)
+        .values(heartbeat_at=current_millis())
+    )
+    if beaten.rowcount == 0:
+        row = connection.execute(select(txns.c.state).where(txns.c.id == txn_id)).one_or_none()
+        raise _unexpected_state(txn_id, None if row is None else row.state)
+
+
+def commit_txn(connection: Connection, txn_id: int) -> int:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.commit_txn`."""
+    row = _locked(connection, txn_id)
+    if row is not None and row.state == TxnState.COMMITTED:
+        return int(row.closing_event_id)
+    require_open(txn_id, row)
+    # Hive fills these only when it dumps the log; its readers join with ALLOC_WRITE_ID.
+    unfilled = ("writeIds", "databases", "tables", "partitions", "tableObjs", "partitionObjs", "files")
+    message = {"txnid": txn_id, **dict.fromkeys(unfilled)}
+    event_id = append_event(connection, EventType.COMMIT_TXN, message)
+    _close(connection, txn_id, TxnState.COMMITTED, event_id)
+    return event_id
+
+
+def abort_txn(connection: Connection, txn_id: int) -> int:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.abort_txn`."""
+    row = _locked(connection, txn_id)
+    if row is not None and row.state == TxnState.ABORTED:
+        return int(row.closing_event_id)
+    require_open(txn_id, row)
+    updated = sorted({write.database for write in writes_of(connection, txn_id)})
+    event_id = append_event(connection, EventType.ABORT_TXN, {"txnid": txn_id, "dbsUpdated": updated})
+    _close(connection, txn_id, TxnState.ABORTED, event_id)
+    return event_id
+
+
+def lock_open(connection: Connection, txn_id: int) -> None:
+    """Keep a transaction open until this database transaction ends.
+
+    :raises NoSuchTransactionError: when it is unknown or committed.
+    :raises TransactionAbortedError: when it was aborted.
+    """
+    require_open(txn_id, _locked(connection, txn_id))
+
+
+def lock_not_aborted(connection: Connection, txn_id: int) -> None:
+    """Keep a transaction from being aborted until this database transaction ends; it may be committed.
+
+    :raises NoSuchTransactionError: when it is unknown.
+    :raises TransactionAbortedError: when it was aborted.
+    """
+    row = _locked(connection, txn_id)
+    if row is None or row.state == TxnState.ABORTED:
+        raise _unexpected_state(txn_id, None if row is None else row.state)
+
+
+def require_open(txn_id: int, row: Row[Any] | None) -> None:
+    """Raise unless the row is of an open transaction; errors as :func:`lock_open`."""
+    if row is None or row.state != TxnState.OPEN:
+        raise _unexpected_state(txn_id, None if row is None else row.state)
+
+
+def timed_out(connection: Connection, timeout_seconds: float) -> list[int]:
+    """The open transactions whose last heartbeat is older than the timeout, ascending."""
+    query = (
+        select(txns.c.id)
+        .where(
+            txns.c.state == TxnState.OPEN,
+            txns.c.heartbeat_at < current_millis() - int(timeout_seconds * 1000),
+        )
+        .order_by(txns.c.id)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def still_timed_out(connection: Connection, txn_id: int, timeout_seconds: float) -> bool:
+    """Whether a transaction is open and timed out; if so it is locked in that state."""
+    row = _locked(connection, txn_id)
+    return row is not None and row.state == TxnState.OPEN and txn_id in timed_out(connection, timeout_seconds)
+
+
+def allocate_table_write_id(connection: Connection, txn_id: int, database: str, table: str) -> int:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.allocate_table_write_id`.
+
+    Unlike there the table need not exist yet, as in Hive.
+    """
+    row = _locked(connection, txn_id)
+    require_open(txn_id, row)
+    database, table = database.lower(), table.lower()
+    allocated = write_id_of(connection, txn_id, database, table)
+    if allocated is not None:
+        return allocated
+    sequence = {"database_name": database, "table_name": table, "last_write_id": 0}
+    insert_if_absent(connection, write_id_sequences, sequence)
+    moved = connection.execute(
+        update(write_id_sequences)
+        .where(
+            write_id_sequences.c.database_name == database,
+            write_id_sequences.c.table_name == table,
+        )
+        .values(last_write_id=write_id_sequences.c.last_write_id + 1)
+        .returning(write_id_sequences.c.id, write_id_sequences.c.last_write_id)
+    ).one()
+    write_id = int(moved.last_write_id)
+    connection.execute(insert(txn_write_ids).values(sequence_id=moved.id, write_id=write_id, txn_id=txn_id))
+    message = {"dbName": database, "tableName": table, "txnIdList": [txn_id], "writeIdList": [write_id]}
+    append_event(connection, EventType.ALLOC_WRITE_ID, message, database=database, table=table)
+    return write_id
+
+
+def write_id_of(connection: Connection, txn_id: int, database: str, table: str) -> int | None:
+    """The write id that a transaction has on a table, None when it has none."""
+    query = (
+        select(txn_write_ids.c.write_id)
+        .join(write_id_sequences)
+        .where(
+            txn_write_ids.c.txn_id == txn_id,
+            write_id_sequences.c.database_name == database.lower(),
+            write_id_sequences.c.table_name == table.lower(),
+        )
+    )
+    found = connection.execute(query).scalar_one_or_none()
+    return None if found is None else int(found)
+
+
+def write_id_for(connection: Connection, txn_id: int | None, database: str, table: str) -> int:
+    """The write id under which a transaction changes a table's metadata.
+
+    The transaction is locked open; without one, or without an id, it is :data:`NO_WRITE_ID`.
+    """
+    if txn_id is None:
+        return NO_WRITE_ID
+    lock_open(connection, txn_id)
+    return write_id_of(connection, txn_id, database, table) or NO_WRITE_ID
+
+
+def record_write(connection: Connection, txn_id: int, database: str, table: str, instant: str) -> None:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.record_write`."""
+    if not instant:
+        raise InvalidInputError(f"transaction {txn_id}: a write is recorded by its instant, none was given")
+    lock_open(connection, txn_id)
+    written = get_table(connection, database, table)
+    insert_if_absent(connection, txn_writes, {"txn_id": txn_id, "table_id": written.id, "instant": instant})
+
+
+def writes_of(connection: Connection, txn_id: int) -> list[TableWriteInfo]:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.writes_of`."""
+    named = (databases.c.name.label("database"), tables.c.name.label("table"), tables.c.location)
+    recorded = connection.execute(
+        select(*named, txn_writes.c.instant)
+        .select_from(txn_writes)
+        .join(tables)
+        .join(databases)
+        .where(txn_writes.c.txn_id == txn_id)
+    ).all()
+    allocated = connection.execute(
+        select(*named, txn_write_ids.c.write_id)
+        .select_from(txn_write_ids)
+        .join(write_id_sequences)
+        .join(databases, databases.c.name == write_id_sequences.c.database_name)
+        .join(tables, _is_table_of_sequence())
+        .where(txn_write_ids.c.txn_id == txn_id)
+    ).all()
+    write_ids = {(row.database, row.table): row.write_id for row in allocated}
+    writes = [
+        TableWriteInfo(
+            txn_id,
+            row.database,
+            row.table,
+            row.location,
+            write_ids.get((row.database, row.table)),
+            row.instant,
+        )
+        for row in recorded
+    ]
+    with_instant = {(write.database, write.table) for write in writes}
+    writes += [
+        TableWriteInfo(txn_id, row.database, row.table, row.location, row.write_id, None)
+        for row in allocated
+        if (row.database, row.table) not in with_instant
+    ]
+    return sorted(writes, key=lambda write: (write.database, write.table, write.instant or ""))
+
+
+def valid_txn_list(connection: Connection, txn_id: int | None) -> ValidTxnList:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.valid_txn_list`."""
+    last = select(counters.c.last_value).where(counters.c.name == Counter.TXN_ID)
+    watermark = int(connection.execute(last).scalar_one())
+    query = select(txns.c.id, txns.c.state).where(txns.c.state != TxnState.COMMITTED).order_by(txns.c.id)
+    if txn_id is not None:
+        if not 0 < txn_id <= watermark:
+            raise _unexpected_state(txn_id, None)
+        # TxnCommonUtils.createValidReadTxnList: nothing later, and its own writes.
+        watermark = txn_id
+        query = query.where(txns.c.id < txn_id)
+    states = {row.id: row.state for row in connection.execute(query)}
+    aborted = frozenset(one for one, state in states.items() if state == TxnState.ABORTED)
+    min_open = next((one for one in states if one not in aborted), NO_OPEN)
+    return ValidTxnList(watermark, tuple(states), aborted, min_open)
+
+
+def valid_write_id_list(
+    connection: Connection, database: str, table: str, valid_txns: ValidTxnList
+) -> ValidWriteIdList:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.valid_write_id_list`.
+
+    Follows GetValidWriteIdsForTableFunction, its special cases included.
+    """
+    database, table = database.lower(), table.lower()
+    name = f"{database}.{table}"
+    sequence = connection.execute(
+        select(write_id_sequences.c.id, write_id_sequences.c.last_write_id).where(
+            write_id_sequences.c.database_name == database,
+            write_id_sequences.c.table_name == table,
+        )
+    ).one_or_none()
+    if sequence is None:
+        return ValidWriteIdList(name, 0)
+    mapped = txn_write_ids.c.sequence_id == sequence.id
+    seen = connection.execute(
+        select(txn_write_ids.c.write_id)
+        .where(mapped, txn_write_ids.c.txn_id <= valid_txns.high_watermark)
+        .order_by(txn_write_ids.c.write_id.desc())
+        .limit(1)
+    ).scalar_one_or_none()
+    watermark = int(sequence.last_write_id if seen is None else seen)
+    # All transactions below the first invalid one are valid: only the rest is looked at.
+    first_invalid = min([*valid_txns.exceptions[:1], valid_txns.high_watermark + 1])
+    below = (mapped, txn_write_ids.c.write_id <= watermark)
+    candidates = connection.execute(
+        select(txn_write_ids.c.write_id, txn_write_ids.c.txn_id)
+        .where(*below, txn_write_ids.c.txn_id >= first_invalid)
+        .order_by(txn_write_ids.c.write_id)
+    ).all()
+    invalid = [row for row in candidates if not valid_txns.is_valid(row.txn_id)]
+    aborted = frozenset(row.write_id for row in invalid if valid_txns.is_aborted(row.txn_id))
+    exceptions = tuple(row.write_id for row in invalid)
+    min_open = next((one for one in exceptions if one not in aborted), NO_OPEN)
+    any_valid = (
+        len(invalid) < len(candidates)
+        or connection.execute(
+            select(func.count() > 0).where(*below, txn_write_ids.c.txn_id < first_invalid)
+        ).scalar_one()
+    )
+    if invalid and not any_valid:
+        # No valid id is known any more: everything from the lowest invalid one on is unseen.
+        exceptions = exceptions[:1]
+        aborted &= set(exceptions)
+        watermark = exceptions[0]
+    return ValidWriteIdList(name, watermark, exceptions, aborted, min_open)
+
+
+def _locked(connection: Connection, txn_id: int) -> Row[Any] | None:
+    return connection.execute(select(txns).where(txns.c.id == txn_id).with_for_update()).one_or_none()
+
+
+def _is_table_of_sequence() -> ColumnElement[bool]:
+    return (tables.c.database_id == databases.c.id) & (tables.c.name == write_id_sequences.c.table_name)
+
+
+def _close(connection: Connection, txn_id: int, state: TxnState, event_id: int) -> None:
+    connection.execute(
+        update(txns)
+        .where(txns.c.id == txn_id)
+        .values(state=state, closing_event_id=event_id, closed_at=current_millis())
+    )
+
+
+def _unexpected_state(txn_id: int, state: str | None) -> MetastoreError:
+    """The error for a transaction that should be open; Hive's texts (TxnUtils.raiseTxnUnexpectedState)."""
+    if state == TxnState.ABORTED:
+        return TransactionAbortedError(f"Transaction txnid:{txn_id} already aborted", txn_id=txn_id)
+    if state == TxnState.COMMITTED:
+        return NoSuchTransactionError(f"Transaction txnid:{txn_id} is already committed.", txn_id=txn_id)
+    return NoSuchTransactionError(f"No such transaction txnid:{txn_id}", txn_id=txn_id)

@@ -1,0 +1,211 @@
+"""Snapshots: which transactions, and which write ids of a table, a reader sees.
+
+The string forms are byte-equal with Hive's (ValidReadTxnList and ValidReaderWriteIdList in
+its storage-api), so that they can be handed to and taken from Hive's own programs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from airflow_provider.exceptions import InvalidInputError
+
+NO_OPEN = 2**63 - 1
+"""What Hive writes (Long.MAX_VALUE) where there is no lowest open id."""
+
+# Runs of this many consecutive ids or more are written as one range (ValidReadTxnList).
+_MIN_RANGE_LENGTH = 5
+
+
+@dataclass(frozen=True)
+class ValidTxnList:
+    """Which global transactions a reader sees: those up to the high watermark, with exceptions.
+
+    :param high_watermark: no transaction above it is seen.
+    :param exceptions: the open and aborted transactions up to it, ascending.
+    :param aborted: those of the exceptions that were aborted.
+    :param min_open: the lowest open one, :data:`NO_OPEN` when there is none.
+    """
+
+    high_watermark: int
+    exceptions: tuple[int, ...] = ()
+    aborted: frozenset[int] = frozenset()
+    min_open: int = NO_OPEN
+
+    def __post_init__(self) -> None:
+        _check_exceptions(self.exceptions, self.aborted)
+
+    def is_valid(self, txn_id: int) -> bool:
+        """Whether the reader sees what the transaction wrote."""
+        return txn_id <= self.high_watermark and not _holds(self.exceptions, txn_id)
+
+    def is_aborted(self, txn_id: int) -> bool:
+        """Whether the transaction is known to be aborted."""
+        return txn_id in self.aborted
+
+    def __str__(self) -> str:
+        opened = [txn for txn in self.exceptions if txn not in self.aborted]
+        aborted = [txn for txn in self.exceptions if txn in self.aborted]
+        return f"{self.high_watermark}:{self.min_open}:{_with_ranges(opened)}:{_with_ranges(aborted)}"
+
+    @classmethod
+    def parse(cls, text: str) -> ValidTxnList:
+        """Read Hive's string form.
+
+        :param text: ``<high watermark>:<lowest open>:<open ids>:<aborted ids>``; ids by commas, with or
+            without ranges ``a-b``. An empty string sees everything, as in Hive.
+        :raises InvalidInputError: when it has another form.
+        """
+        if not text:
+            return cls(NO_OPEN)
+        try:
+            watermark, min_open, *lists = text.split(":")
+            opened, aborted = _two_lists(lists)
+            exceptions = tuple(sorted({*opened, *aborted}))
+            return cls(int(watermark), exceptions, frozenset(aborted), int(min_open))
+        except ValueError as error:
+            raise InvalidInputError(
+                f"{text!r} is no ValidTxnList; its form is <high watermark>:<lowest open>:<open>:<aborted>"
+            ) from error
+
+
+@dataclass(frozen=True)
+class ValidWriteIdList:
+    """Which write ids of one table a reader sees.
+
+    :param table: ``database.table``; None where Hive writes ``null``.
+    :param high_watermark: no write id above it is seen.
+    :param exceptions: the write ids up to it whose transactions the reader does not see, ascending.
+    :param aborted: those of the exceptions whose transactions were aborted.
+    :param min_open: the lowest write id of an open transaction, :data:`NO_OPEN` when there is none.
+    """
+
+    table: str | None
+    high_watermark: int
+    exceptions: tuple[int, ...] = ()
+    aborted: frozenset[int] = frozenset()
+    min_open: int = NO_OPEN
+
+    def __post_init__(self) -> None:
+        _check_exceptions(self.exceptions, self.aborted)
+
+    def is_valid(self, write_id: int) -> bool:
+        """Whether the reader sees what was written under this id."""
+        return write_id <= self.high_watermark and not _holds(self.exceptions, write_id)
+
+    def is_aborted(self, write_id: int) -> bool:
+        """Whether the id is known to belong to an aborted transaction."""
+        return write_id in self.aborted
+
+    def __str__(self) -> str:
+        opened = ",".join(str(one) for one in self.exceptions if one not in self.aborted)
+        aborted = ",".join(str(one) for one in self.exceptions if one in self.aborted)
+        name = "null" if self.table is None else self.table
+        return f"{name}:{self.high_watermark}:{self.min_open}:{opened}:{aborted}"
+
+    @classmethod
+    def parse(cls, text: str) -> ValidWriteIdList:
+        """Read Hive's string form.
+
+        :param text: ``<database.table>:<high watermark>:<lowest open>:<open ids>:<aborted ids>``; an empty
+            string sees everything, as in Hive.
+        :raises InvalidInputError: when it has another form.
+        """
+        if not text:
+            return cls(None, NO_OPEN)
+        try:
+            table, watermark, min_open, *lists = text.split(":")
+            opened, aborted = _two_lists(lists)
+            return cls(
+                None if table.lower() == "null" else table,
+                int(watermark),
+                tuple(sorted({*opened, *aborted})),
+                frozenset(aborted),
+                int(min_open),
+            )
+        except ValueError as error:
+            raise InvalidInputError(
+                f"{text!r} is no ValidWriteIdList; its form is "
+                "<database.table>:<high watermark>:<lowest open>:<open>:<aborted>"
+            ) from error
+
+
+def compare(a: ValidWriteIdList, b: ValidWriteIdList) -> int:
+    """Which of two snapshots of one table is newer, as Hive's ``TxnIdUtils.compare``.
+
+    Equivalent snapshots show the same committed write ids: ``[1,2,3]`` up to 3 and
+    ``[1,2,3,4,5]`` up to 5 both show none. Open and aborted ids are alike to it.
+
+    :return: 0 when they are equivalent, positive when ``a`` is newer, negative when ``b`` is;
+        snapshots of different tables are ordered by the tables' names.
+    """
+    names = (a.table or "null").lower(), (b.table or "null").lower()
+    if names[0] != names[1]:
+        return -1 if names[0] < names[1] else 1
+    for of_a, of_b in zip(a.exceptions, b.exceptions, strict=False):
+        if of_a != of_b:
+            # The one with the lower id does not see it; to the other it is committed.
+            return 1 if of_a > of_b else -1
+    if len(a.exceptions) == len(b.exceptions):
+        return _sign(a.high_watermark - b.high_watermark)
+    if len(a.exceptions) < len(b.exceptions):
+        return _compare_with_longer(a, b)
+    return -_compare_with_longer(b, a)
+
+
+def _compare_with_longer(shorter: ValidWriteIdList, longer: ValidWriteIdList) -> int:
+    rest = longer.exceptions[len(shorter.exceptions) :]
+    if shorter.high_watermark != rest[0] - 1:
+        return _sign(shorter.high_watermark - (rest[0] - 1))
+    if rest[-1] - rest[0] + 1 == len(rest) and rest[-1] == longer.high_watermark:
+        return 0
+    return -1
+
+
+def _sign(difference: int) -> int:
+    return (difference > 0) - (difference < 0)
+
+
+def _check_exceptions(exceptions: tuple[int, ...], aborted: frozenset[int]) -> None:
+    if any(low >= high for low, high in pairwise(exceptions)):
+        raise InvalidInputError(f"exceptions {exceptions} of a snapshot must ascend")
+    if not aborted.issubset(exceptions):
+        raise InvalidInputError(f"aborted ids {sorted(aborted)} of a snapshot must be among its exceptions")
+
+
+def _holds(ascending: tuple[int, ...], value: int) -> bool:
+    at = bisect_left(ascending, value)
+    return at < len(ascending) and ascending[at] == value
+
+
+def _two_lists(lists: list[str]) -> tuple[list[int], list[int]]:
+    """The open and the aborted ids; Java's ``split`` lets both be left out when empty."""
+    if len(lists) > 2:
+        raise ValueError(f"{len(lists)} lists of ids, at most 2 expected")
+    opened, aborted = [*lists, "", ""][:2]
+    return list(_ids(opened)), list(_ids(aborted))
+
+
+def _ids(text: str) -> Iterator[int]:
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def _with_ranges(ids: Iterable[int]) -> str:
+    runs: list[list[int]] = []
+    for one in ids:
+        if runs and one == runs[-1][-1] + 1:
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    written: list[str] = []
+    for run in runs:
+        if len(run) >= _MIN_RANGE_LENGTH:
+            written.append(f"{run[0]}-{run[-1]}")
+        else:
+            written.extend(str(one) for one in run)
+    return ",".join(written)
