@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,6 +74,9 @@ def mask_url(url: URL) -> str:
     return masked.render_as_string(hide_password=True)
 
 
+_ENGINES: weakref.WeakSet[MetastoreEngine] = weakref.WeakSet()
+
+
 class MetastoreEngine:
     """Runs operations on the metastore's database; safe to share between threads.
 
@@ -90,7 +94,7 @@ class MetastoreEngine:
         self.timeout_seconds = timeout_seconds
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         self._open()
-        os.register_at_fork(after_in_child=self._after_fork)
+        _ENGINES.add(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.masked_url!r})"
@@ -151,7 +155,8 @@ class MetastoreEngine:
             event.listen(self._engine, "connect", _prepare_sqlite)
             event.listen(self._engine, "begin", _begin_sqlite)
 
-    def _after_fork(self) -> None:
+    def after_fork_in_child(self) -> None:
+        """Leave the parent's connections alone and begin with new ones."""
         # Kept, not closed: closing SQLite files or sockets here would disturb the parent's.
         self._parents_engine = self._engine
         self._open()
@@ -210,6 +215,14 @@ class MetastoreEngine:
         for secret in self._secrets():
             message = message.replace(secret, "***")
         return " ".join(message.split())
+
+
+def _after_fork_in_child() -> None:
+    for engine in list(_ENGINES):
+        engine.after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _prepare_sqlite(dbapi_connection: Any, record: Any) -> None:

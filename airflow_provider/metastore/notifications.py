@@ -27,7 +27,7 @@ from airflow_provider.metastore.schema import (
     Counter,
     advance,
     consumers,
-    counters,
+    counted,
     current_millis,
     insert_if_absent,
     notification_log,
@@ -37,6 +37,7 @@ MESSAGE_FORMAT = "json-0.2"
 """Hive's name for plain JSON bodies (JSONMessageEncoder)."""
 
 _PURGE_BATCH = 10_000
+_APPEND = insert(notification_log)
 
 
 class EventType(StrEnum):
@@ -125,23 +126,22 @@ def append_event(
     now = int(time.time())
     event_id = advance(connection, Counter.EVENT_ID)
     body = {"server": "", "servicePrincipal": "", "timestamp": now, **message}
-    connection.execute(
-        insert(notification_log).values(
-            event_id=event_id,
-            event_time=now,
-            event_type=event_type,
-            database_name=database,
-            table_name=table,
-            message=json.dumps(body, ensure_ascii=False),
-            message_format=MESSAGE_FORMAT,
-        )
-    )
+    row = {
+        "event_id": event_id,
+        "event_time": now,
+        "event_type": event_type,
+        "database_name": database,
+        "table_name": table,
+        "message": json.dumps(body, ensure_ascii=False),
+        "message_format": MESSAGE_FORMAT,
+    }
+    connection.execute(_APPEND, row)
     return event_id
 
 
 def current_event_id(connection: Connection) -> int:
     """The id of the last event; 0 when there was none."""
-    return _counter(connection, Counter.EVENT_ID)
+    return counted(connection, Counter.EVENT_ID)
 
 
 def next_events(
@@ -255,18 +255,13 @@ def purge_batch(connection: Connection, ttl_seconds: float) -> Purged:
     return Purged(removed, purged + 1, tuple(held_back))
 
 
-def _counter(connection: Connection, counter: Counter) -> int:
-    query = select(counters.c.last_value).where(counters.c.name == counter)
-    return int(connection.execute(query).scalar_one())
-
-
 def _consumer(connection: Connection, name: str) -> Consumer | None:
     row = connection.execute(select(consumers).where(consumers.c.name == name)).one_or_none()
     return None if row is None else Consumer(row.name, row.event_id, row.updated_at / 1000)
 
 
 def _require_kept(connection: Connection, after: int) -> None:
-    purged = _counter(connection, Counter.PURGED_EVENT_ID)
+    purged = counted(connection, Counter.PURGED_EVENT_ID)
     if after < purged:
         raise EventsExpiredError(
             f"events {after + 1} to {purged} were removed by retention; the oldest that can be read comes "

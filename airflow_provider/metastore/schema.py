@@ -30,6 +30,8 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    bindparam,
+    select,
     text,
     update,
 )
@@ -211,18 +213,26 @@ def _postgresql_millis(element: current_millis, compiler: SQLCompiler, **kw: Any
     return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
 
 
+_ADVANCE = (
+    update(counters)
+    .where(counters.c.name == bindparam("counter"))
+    .values(last_value=counters.c.last_value + bindparam("by"))
+    .returning(counters.c.last_value)
+)
+_COUNTED = select(counters.c.last_value).where(counters.c.name == bindparam("counter"))
+
+
 def advance(connection: Connection, counter: Counter, by: int = 1) -> int:
     """Move a counter and hold its row until the database transaction ends.
 
     :return: the counter's new value.
     """
-    moved = (
-        update(counters)
-        .where(counters.c.name == counter)
-        .values(last_value=counters.c.last_value + by)
-        .returning(counters.c.last_value)
-    )
-    return int(connection.execute(moved).scalar_one())
+    return int(connection.execute(_ADVANCE, {"counter": counter, "by": by}).scalar_one())
+
+
+def counted(connection: Connection, counter: Counter) -> int:
+    """A counter's value; 0 before it first moved."""
+    return int(connection.execute(_COUNTED, {"counter": counter}).scalar_one())
 
 
 def insert_if_absent(connection: Connection, table: Table, values: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, select, update
 
 from airflow_provider.exceptions import (
     InvalidInputError,
@@ -26,7 +26,7 @@ from airflow_provider.metastore.notifications import EventType, append_event
 from airflow_provider.metastore.schema import (
     Counter,
     advance,
-    counters,
+    counted,
     current_millis,
     databases,
     insert_if_absent,
@@ -45,6 +45,21 @@ class TxnState(StrEnum):
     OPEN = "o"
     COMMITTED = "c"
     ABORTED = "a"
+
+
+# Built once: making a statement costs more than running it.
+_OPEN = insert(txns).values(opened_at=current_millis(), heartbeat_at=current_millis())
+_LOCK = select(txns).where(txns.c.id == bindparam("txn")).with_for_update()
+_HEARTBEAT = (
+    update(txns)
+    .where(txns.c.id == bindparam("txn"), txns.c.state == TxnState.OPEN)
+    .values(heartbeat_at=current_millis())
+)
+_CLOSE = (
+    update(txns)
+    .where(txns.c.id == bindparam("txn"))
+    .values(state=bindparam("to"), closing_event_id=bindparam("event"), closed_at=current_millis())
+)
 
 
 @dataclass(frozen=True)
@@ -100,18 +115,15 @@ def open_txn(
 ) -> int:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.open_txn`."""
     txn_id = advance(connection, Counter.TXN_ID)
-    connection.execute(
-        insert(txns).values(
-            id=txn_id,
-            state=TxnState.OPEN,
-            user_name=user,
-            host=host,
-            agent=agent,
-            commit_on_recovery=commit_on_recovery,
-            opened_at=current_millis(),
-            heartbeat_at=current_millis(),
-        )
-    )
+    row = {
+        "id": txn_id,
+        "state": TxnState.OPEN,
+        "user_name": user,
+        "host": host,
+        "agent": agent,
+        "commit_on_recovery": commit_on_recovery,
+    }
+    connection.execute(_OPEN, row)
     append_event(connection, EventType.OPEN_TXN, {"txnIds": [txn_id], "fromTxnId": txn_id, "toTxnId": txn_id})
     return txn_id
 
@@ -136,11 +148,7 @@ def get_txn(connection: Connection, txn_id: int) -> TxnInfo:
 
 def heartbeat_txn(connection: Connection, txn_id: int) -> None:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.heartbeat_txn`."""
-    beaten = connection.execute(
-        update(txns)
-        .where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN)
-        .values(heartbeat_at=current_millis())
-    )
+    beaten = connection.execute(_HEARTBEAT, {"txn": txn_id})
     if beaten.rowcount == 0:
         row = connection.execute(select(txns.c.state).where(txns.c.id == txn_id)).one_or_none()
         raise _unexpected_state(txn_id, None if row is None else row.state)
@@ -322,8 +330,7 @@ def writes_of(connection: Connection, txn_id: int) -> list[TableWriteInfo]:
 
 def valid_txn_list(connection: Connection, txn_id: int | None) -> ValidTxnList:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.valid_txn_list`."""
-    last = select(counters.c.last_value).where(counters.c.name == Counter.TXN_ID)
-    watermark = int(connection.execute(last).scalar_one())
+    watermark = counted(connection, Counter.TXN_ID)
     query = select(txns.c.id, txns.c.state).where(txns.c.state != TxnState.COMMITTED).order_by(txns.c.id)
     if txn_id is not None:
         if not 0 < txn_id <= watermark:
@@ -389,7 +396,7 @@ def valid_write_id_list(
 
 
 def _locked(connection: Connection, txn_id: int) -> Row[Any] | None:
-    return connection.execute(select(txns).where(txns.c.id == txn_id).with_for_update()).one_or_none()
+    return connection.execute(_LOCK, {"txn": txn_id}).one_or_none()
 
 
 def _is_table_of_sequence() -> ColumnElement[bool]:
@@ -397,11 +404,7 @@ def _is_table_of_sequence() -> ColumnElement[bool]:
 
 
 def _close(connection: Connection, txn_id: int, state: TxnState, event_id: int) -> None:
-    connection.execute(
-        update(txns)
-        .where(txns.c.id == txn_id)
-        .values(state=state, closing_event_id=event_id, closed_at=current_millis())
-    )
+    connection.execute(_CLOSE, {"txn": txn_id, "to": state, "event": event_id})
 
 
 def _unexpected_state(txn_id: int, state: str | None) -> MetastoreError:

@@ -1,0 +1,276 @@
+"""The catalog's part of the metastore's face."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from airflow_provider.exceptions import NoSuchObjectError
+from airflow_provider.metastore import catalog, partitions, transactions
+from airflow_provider.metastore.catalog import Column, DatabaseInfo, TableInfo
+from airflow_provider.metastore.engine import MetastoreEngine
+from airflow_provider.metastore.partitions import PartitionInfo, PartitionSpec
+
+
+class CatalogApi:
+    """Databases, tables and partitions.
+
+    :param engine: the database.
+    """
+
+    def __init__(self, engine: MetastoreEngine) -> None:
+        self._engine = engine
+
+    def create_database(
+        self,
+        name: str,
+        location: str | None = None,
+        comment: str | None = None,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        if_not_exists: bool = False,
+    ) -> DatabaseInfo:
+        """Create a database.
+
+        :param location: where its tables go by default.
+        :raises AlreadyExistsError: when it exists, unless ``if_not_exists``: then it stays as it is.
+        """
+        return self._engine.write(
+            lambda connection: catalog.create_database(
+                connection,
+                name,
+                location=location,
+                comment=comment,
+                parameters=parameters or {},
+                if_not_exists=if_not_exists,
+            )
+        )
+
+    def get_database(self, name: str) -> DatabaseInfo:
+        """Look a database up.
+
+        :raises NoSuchObjectError: when it does not exist.
+        """
+        return self._engine.read(lambda connection: catalog.get_database(connection, name))
+
+    def list_databases(self) -> list[str]:
+        """The names of all databases, in order; ``default`` is always there."""
+        return self._engine.read(catalog.list_databases)
+
+    def drop_database(self, name: str, *, cascade: bool = False) -> None:
+        """Drop a database; data files stay.
+
+        :param cascade: drop its tables too.
+        :raises NoSuchObjectError: when it does not exist.
+        :raises MetastoreError: when it has tables and ``cascade`` is not set.
+        """
+        self._engine.write(lambda connection: catalog.drop_database(connection, name, cascade=cascade))
+
+    def create_table(
+        self,
+        database: str,
+        name: str,
+        *,
+        location: str,
+        schema: Sequence[Column],
+        partition_keys: Sequence[Column] = (),
+        table_type: str = "MANAGED_TABLE",
+        parameters: Mapping[str, str] | None = None,
+        owner: str | None = None,
+        if_not_exists: bool = False,
+    ) -> TableInfo:
+        """Register a table; nothing is written at its location.
+
+        :param location: the table's folder or URL.
+        :param schema: its columns, without the partition keys.
+        :param partition_keys: its partition keys, in order.
+        :param table_type: ``MANAGED_TABLE`` or ``EXTERNAL_TABLE``.
+        :raises NoSuchObjectError: when the database does not exist.
+        :raises AlreadyExistsError: when the table exists, unless ``if_not_exists``: then it stays as it is.
+        :raises InvalidInputError: when the name or the columns cannot be used.
+        """
+        return self._engine.write(
+            lambda connection: catalog.create_table(
+                connection,
+                database,
+                name,
+                location=location,
+                schema=schema,
+                partition_keys=partition_keys,
+                table_type=table_type,
+                parameters=parameters or {},
+                owner=owner,
+                if_not_exists=if_not_exists,
+            )
+        )
+
+    def get_table(self, database: str, name: str) -> TableInfo:
+        """Look a table up.
+
+        :raises NoSuchObjectError: when it, or its database, does not exist.
+        """
+        return self._engine.read(lambda connection: catalog.get_table(connection, database, name))
+
+    def list_tables(self, database: str) -> list[str]:
+        """The names of a database's tables, in order.
+
+        :raises NoSuchObjectError: when the database does not exist.
+        """
+        return self._engine.read(lambda connection: catalog.list_tables(connection, database))
+
+    def alter_table(
+        self,
+        database: str,
+        name: str,
+        *,
+        schema: Sequence[Column] | None = None,
+        location: str | None = None,
+        parameters: Mapping[str, str] | None = None,
+        owner: str | None = None,
+        txn_id: int | None = None,
+    ) -> TableInfo:
+        """Replace those properties of a table that are given.
+
+        :param parameters: all of the table's parameters from now on.
+        :param txn_id: the open transaction to which the change belongs; its write id goes into the event.
+        :raises NoSuchObjectError: when the table does not exist.
+        :raises NoSuchTransactionError: when the transaction is not open.
+        :raises TransactionAbortedError: when it was aborted.
+        """
+        given = {"schema": schema, "location": location, "parameters": parameters, "owner": owner}
+        changes = {field: value for field, value in given.items() if value is not None}
+
+        def alter(connection: Connection) -> TableInfo:
+            write_id = transactions.write_id_for(connection, txn_id, database, name)
+            return catalog.alter_table(connection, database, name, changes=changes, write_id=write_id)
+
+        return self._engine.write(alter)
+
+    def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableInfo:
+        """Give a table another name or database; id, partitions and write ids go with it.
+
+        :raises NoSuchObjectError: when the table or the new database does not exist.
+        :raises AlreadyExistsError: when there is a table of the new name.
+        """
+        return self._engine.write(
+            lambda connection: catalog.rename_table(connection, database, name, new_database, new_name)
+        )
+
+    def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> bool:
+        """Drop a table, its partitions and its write ids; data files stay.
+
+        :return: True when this call dropped it.
+        :raises NoSuchObjectError: when it does not exist, unless ``if_exists``.
+        """
+
+        def drop(connection: Connection) -> bool:
+            try:
+                catalog.drop_table(connection, database, name)
+            except NoSuchObjectError:
+                if not if_exists:
+                    raise
+                return False
+            return True
+
+        return self._engine.write(drop)
+
+    def add_partitions(
+        self,
+        database: str,
+        table: str,
+        partitions_to_add: Sequence[PartitionSpec],
+        *,
+        if_not_exists: bool = True,
+        txn_id: int | None = None,
+    ) -> list[PartitionInfo]:
+        """Register partitions, with one event for all that are new and none when none is.
+
+        :param if_not_exists: leave those that exist as they are; else one that exists is an error.
+        :param txn_id: an open transaction to which the change belongs.
+        :return: those that were added.
+        :raises NoSuchObjectError: when the table does not exist.
+        :raises AlreadyExistsError: see ``if_not_exists``.
+        :raises InvalidInputError: when a partition's values do not fit the table's partition keys.
+        :raises NoSuchTransactionError: when the transaction is not open.
+        :raises TransactionAbortedError: when it was aborted.
+        """
+
+        def add(connection: Connection) -> list[PartitionInfo]:
+            if txn_id is not None:
+                transactions.lock_open(connection, txn_id)
+            return partitions.add_partitions(
+                connection, database, table, partitions_to_add, if_not_exists=if_not_exists
+            )
+
+        return self._engine.write(add)
+
+    def get_partitions(self, database: str, table: str) -> list[PartitionInfo]:
+        """All partitions of a table, in the order of their values.
+
+        :raises NoSuchObjectError: when the table does not exist.
+        """
+        return self._engine.read(lambda connection: partitions.get_partitions(connection, database, table))
+
+    def get_partition(self, database: str, table: str, values: Sequence[str | None]) -> PartitionInfo:
+        """Look one partition up by its values.
+
+        :raises NoSuchObjectError: when the table or the partition does not exist.
+        :raises InvalidInputError: when the values do not fit the table's partition keys.
+        """
+        return self._engine.read(
+            lambda connection: partitions.get_partition(connection, database, table, values)
+        )
+
+    def alter_partition(
+        self,
+        database: str,
+        table: str,
+        values: Sequence[str | None],
+        *,
+        location: str | None = None,
+        parameters: Mapping[str, str] | None = None,
+        txn_id: int | None = None,
+    ) -> PartitionInfo:
+        """Replace those properties of a partition that are given; errors as :meth:`get_partition`.
+
+        :param parameters: all of the partition's parameters from now on.
+        :param txn_id: as in :meth:`alter_table`.
+        """
+        given: dict[str, Any] = {"location": location, "parameters": parameters}
+        changes = {field: value for field, value in given.items() if value is not None}
+
+        def alter(connection: Connection) -> PartitionInfo:
+            write_id = transactions.write_id_for(connection, txn_id, database, table)
+            return partitions.alter_partition(
+                connection, database, table, values, changes=changes, write_id=write_id
+            )
+
+        return self._engine.write(alter)
+
+    def drop_partitions(
+        self,
+        database: str,
+        table: str,
+        partitions_to_drop: Sequence[Sequence[str | None]],
+        *,
+        if_exists: bool = True,
+        txn_id: int | None = None,
+    ) -> list[PartitionInfo]:
+        """Drop partitions by their values, with one event for all; data files stay.
+
+        :param if_exists: pass over those that do not exist; else one missing is an error.
+        :param txn_id: an open transaction to which the change belongs.
+        :return: those that were dropped.
+        :raises NoSuchObjectError: when the table does not exist; see ``if_exists``.
+        """
+
+        def drop(connection: Connection) -> list[PartitionInfo]:
+            if txn_id is not None:
+                transactions.lock_open(connection, txn_id)
+            return partitions.drop_partitions(
+                connection, database, table, partitions_to_drop, if_exists=if_exists
+            )
+
+        return self._engine.write(drop)

@@ -1,0 +1,229 @@
+"""The transactions' part of the metastore's face."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from airflow_provider.metastore import catalog, partitions, transactions
+from airflow_provider.metastore.engine import MetastoreEngine
+from airflow_provider.metastore.partitions import PartitionSpec
+from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo
+from airflow_provider.metastore.write_ids import ValidTxnList, ValidWriteIdList
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RecoveredTxn:
+    """What recovery did with a timed-out transaction.
+
+    :param txn_id: the transaction.
+    :param committed: True when it was committed, False when it was aborted.
+    :param event_id: its COMMIT_TXN or ABORT_TXN event.
+    """
+
+    txn_id: int
+    committed: bool
+    event_id: int
+
+
+class TransactionApi:
+    """Transactions, write ids and snapshots.
+
+    :param engine: the database.
+    """
+
+    def __init__(self, engine: MetastoreEngine) -> None:
+        self._engine = engine
+
+    def open_txn(
+        self, user: str, host: str, *, agent: str | None = None, commit_on_recovery: bool = True
+    ) -> int:
+        """Open a transaction.
+
+        :param user: who opens it.
+        :param host: from where.
+        :param agent: what opens it, such as a task instance.
+        :param commit_on_recovery: False for a transaction that only :meth:`commit_txn` may commit, such as
+            one around several ingestions; see :meth:`recover_timed_out`.
+        :return: its id, the last one's + 1.
+        """
+        return self._engine.write(
+            lambda connection: transactions.open_txn(
+                connection, user, host, agent=agent, commit_on_recovery=commit_on_recovery
+            )
+        )
+
+    def get_txn(self, txn_id: int) -> TxnInfo:
+        """Look a transaction up, whatever its state.
+
+        :raises NoSuchTransactionError: when it was never opened.
+        """
+        return self._engine.read(lambda connection: transactions.get_txn(connection, txn_id))
+
+    def heartbeat_txn(self, txn_id: int) -> None:
+        """Say that a transaction's owner lives.
+
+        :raises TransactionAbortedError: when it was aborted.
+        :raises NoSuchTransactionError: when it is committed or was never opened.
+        """
+        self._engine.write(lambda connection: transactions.heartbeat_txn(connection, txn_id))
+
+    def commit_txn(
+        self,
+        txn_id: int,
+        *,
+        new_partitions: Mapping[tuple[str, str], Sequence[PartitionSpec]] | None = None,
+    ) -> int:
+        """Commit a transaction. Doing it again changes nothing.
+
+        :param new_partitions: by (database, table), partitions to register in the same database
+            transaction, so that no reader sees the commit without them; existing ones stay.
+        :return: the id of its COMMIT_TXN event.
+        :raises TransactionAbortedError: when it was aborted.
+        :raises NoSuchTransactionError: when it was never opened.
+        :raises NoSuchObjectError: when a table of ``new_partitions`` does not exist.
+        """
+
+        def commit(connection: Connection) -> int:
+            transactions.lock_not_aborted(connection, txn_id)
+            for (database, table), specs in sorted((new_partitions or {}).items()):
+                partitions.add_partitions(connection, database, table, specs, if_not_exists=True)
+            return transactions.commit_txn(connection, txn_id)
+
+        return self._engine.write(commit)
+
+    def abort_txn(self, txn_id: int) -> int:
+        """Abort a transaction. Doing it again changes nothing.
+
+        Catalog changes made meanwhile stay, as in Hive; what was written under its write ids is
+        never seen by a reader with a snapshot.
+
+        :return: the id of its ABORT_TXN event.
+        :raises NoSuchTransactionError: when it is committed or was never opened.
+        """
+        return self._engine.write(lambda connection: transactions.abort_txn(connection, txn_id))
+
+    def abort_timed_out(self, timeout_seconds: float) -> list[int]:
+        """Abort the open transactions without a heartbeat for ``timeout_seconds``.
+
+        Those that recorded an instant (:meth:`record_write`) are left to :meth:`recover_timed_out`:
+        only their tables' timelines can tell whether they are committed.
+
+        :return: the ids of those aborted, ascending.
+        """
+        aborted = []
+        for txn_id in self._timed_out(timeout_seconds):
+            if any(write.instant for write in self.writes_of(txn_id)):
+                continue
+            if self._close_timed_out(txn_id, timeout_seconds, commit=False):
+                aborted.append(txn_id)
+        return aborted
+
+    def recover_timed_out(
+        self, timeout_seconds: float, is_completed: Callable[[TableWriteInfo], bool]
+    ) -> list[RecoveredTxn]:
+        """End the open transactions without a heartbeat for ``timeout_seconds`` as their timelines say.
+
+        The timeline is the truth for a table: a transaction all of whose writes completed is
+        committed (unless it was opened with ``commit_on_recovery=False``), any other is aborted.
+
+        :param is_completed: asked about each write, outside any database transaction. False must be
+            final: an instant that did not complete must be rolled back before the answer, so that it
+            never will. For a write without an instant it looks through the table's timeline for the
+            transaction's id. It may use the metastore, for example to register the write's partitions.
+        :return: what became of each, by transaction id. Those that moved meanwhile are not among them.
+        """
+        recovered = []
+        for txn_id in self._timed_out(timeout_seconds):
+            writes = self.writes_of(txn_id)
+            outcomes = [is_completed(write) for write in writes]
+            commit = bool(writes) and all(outcomes) and self.get_txn(txn_id).commit_on_recovery
+            event_id = self._close_timed_out(txn_id, timeout_seconds, commit=commit)
+            if event_id:
+                recovered.append(RecoveredTxn(txn_id, commit, event_id))
+        return recovered
+
+    def allocate_table_write_id(self, txn_id: int, database: str, table: str) -> int:
+        """The write id of a transaction on a table, the same one however often it is asked for.
+
+        :return: the table's last write id + 1 when the transaction had none.
+        :raises NoSuchObjectError: when the table does not exist.
+        :raises TransactionAbortedError: when the transaction was aborted.
+        :raises NoSuchTransactionError: when it is not open.
+        """
+
+        def allocate(connection: Connection) -> int:
+            catalog.get_table(connection, database, table)
+            return transactions.allocate_table_write_id(connection, txn_id, database, table)
+
+        return self._engine.write(allocate)
+
+    def record_write(self, txn_id: int, database: str, table: str, instant: str) -> None:
+        """Record that a transaction writes a table as a Hudi instant; doing it again changes nothing.
+
+        :param instant: the instant's requested time.
+        :raises NoSuchObjectError: when the table does not exist.
+        :raises TransactionAbortedError: when the transaction was aborted.
+        :raises NoSuchTransactionError: when it is not open.
+        """
+        self._engine.write(
+            lambda connection: transactions.record_write(connection, txn_id, database, table, instant)
+        )
+
+    def writes_of(self, txn_id: int) -> list[TableWriteInfo]:
+        """What a transaction wrote: its recorded instants, and its write ids without one.
+
+        :return: by table and instant; tables dropped since are not among them.
+        """
+        return self._engine.read(lambda connection: transactions.writes_of(connection, txn_id))
+
+    def valid_txn_list(self, txn_id: int | None = None) -> ValidTxnList:
+        """A snapshot: the transactions that a reader that begins now sees.
+
+        :param txn_id: the reader's own transaction: it sees its own writes, and nothing later.
+        :raises NoSuchTransactionError: when ``txn_id`` was never opened.
+        """
+        return self._engine.read(lambda connection: transactions.valid_txn_list(connection, txn_id))
+
+    def valid_write_id_list(
+        self, database: str, table: str, valid_txns: ValidTxnList | None = None
+    ) -> ValidWriteIdList:
+        """The write ids of a table that a reader sees.
+
+        :param valid_txns: the reader's snapshot; None for one of now.
+        :raises NoSuchObjectError: when the table does not exist.
+        """
+
+        def look(connection: Connection) -> ValidWriteIdList:
+            catalog.get_table(connection, database, table)
+            snapshot = transactions.valid_txn_list(connection, None) if valid_txns is None else valid_txns
+            return transactions.valid_write_id_list(connection, database, table, snapshot)
+
+        return self._engine.read(look)
+
+    def _timed_out(self, timeout_seconds: float) -> list[int]:
+        return self._engine.read(lambda connection: transactions.timed_out(connection, timeout_seconds))
+
+    def _close_timed_out(self, txn_id: int, timeout_seconds: float, *, commit: bool) -> int | None:
+        """Commit or abort a transaction, unless it moved since it was found timed out."""
+
+        def close(connection: Connection) -> int | None:
+            if not transactions.still_timed_out(connection, txn_id, timeout_seconds):
+                return None
+            end = transactions.commit_txn if commit else transactions.abort_txn
+            return end(connection, txn_id)
+
+        event_id = self._engine.write(close)
+        if event_id is not None:
+            log.info(
+                "transaction %d had no heartbeat for %g s: %s",
+                txn_id,
+                timeout_seconds,
+                "all its instants completed, committed" if commit else "aborted",
+            )
+        return event_id
