@@ -1,0 +1,425 @@
+"""Base files: Parquet with Hudi's five columns and footers, written without per-row Python."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.table.bloom_filter import BloomFilter
+from airflow_provider.table.properties import dump_properties
+from airflow_provider.table.schema import (
+    META_COLUMNS,
+    arrow_to_avro,
+    conform,
+    with_meta_columns,
+    without_meta_columns,
+)
+from airflow_provider.table.storage import Storage
+
+PARTITION_METADATA = ".hoodie_partition_metadata"
+
+ROW_GROUP_ROWS = 524_288
+ROW_GROUP_BYTES = 128 * 1024 * 1024  # in memory, not in the file
+
+BLOOM_FALSE_POSITIVES = 1e-6
+"""Hudi sizes a filter for 60,000 keys whatever comes, which at 250,000 keys says yes wrongly 6
+times in 10,000, and at 10 keys takes 430 kB. Here it is sized for the keys in the file."""
+
+_AVRO_SCHEMA = "parquet.avro.schema"
+_MIN_KEY = "hoodie_min_record_key"
+_MAX_KEY = "hoodie_max_record_key"
+_BLOOM = "org.apache.hudi.bloomfilter"
+_BLOOM_TYPE = "hoodie_bloom_filter_type_code"
+
+_COMMIT_TIME, _SEQUENCE, _RECORD_KEY, _PARTITION_PATH, _FILE_NAME = META_COLUMNS
+# One value, or a few after rewrites: cheap as dictionaries in memory and in the file.
+_CONSTANT = (_COMMIT_TIME, _PARTITION_PATH, _FILE_NAME)
+_DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+
+_NAME = re.compile(r"^([^_.][^_]*)_([^_]+)_(\d{14}(?:\d{3})?)\.parquet$")
+
+
+def base_file_name(file_id: str, write_token: str, instant: str) -> str:
+    """The name of a base file: ``<file id>_<write token>_<instant>.parquet``."""
+    return f"{file_id}_{write_token}_{instant}.parquet"
+
+
+def parse_base_file_name(name: str) -> tuple[str, str, str] | None:
+    """The file id, write token and instant in a base file's name; None for another file."""
+    match = _NAME.match(name)
+    return (match[1], match[2], match[3]) if match else None
+
+
+def new_file_id() -> str:
+    """An id for a new file group, as Hudi makes them."""
+    return f"{uuid.uuid4()}-0"
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A finished base file.
+
+    :param path: path relative to the table.
+    :param size: bytes.
+    :param rows: number of rows.
+    :param min_key: smallest record key; None when there are no rows.
+    :param max_key: largest record key; None when there are no rows.
+    """
+
+    path: str
+    size: int
+    rows: int
+    min_key: str | None
+    max_key: str | None
+
+
+class BaseFileWriter:
+    """Writes one base file under its final name. It is visible only once a commit names it.
+
+    As a context manager it deletes the file when the block fails; on success the caller
+    calls :meth:`close`, which returns what was written.
+
+    :param storage: the table's storage.
+    :param partition_path: the file's partition.
+    :param file_id: the file group.
+    :param write_token: ``<task partition>-<stage>-<attempt>``; tells the attempts apart.
+    :param instant: requested time of the commit.
+    :param schema: the table's data columns.
+    :param table_name: names the Avro record in the footer.
+    :param first_row: number of the first new row in ``_hoodie_commit_seqno``; a task that
+        writes several files goes on counting here, so that the numbers are unique.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        partition_path: str,
+        file_id: str,
+        write_token: str,
+        instant: str,
+        schema: pa.Schema,
+        table_name: str = "hoodie_source",
+        first_row: int = 0,
+    ) -> None:
+        name = base_file_name(file_id, write_token, instant)
+        self.path = f"{partition_path}/{name}" if partition_path else name
+        self.rows = 0
+        self.next_row = first_row
+        self._storage = storage
+        self._instant = instant
+        self._sequence_prefix = f"{instant}_{write_token.partition('-')[0]}_".encode()
+        self._schema = without_meta_columns(schema)
+        self._avro_schema = arrow_to_avro(with_meta_columns(self._schema), table_name)
+        self._file_schema = pa.schema(
+            [
+                field.with_type(_DICTIONARY) if field.name in _CONSTANT else field
+                for field in with_meta_columns(self._schema)
+            ]
+        )
+        self._constants = {_COMMIT_TIME: instant, _PARTITION_PATH: partition_path, _FILE_NAME: name}
+        self._keys: list[pa.Array] = []
+        self._min_key: str | None = None
+        self._max_key: str | None = None
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
+        self._sink: BinaryIO | None = None
+        self._parquet: pq.ParquetWriter | None = None
+
+    def write(self, data: pa.Table, record_keys: pa.Array | pa.ChunkedArray) -> None:
+        """Add rows that this commit brings: new ones, or new versions.
+
+        :param data: the rows; columns as :func:`~airflow_provider.table.schema.conform` takes them.
+        :param record_keys: their keys, in the same order.
+        :raises IncompatibleSchemaError: when a value does not fit into its column.
+        """
+        if len(record_keys) != data.num_rows:
+            raise ValueError(f"{data.num_rows} rows, but {len(record_keys)} record keys")
+        rows = conform(data, self._schema)
+        for begin in range(0, rows.num_rows, ROW_GROUP_ROWS):
+            part = rows.slice(begin, ROW_GROUP_ROWS)
+            sequence = _sequence_numbers(self._sequence_prefix, self.next_row, part.num_rows)
+            self.next_row += part.num_rows
+            meta = self._meta_columns(part.num_rows)
+            keys = record_keys.slice(begin, ROW_GROUP_ROWS)
+            self._append(meta | {_SEQUENCE: sequence, _RECORD_KEY: keys}, part)
+
+    def write_preserved(self, table_with_meta: pa.Table) -> None:
+        """Add rows of an older base file as they are, so that nobody takes them for changed.
+
+        Commit time, sequence number and key are kept, only the file name is this file's.
+
+        :param table_with_meta: the rows with Hudi's columns; cheapest as
+            :func:`read_base_file` gives them.
+        """
+        rows = conform(table_with_meta, self._schema)
+        for begin in range(0, rows.num_rows, ROW_GROUP_ROWS):
+            part = rows.slice(begin, ROW_GROUP_ROWS)
+            old = table_with_meta.slice(begin, ROW_GROUP_ROWS)
+            kept = {name: _as_dictionary(old[name]) for name in (_COMMIT_TIME, _PARTITION_PATH)}
+            kept |= {name: old[name].cast(pa.string()) for name in (_SEQUENCE, _RECORD_KEY)}
+            self._append(self._meta_columns(part.num_rows) | kept, part)
+
+    def close(self) -> WrittenFile:
+        """Finish the file.
+
+        :return: what was written; an empty file is a file too.
+        """
+        self._flush()
+        parquet = self._parquet or self._open(self._file_schema.empty_table())
+        footer = {_AVRO_SCHEMA: self._avro_schema}
+        if self._min_key is not None and self._max_key is not None:
+            footer |= {_MIN_KEY: self._min_key, _MAX_KEY: self._max_key}
+        keys = pa.chunked_array(self._keys, type=pa.string())
+        bloom = BloomFilter.build(
+            keys,
+            entries=max(1, self.rows),
+            false_positives=BLOOM_FALSE_POSITIVES,
+            max_entries=max(1, self.rows),
+        )
+        footer[_BLOOM], footer[_BLOOM_TYPE] = bloom.to_footer()
+        parquet.add_key_value_metadata(footer)
+        parquet.close()
+        size = self._close_sink()
+        self._keys = []
+        return WrittenFile(self.path, size, self.rows, self._min_key, self._max_key)
+
+    def abort(self) -> None:
+        """Give up and delete what was written so far."""
+        self._pending, self._keys = [], []
+        if self._parquet is not None:
+            self._parquet.close()
+        if self._sink is not None:
+            self._close_sink()
+            self._storage.delete(self.path)
+
+    def __enter__(self) -> BaseFileWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.abort()
+
+    def _meta_columns(self, count: int) -> dict[str, pa.Array | pa.ChunkedArray]:
+        zeros = pa.array(np.zeros(count, np.int32))
+        return {
+            name: pa.DictionaryArray.from_arrays(zeros, [value]) for name, value in self._constants.items()
+        }
+
+    def _append(self, meta: dict[str, pa.Array | pa.ChunkedArray], data: pa.Table) -> None:
+        keys = meta[_RECORD_KEY]
+        if keys.null_count:
+            raise ValueError(f"{keys.null_count} record keys of {self.path} are null")
+        extremes = pc.min_max(keys).as_py()
+        self._min_key = min(self._min_key or extremes["min"], extremes["min"])
+        self._max_key = max(self._max_key or extremes["max"], extremes["max"])
+        self._keys.extend(keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys])
+        table = pa.Table.from_arrays(
+            [*(meta[name] for name in META_COLUMNS), *data.columns], schema=self._file_schema
+        )
+        self.rows += table.num_rows
+        self._pending.append(table)
+        self._pending_rows += table.num_rows
+        self._pending_bytes += table.nbytes
+        if self._pending_rows >= ROW_GROUP_ROWS or self._pending_bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        # Parquet keeps one dictionary a row group, and falls back to plain text where a
+        # second one turns up.
+        table = pa.concat_tables(self._pending).unify_dictionaries()
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        parquet = self._parquet or self._open(table)
+        parquet.write_table(table, row_group_size=ROW_GROUP_ROWS)
+
+    def _open(self, sample: pa.Table) -> pq.ParquetWriter:
+        self._sink = self._storage.create(self.path)
+        self._parquet = pq.ParquetWriter(
+            self._sink,
+            self._file_schema,
+            compression="snappy",
+            use_dictionary=_worth_a_dictionary(sample),
+            store_schema=False,  # the file shall look like the JVM's, not like Arrow's
+        )
+        return self._parquet
+
+    def _close_sink(self) -> int:
+        if self._sink is None:
+            return 0
+        size = self._sink.tell()
+        self._sink.close()
+        self._sink = None
+        return size
+
+
+class BaseFileFooter:
+    """What a base file's footer says.
+
+    :param metadata: the Parquet footer.
+    """
+
+    def __init__(self, metadata: pq.FileMetaData) -> None:
+        self.num_rows: int = metadata.num_rows
+        self._entries: dict[bytes, bytes] = metadata.metadata or {}
+
+    @property
+    def min_key(self) -> str | None:
+        """Smallest record key; None when the writer did not say."""
+        return self._text(_MIN_KEY)
+
+    @property
+    def max_key(self) -> str | None:
+        """Largest record key; None when the writer did not say."""
+        return self._text(_MAX_KEY)
+
+    @property
+    def avro_schema(self) -> str | None:
+        """Avro schema of all columns, JSON; Hudi's row writer leaves it out."""
+        return self._text(_AVRO_SCHEMA)
+
+    @cached_property
+    def bloom(self) -> BloomFilter | None:
+        """The filter of the record keys, read when first asked for; None when there is none.
+
+        :raises CorruptTableError: when it cannot be read.
+        :raises UnsupportedTableError: when it is of a kind that is not known.
+        """
+        value, type_code = self._text(_BLOOM), self._text(_BLOOM_TYPE)
+        return BloomFilter.from_footer(value, type_code) if value and type_code else None
+
+    def _text(self, key: str) -> str | None:
+        value = self._entries.get(key.encode())
+        return None if value is None else value.decode()
+
+
+def read_footer(storage: Storage, path: str) -> BaseFileFooter:
+    """Read a base file's footer only.
+
+    :param storage: the table's storage.
+    :param path: path relative to the table.
+    :raises CorruptTableError: when it is not a Parquet file.
+    :raises FileNotFoundError: when there is no such file.
+    """
+    with _opened(storage, path) as parquet:
+        return BaseFileFooter(parquet.metadata)
+
+
+def read_base_file(storage: Storage, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a base file, ready to be copied by :meth:`BaseFileWriter.write_preserved`.
+
+    :param storage: the table's storage.
+    :param path: path relative to the table.
+    :param columns: the columns to read, all when None.
+    :return: the rows; Hudi's constant columns come as dictionaries.
+    :raises CorruptTableError: when it is not a Parquet file.
+    :raises FileNotFoundError: when there is no such file.
+    """
+    with _opened(storage, path) as parquet:
+        return parquet.read(columns=list(columns) if columns is not None else None)
+
+
+def _opened(storage: Storage, path: str) -> pq.ParquetFile:
+    filesystem, root = storage.arrow()
+    try:
+        source = filesystem.open_input_file(f"{root}/{path}")
+        return pq.ParquetFile(source, read_dictionary=list(_CONSTANT))
+    except pa.ArrowInvalid as error:
+        raise CorruptTableError(
+            f"base file {storage.url(path)} is not a Parquet file: {error}", path=path
+        ) from error
+
+
+def write_partition_metadata(storage: Storage, partition_path: str, instant: str) -> bool:
+    """Mark a folder as a partition, as Hudi's ``HoodiePartitionMetadata`` does.
+
+    :param storage: the table's storage.
+    :param partition_path: the partition; empty for a table without partitions.
+    :param instant: the commit that made it.
+    :return: True when this call made it, False when it was marked already.
+    """
+    depth = partition_path.count("/") + 1 if partition_path else 0
+    text = dump_properties({"commitTime": instant, "partitionDepth": str(depth)})
+    path = f"{partition_path}/{PARTITION_METADATA}" if partition_path else PARTITION_METADATA
+    return storage.put_if_absent(path, f"#partition metadata\n{text}".encode())
+
+
+def _sequence_numbers(prefix: bytes, first: int, count: int) -> pa.Array:
+    """``<prefix><number>`` for consecutive numbers, as one Arrow string array."""
+    texts, lengths = [], []
+    while count:
+        digits = len(str(first))
+        here = min(count, 10**digits - first)
+        numbers = np.arange(first, first + here)
+        block = np.empty((here, len(prefix) + digits), np.uint8)
+        block[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
+        for position in range(1, digits + 1):
+            numbers, digit = np.divmod(numbers, 10)
+            block[:, -position] = digit + ord("0")
+        texts.append(block.ravel())
+        lengths.append(np.full(here, block.shape[1], np.int32))
+        first, count = first + here, count - here
+    offsets = np.concatenate([np.zeros(1, np.int32), *lengths]).cumsum(dtype=np.int32)
+    data = np.concatenate(texts) if texts else np.empty(0, np.uint8)
+    return pa.Array.from_buffers(
+        pa.string(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+
+
+def _as_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        return column.cast(_DICTIONARY)
+    return column.cast(pa.string()).dictionary_encode()
+
+
+_SAMPLE_ROWS = 16_384
+
+
+def _worth_a_dictionary(table: pa.Table) -> list[str]:
+    """The leaf columns for which Parquet should try a dictionary.
+
+    Trying costs a hash table look-up a value; for keys and measurements it is in vain.
+    """
+    chosen: list[str] = []
+    sample = table.slice(0, _SAMPLE_ROWS)
+    for field in table.schema:
+        if field.name in (_SEQUENCE, _RECORD_KEY):
+            continue
+        if pa.types.is_nested(field.type) or not table.num_rows:
+            chosen.extend(_leaves(field, field.name))
+            continue
+        values = sample[field.name].drop_null()
+        if pa.types.is_dictionary(field.type) or 2 * pc.count_distinct(values).as_py() <= len(values):
+            chosen.append(field.name)
+    return chosen
+
+
+def _leaves(field: pa.Field, path: str) -> Iterator[str]:
+    """The Parquet paths of a column's leaves."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        for position in range(kind.num_fields):
+            child = kind.field(position)
+            yield from _leaves(child, f"{path}.{child.name}")
+    elif pa.types.is_list(kind):
+        yield from _leaves(kind.value_field, f"{path}.list.element")
+    elif pa.types.is_map(kind):
+        yield from _leaves(kind.key_field, f"{path}.key_value.key")
+        yield from _leaves(kind.item_field, f"{path}.key_value.value")
+    else:
+        yield path
