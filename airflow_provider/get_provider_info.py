@@ -123,7 +123,10 @@ def _table_metastore() -> dict[str, Any]:
             },
             "dialect": {
                 "label": "SQLAlchemy dialect",
-                "description": "Dialect, with a driver or without, for a URL made from the fields above.",
+                "description": (
+                    "For a URL made from the fields above: sqlite, or postgresql with a driver that is "
+                    "installed, such as postgresql+psycopg."
+                ),
                 "schema": {"type": ["string", "null"], "default": "sqlite"},
             },
         },

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import socket
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.configuration import get_airflow_home
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import amask_secret, mask_secret
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy import URL
 
 from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError, TableServiceError
-from airflow_provider.hooks.connection_form import read_extras
+from airflow_provider.hooks.connection_form import form_fields, read_extras
 from airflow_provider.metastore import Metastore, TableTransaction, open_metastore, table_transaction
+from airflow_provider.metastore.engine import parse_url
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -49,7 +47,12 @@ class MetastoreHook(BaseHook):
         :raises MetastoreUnavailableError: when the database cannot be reached.
         """
         if self._metastore is None:
-            url = self._url(self._connection())
+            connection: Connection | None = None
+            try:
+                connection = self.get_connection(self.metastore_conn_id)
+            except AirflowNotFoundException:
+                self._check_default()
+            url = self._url(connection)
             if url.password:
                 mask_secret(url.password)
             self._metastore = open_metastore(url.render_as_string(hide_password=False))
@@ -60,10 +63,11 @@ class MetastoreHook(BaseHook):
 
         :raises InvalidConnectionError: see :meth:`get_metastore`.
         """
+        connection: Connection | None = None
         try:
             connection = await self.aget_connection(self.metastore_conn_id)
         except AirflowNotFoundException:
-            connection = self._missing()
+            self._check_default()
         url = self._url(connection)
         if url.password:
             await amask_secret(url.password)
@@ -79,27 +83,22 @@ class MetastoreHook(BaseHook):
         :return: whether that worked, and a sentence for a person.
         """
         try:
-            event_id = self.get_metastore().current_event_id()
+            return True, self.get_metastore().ping()
         except (TableServiceError, OSError) as error:
             return False, f"{type(error).__name__}: {error}"
-        return True, f"metastore answers; its newest event is {event_id}"
 
     def transaction(
-        self, table: str, *, user: str = "airflow", host: str | None = None, txn_id: int | None = None
-    ) -> AbstractContextManager[TableTransaction]:
+        self, table: str, *, agent: str | None = None, txn_id: int | None = None
+    ) -> TableTransaction:
         """A transaction with a write id for one table; commits when left, aborts on an error.
 
         :param table: ``database.table``.
-        :param user: who writes.
-        :param host: where; this machine when None.
+        :param agent: what writes, such as a task instance.
         :param txn_id: a transaction opened by somebody else, who also ends it; a new one when None.
         :raises InvalidInputError: when the table's name has not two parts.
-        :raises NoSuchObjectError: when the table is not registered.
         """
         database, name = split_table_name(table)
-        return table_transaction(
-            self.get_metastore(), database, name, user=user, host=host or socket.gethostname(), txn_id=txn_id
-        )
+        return table_transaction(self.get_metastore(), database, name, agent=agent, txn_id=txn_id)
 
     def allocate_write_id(self, txn_id: int, table: str) -> int:
         """The write id of a transaction in a table; the same one each time it is asked for.
@@ -110,13 +109,8 @@ class MetastoreHook(BaseHook):
         """
         return self.get_metastore().allocate_table_write_id(txn_id, *split_table_name(table))
 
-    def _connection(self) -> Connection | None:
-        try:
-            return self.get_connection(self.metastore_conn_id)
-        except AirflowNotFoundException:
-            return self._missing()
-
-    def _missing(self) -> None:
+    def _check_default(self) -> None:
+        """Only the default connection may be missing."""
         if self.metastore_conn_id != self.default_conn_name:
             raise InvalidConnectionError(
                 f"connection {self.metastore_conn_id!r} does not exist; create it with type "
@@ -127,36 +121,18 @@ class MetastoreHook(BaseHook):
     def _url(self, connection: Connection | None) -> URL:
         if connection is None:
             return URL.create("sqlite", database=str(_embedded_database()))
-        where = f"connection {connection.conn_id!r}"
         extras = read_extras(connection, self.conn_type)
         try:
-            if "url" in extras:
-                url = make_url(extras["url"])
-            else:
-                url = URL.create(
-                    extras.get("dialect", "sqlite"),
-                    connection.login or None,
-                    connection.password or None,
-                    connection.host or None,
-                    connection.port,
-                    connection.schema or None,
-                )
-            url.get_dialect()
-        except (ArgumentError, NoSuchModuleError) as error:
-            # make_url repeats the text it cannot parse, and a password may stand in it.
-            reason = "it cannot be parsed" if isinstance(error, ArgumentError) else str(error)
+            return parse_url(extras["url"] if "url" in extras else _url_of_parts(connection, extras))
+        except InvalidInputError as error:
+            # From None: SQLAlchemy's own error repeats what it could not parse, passwords included.
             raise InvalidConnectionError(
-                f"{where}: no SQLAlchemy URL, {reason}; a URL looks like sqlite:////srv/lake/metastore.db",
+                f"connection {connection.conn_id!r}: {error}. A connection of type 'table_metastore' takes "
+                f"the extras {' and '.join(sorted(form_fields(self.conn_type)))}, or the fields host, port, "
+                "login, password and schema",
                 connection=connection.conn_id,
                 extra="url" if "url" in extras else "dialect",
             ) from None
-        if not url.database:
-            raise InvalidConnectionError(
-                f"{where} names no database; fill in the field 'Database' or the extra 'url'",
-                connection=connection.conn_id,
-                extra="url",
-            )
-        return url
 
 
 def split_table_name(table: str) -> tuple[str, str]:
@@ -173,10 +149,19 @@ def split_table_name(table: str) -> tuple[str, str]:
     return database, name
 
 
+def _url_of_parts(connection: Connection, extras: dict[str, Any]) -> str:
+    url = URL.create(
+        extras.get("dialect", "sqlite"),
+        connection.login or None,
+        connection.password or None,
+        connection.host or None,
+        connection.port,
+        connection.schema or None,
+    )
+    return url.render_as_string(hide_password=False)
+
+
 def _embedded_database() -> Path:
     database = Path(get_airflow_home()) / "table_services" / "metastore.db"
     database.parent.mkdir(parents=True, exist_ok=True)
     return database
-
-
-__all__ = ["MetastoreHook", "split_table_name"]

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.exceptions import CorruptTableError, InvalidInputError, UnsupportedTableError
 from airflow_provider.table.schema import avro_to_arrow
 
 _SIMPLE: dict[str, pa.DataType] = {
@@ -99,7 +99,10 @@ def _from_avro(text: str) -> pa.Schema:
         raise InvalidInputError(f"schema is neither a list of columns nor JSON: {error}") from error
     if record.get("type") != "record":
         raise InvalidInputError(f"Avro schema must be a record, not {record.get('type')!r}")
-    return avro_to_arrow(text)
+    try:
+        return avro_to_arrow(text)
+    except (CorruptTableError, UnsupportedTableError) as error:
+        raise InvalidInputError(f"Avro schema cannot be used: {error}") from error
 
 
 class _Parser:

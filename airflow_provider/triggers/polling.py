@@ -59,7 +59,7 @@ class PollingTrigger(BaseTrigger, abc.ABC):
     """
 
     def __init__(self, *, poke_interval: float, deadline: float) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.poke_interval = poke_interval
         self.deadline = deadline
 
@@ -87,7 +87,7 @@ class PollingTrigger(BaseTrigger, abc.ABC):
             event = await self._wait()
         except Exception as error:  # noqa: BLE001 - a trigger that raises tells the task nothing but a traceback
             event = {"status": "error", "error": to_dict(error)}
-        yield TriggerEvent(event)
+        yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
     async def _wait(self) -> dict[str, Any]:
         await self.connect()

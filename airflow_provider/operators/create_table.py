@@ -1,0 +1,237 @@
+"""Creating a table on storage and in the metastore."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from airflow.sdk import BaseOperator
+
+from airflow_provider.exceptions import AlreadyExistsError, NoSuchObjectError, TableExistsError
+from airflow_provider.hooks.metastore import MetastoreHook, split_table_name
+from airflow_provider.hooks.table import TableHook, is_location
+from airflow_provider.metastore import Column, Metastore
+from airflow_provider.operators.column_types import to_schema, type_name
+from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.schema import arrow_to_avro, avro_to_arrow
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class CreateTableOperator(BaseOperator):
+    """Creates an empty copy-on-write Hudi table and registers it in the metastore.
+
+    ::
+
+        CreateTableOperator(
+            task_id="create",
+            table="lake.flights",
+            location="/srv/lake/flights",
+            schema={"id": "bigint", "dest": "string", "fare": "decimal(10,2)", "at": "timestamp"},
+            record_key=["id"],
+            partition_by=["dest"],
+            ordering_field="at",
+            if_not_exists=True,
+        )
+
+    The result is ``{"table", "location", "created"}``.
+
+    :param table: ``database.table``; or the table's path or URL, and then it is not registered.
+        A database that does not exist is created (templated).
+    :param schema: see :func:`airflow_provider.operators.column_types.to_schema` (templated).
+    :param record_key: columns that identify a record (templated).
+    :param partition_by: columns whose values make the partition path (templated).
+    :param ordering_field: of two versions of a record the one with the larger value here wins;
+        the later write when None (templated).
+    :param location: absolute path or URL; the database's location and the table's name when
+        None (templated).
+    :param if_not_exists: take a table that is there already, when it has the same columns,
+        record key, partitions and ordering field; what is missing in the metastore is added.
+    :param hive_style: whether partition folders are named ``column=value``.
+    :param comment: for people who look at the metastore (templated).
+    :param metastore_conn_id: connection of type ``table_metastore`` (templated).
+    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
+    """
+
+    template_fields: Sequence[str] = (
+        "table",
+        "schema",
+        "record_key",
+        "partition_by",
+        "ordering_field",
+        "location",
+        "comment",
+        "metastore_conn_id",
+        "storage_conn_id",
+    )
+    ui_color = "#dcedc8"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        schema: Mapping[str, str] | str | pa.Schema,
+        record_key: Sequence[str] | str,
+        partition_by: Sequence[str] | str = (),
+        ordering_field: str | None = None,
+        location: str | None = None,
+        if_not_exists: bool = False,
+        hive_style: bool = True,
+        comment: str | None = None,
+        metastore_conn_id: str = MetastoreHook.default_conn_name,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.schema = schema
+        self.record_key = record_key
+        self.partition_by = partition_by
+        self.ordering_field = ordering_field
+        self.location = location
+        self.if_not_exists = if_not_exists
+        self.hive_style = hive_style
+        self.comment = comment
+        self.metastore_conn_id = metastore_conn_id
+        self.storage_conn_id = storage_conn_id
+
+    @failing_without_retries
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Create the table.
+
+        :raises AirflowFailException: for input that no retry can make work, such as an unknown
+            type, a missing column or a table that exists; caused by the typed error.
+        :raises MetastoreUnavailableError: when the metastore cannot be reached.
+        """
+        schema = to_schema(self.schema)
+        if is_location(self.table):
+            table, created = self._on_storage(
+                self.table, self.table.rstrip("/").rpartition("/")[2], "", schema
+            )
+            return self._result(table, created)
+        database, name = split_table_name(self.table)
+        columns = _columns(schema, name)
+        metastore = MetastoreHook(self.metastore_conn_id).get_metastore()
+        location = self._location(metastore, database, name)
+        table, created = self._on_storage(location, name, database, schema)
+        if self._register(metastore, table, columns):
+            self.log.info("table %s registered in the metastore", self.table)
+        return self._result(table, created)
+
+    def _location(self, metastore: Metastore, database: str, name: str) -> str:
+        """Where the table is to be; a name that is taken ends here, before anything is written."""
+        try:
+            known = metastore.get_table(database, name)
+        except NoSuchObjectError:
+            pass
+        else:
+            if not self.if_not_exists:
+                raise AlreadyExistsError(
+                    f"table {self.table} is registered already, at {known.location}; set if_not_exists=True "
+                    "to take it as it is",
+                    table=self.table,
+                )
+            if self.location is not None and self.location.rstrip("/") != known.location.rstrip("/"):
+                raise AlreadyExistsError(
+                    f"table {self.table} is registered already, at {known.location}, not {self.location}",
+                    table=self.table,
+                )
+            return known.location
+        if self.location is not None:
+            return self.location
+        metastore.create_database(database, if_not_exists=True)
+        folder = metastore.get_database(database).location
+        if not folder:
+            raise NoSuchObjectError(
+                f"database {database!r} has no location to put table {name!r} into; give the operator one",
+                database=database,
+            )
+        return f"{folder.rstrip('/')}/{name}"
+
+    def _on_storage(
+        self, location: str, name: str, database: str, schema: pa.Schema
+    ) -> tuple[HudiTable, bool]:
+        options = TableHook(storage_conn_id=self.storage_conn_id).storage_options()
+        try:
+            table = HudiTable.create(
+                location,
+                name=name,
+                schema=schema,
+                record_key=_listed(self.record_key),
+                partition_by=_listed(self.partition_by),
+                ordering_field=self.ordering_field,
+                database=database,
+                hive_style=self.hive_style,
+                storage_options=options,
+            )
+        except TableExistsError as error:
+            if not self.if_not_exists:
+                raise TableExistsError(f"{error}, or set if_not_exists=True", **error.details) from error
+            table = HudiTable.open(location, options)
+            self._check_same(table, schema)
+            self.log.info("table at %s is there already", location)
+            return table, False
+        self.log.info("table created at %s", location)
+        return table, True
+
+    def _check_same(self, table: HudiTable, schema: pa.Schema) -> None:
+        config = table.config
+        ordering = (self.ordering_field,) if self.ordering_field else ()
+        wanted_and_found = {
+            "record key": (_listed(self.record_key), config.record_key_fields),
+            "partition columns": (_listed(self.partition_by), config.partition_fields),
+            "ordering field": (ordering, config.ordering_fields),
+            "columns": (_columns(schema, config.name), _columns(table.schema, config.name)),
+        }
+        for what, (wanted, found) in wanted_and_found.items():
+            if wanted != found:
+                raise TableExistsError(
+                    f"{table.location} holds another table already: its {what}: {_shown(found)}; "
+                    f"asked for: {_shown(wanted)}",
+                    location=table.location,
+                )
+
+    def _register(self, metastore: Metastore, table: HudiTable, columns: tuple[Column, ...]) -> bool:
+        database, name = split_table_name(self.table)
+        metastore.create_database(database, if_not_exists=True)
+        try:
+            metastore.get_table(database, name)
+        except NoSuchObjectError:
+            partition_fields = table.config.partition_fields
+            metastore.create_table(
+                database,
+                name,
+                location=table.location,
+                schema=[column for column in columns if column.name not in partition_fields],
+                partition_keys=[
+                    column for field in partition_fields for column in columns if column.name == field
+                ],
+                parameters={
+                    "spark.sql.sources.provider": "hudi",
+                    **({"comment": self.comment} if self.comment else {}),
+                },
+                if_not_exists=True,
+            )
+            return True
+        return False
+
+    def _result(self, table: HudiTable, created: bool) -> dict[str, Any]:
+        return {"table": self.table, "location": table.location, "created": created}
+
+
+def _listed(columns: Sequence[str] | str) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else tuple(columns)
+
+
+def _columns(schema: pa.Schema, record_name: str) -> tuple[Column, ...]:
+    # As the table will store them: Avro has fewer types than Arrow.
+    stored = avro_to_arrow(arrow_to_avro(schema, record_name))
+    return tuple(Column(field.name, type_name(field.type), None) for field in stored)
+
+
+def _shown(value: tuple[Any, ...]) -> str:
+    shown = [f"{item.name} {item.type}" if isinstance(item, Column) else str(item) for item in value]
+    return ", ".join(shown) or "none"

@@ -1,0 +1,42 @@
+"""The engine as one file that a Spark cluster can import."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import airflow_provider
+
+# A driver or an executor reads and writes tables and does nothing else; in particular it
+# needs neither Airflow nor a database.
+_NOT_FOR_CLUSTERS = frozenset(
+    {
+        "hooks",
+        "operators",
+        "sensors",
+        "triggers",
+        "plugins",
+        "metastore",
+        "replication",
+        "cli.py",
+        "get_provider_info.py",
+    }
+)
+_SOURCES = frozenset({".py", ".avsc", ".json"})
+
+
+def write_engine_archive(folder: Path) -> Path:
+    """Pack the part of this package that a Spark job needs.
+
+    :param folder: where to put it.
+    :return: a zip file, for ``py_files``; with the libraries of docs/spark.md it is all that a
+        cluster's Python needs.
+    """
+    package = Path(airflow_provider.__file__).parent
+    archive = folder / "airflow_provider.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path in sorted(package.rglob("*")):
+            inside = path.relative_to(package)
+            if path.suffix in _SOURCES and inside.parts[0] not in _NOT_FOR_CLUSTERS:
+                packed.write(path, f"{package.name}/{inside}")
+    return archive

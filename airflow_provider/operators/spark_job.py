@@ -1,0 +1,226 @@
+"""Running a Spark job and learning how it ended: in a child process, or by spark-submit."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+
+from airflow_provider import exceptions
+from airflow_provider.exceptions import InvalidConnectionError, JobFailedError
+from airflow_provider.operators.engine_archive import write_engine_archive
+from airflow_provider.spark.ingest_job import IngestJob
+from airflow_provider.spark.outcome import RESULT_PREFIX, read_outcome
+from airflow_provider.table.storage import Storage
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+_TAIL_LINES = 60
+_JOB_FILE = Path(__file__).parent.parent / "spark" / "job.py"
+
+
+class SparkJob(abc.ABC):
+    """A Spark job under way.
+
+    :param log: the task's log; the job's lines go there as they come.
+    """
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._outcome: dict[str, Any] | None = None
+        self._killed = threading.Event()
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether :meth:`kill` was called."""
+        return self._killed.is_set()
+
+    def run(self, job: IngestJob, storage: Storage) -> dict[str, Any]:
+        """Start the job and wait for its end.
+
+        :param job: what to do.
+        :param storage: the table's storage, where the job also leaves its outcome.
+        :return: the job's result.
+        :raises TableServiceError: what the job raised, as the type it was there.
+        :raises JobFailedError: when it ended without saying why; with the end of its log.
+        """
+        with tempfile.TemporaryDirectory(prefix="table-services-") as folder:
+            specification = Path(folder) / f"{job.job_id}.json"
+            # The folder is its owner's only, because storage options may hold secrets.
+            specification.write_text(job.to_json())
+            end = self._run(specification)
+        outcome = self._outcome or read_outcome(storage, job.job_id)
+        if outcome is None:
+            tail = "\n".join(self._tail)
+            raise JobFailedError(
+                f"Spark job {job.job_id} ended without a result ({end}); the end of its log:\n{tail}",
+                job_id=job.job_id,
+            )
+        if outcome["status"] != "success":
+            raise exceptions.from_dict(outcome["error"])
+        result: dict[str, Any] = outcome["result"]
+        return result
+
+    def kill(self) -> None:
+        """End the job at once, with all its processes; may be called from a signal handler."""
+        self._killed.set()
+        self._kill()
+
+    @abc.abstractmethod
+    def _run(self, specification: Path) -> str:
+        """Run to the end, whatever it is; says for a person how it ended."""
+
+    @abc.abstractmethod
+    def _kill(self) -> None: ...
+
+    def _listen(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            text = line.rstrip()
+            if text.startswith(RESULT_PREFIX):
+                with contextlib.suppress(json.JSONDecodeError):  # then the outcome file tells
+                    self._outcome = json.loads(text.removeprefix(RESULT_PREFIX))
+                continue
+            self._tail.append(text)
+            yield line
+
+
+class LocalSparkJob(SparkJob):
+    """A job with a Spark session of its own, in a child process with its own process group."""
+
+    def __init__(self, log: Logger) -> None:
+        super().__init__(log)
+        self._process: subprocess.Popen[str] | None = None
+
+    def _run(self, specification: Path) -> str:
+        # A task's standard input is its line to Airflow: the job must not have it.
+        self._process = subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
+            [sys.executable, "-m", "airflow_provider.spark.job", str(specification)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        if self.is_killed:
+            self._kill()
+        stdout: IO[str] = self._process.stdout  # type: ignore[assignment]  # PIPE
+        for line in self._listen(stdout):
+            self._log.info(line.rstrip())
+        return _describe_exit(self._process.wait())
+
+    def _kill(self) -> None:
+        _kill_group(self._process)
+
+
+class SubmittedSparkJob(SparkJob):
+    """A job by ``spark-submit``, through a connection of the Spark provider.
+
+    :param log: the task's log.
+    :param conn_id: connection of type ``spark``.
+    :param conf: Spark's configuration.
+    :param options: further arguments of the Spark provider's ``SparkSubmitHook``, such as
+        ``executor_memory``.
+    :raises InvalidConnectionError: when the connection does not exist (the Spark provider would
+        go on with YARN).
+    """
+
+    def __init__(
+        self, log: Logger, *, conn_id: str, conf: Mapping[str, str], options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(log)
+        try:
+            connection = BaseHook.get_connection(conn_id)
+        except AirflowNotFoundException:
+            raise InvalidConnectionError(
+                f"connection {conn_id!r} does not exist; create it with type 'spark', or leave spark_conn_id "
+                "out for a local session",
+                connection=conn_id,
+            ) from None
+        deploy_mode = options.get("deploy_mode") or connection.extra_dejson.get("deploy-mode")
+        self._on_cluster = deploy_mode == "cluster"
+        self._conn_id = conn_id
+        self._conf = {**_python_conf(connection.host or "", self._on_cluster), **conf}
+        self._options = dict(options)
+        self._hook: _ListeningSubmitHook | None = None
+
+    def _run(self, specification: Path) -> str:
+        hook = self._hook = self._submit_hook(specification)
+        if self.is_killed:
+            return "killed before it was submitted"
+        try:
+            hook.submit(str(_JOB_FILE), start_new_session=True, stdin=subprocess.DEVNULL)
+        except (AirflowException, RuntimeError) as error:
+            return str(error)
+        return "spark-submit ended with success"
+
+    def _submit_hook(self, specification: Path) -> _ListeningSubmitHook:
+        archive = str(write_engine_archive(specification.parent))
+        py_files = ",".join(filter(None, [archive, self._options.get("py_files")]))
+        shipped = [str(specification)] if self._on_cluster else []
+        files = ",".join(filter(None, [*shipped, self._options.get("files")]))
+        return _ListeningSubmitHook(
+            self,
+            conn_id=self._conn_id,
+            conf=self._conf,
+            # A driver on the cluster finds shipped files in its working folder.
+            application_args=[specification.name if self._on_cluster else str(specification)],
+            **{"name": "table-services", **self._options, "py_files": py_files, "files": files or None},
+        )
+
+    def _kill(self) -> None:
+        if self._hook is not None:
+            # spark-submit's own JVM first would leave its Python driver alive, orphaned and
+            # writing: the whole group ends at once, then the hook ends what runs on a cluster.
+            _kill_group(self._hook._submit_sp)
+            self._hook.on_kill()
+
+
+class _ListeningSubmitHook(SparkSubmitHook):
+    def __init__(self, job: SubmittedSparkJob, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._job = job
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        super()._process_spark_submit_log(self._job._listen(itr))
+
+
+def _python_conf(master: str, on_cluster: bool) -> dict[str, str]:
+    """Drivers and executors on this machine take this interpreter, and not ``python3`` on PATH."""
+    if on_cluster:
+        return {}
+    conf = {"spark.pyspark.driver.python": sys.executable}
+    if master.startswith("local"):
+        conf["spark.pyspark.python"] = sys.executable
+    return conf
+
+
+def _kill_group(process: subprocess.Popen[str] | None) -> None:
+    if process is None:
+        return
+    # The leader's id is the group's, also when the leader has ended and its children have not.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    hint = ", perhaps by the system for want of memory" if -code == signal.SIGKILL else ""
+    return f"killed by {signal.Signals(-code).name}{hint}"

@@ -1,0 +1,83 @@
+"""What one task run does to a table, remembered over its retries."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.table.instant import format_time
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_STATE_KEY = "table_services_operation"
+# A worker's clock may be ahead of the clocks that made the commit log's times.
+_CLOCK_SKEW = timedelta(days=1)
+
+
+class TaskOperation:
+    """The operation of a task run: one key for all its tries, so that a try finds what the last one did.
+
+    Kept in Airflow's task state store, which outlives a try (visible in the task's tab
+    "Storage"). It also outlives clearing a task, and a cleared task is to do its work again:
+    clearing raises ``max_tries`` and a retry does not (``clear_task_instances`` in Airflow's
+    ``models/taskinstance.py``), so a state with another ``max_tries`` belongs to a run that is over.
+
+    :ivar key: under which :func:`airflow_provider.concurrency.find_operation` finds the commit.
+    :ivar since: an instant time before the first try, also by a clock that is a day behind.
+    :ivar is_retry: whether an earlier try began.
+    """
+
+    def __init__(self, context: Context | Mapping[str, Any]) -> None:
+        self._store = context.get("task_state_store")
+        ti = context.get("ti")
+        max_tries = getattr(ti, "max_tries", None)
+        state = self._store.get(_STATE_KEY) if self._store is not None else None
+        self.is_retry = isinstance(state, dict) and state.get("max_tries") == max_tries
+        if isinstance(state, dict) and self.is_retry:
+            self._state: dict[str, Any] = dict(state)
+        else:
+            self._state = {
+                "key": f"{_task_run(ti)}/{uuid.uuid4().hex[:12]}",
+                "since": format_time(datetime.now(UTC) - _CLOCK_SKEW),
+                "max_tries": max_tries,
+            }
+            self._save()
+
+    @property
+    def key(self) -> str:
+        """See the class."""
+        return str(self._state["key"])
+
+    @property
+    def since(self) -> str:
+        """See the class."""
+        return str(self._state["since"])
+
+    def remember(self, **facts: Any) -> None:
+        """Keep facts for the next try, and for whoever looks at the task in Airflow.
+
+        :param facts: JSON-able; None forgets one.
+        """
+        self._state.update(facts)
+        self._state = {
+            name: fact for name, fact in self._state.items() if fact is not None or name == "max_tries"
+        }
+        self._save()
+
+    def recall(self, name: str) -> Any:
+        """What was remembered under a name; None when nothing was."""
+        return self._state.get(name)
+
+    def _save(self) -> None:
+        if self._store is not None:
+            self._store.set(_STATE_KEY, self._state)
+
+
+def _task_run(ti: Any) -> str:
+    if ti is None:
+        return "no-task"
+    mapped = f"[{ti.map_index}]" if getattr(ti, "map_index", -1) not in (None, -1) else ""
+    return f"{ti.dag_id}.{ti.task_id}{mapped}/{ti.run_id}"
