@@ -20,15 +20,15 @@ from typing import Self
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.conflicts import PRIORITIES, first_conflict
-from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo
-from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
-from airflow_provider.concurrency.publish import ensure_published, publish, publish_head, staged_metadata_path
 from airflow_provider.concurrency.failed_writes import (
     PendingInstant,
     pending_instants,
     rollback,
     rollback_dead_writers,
 )
+from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo
+from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
+from airflow_provider.concurrency.publish import ensure_published, publish, publish_head, staged_metadata_path
 from airflow_provider.exceptions import (
     CommitError,
     InstantRolledBackError,
@@ -91,12 +91,14 @@ def begin_write(
     :param is_alive: asked before every beat; False gives the heartbeat up.
     :return: a :class:`Writer` whose instant is on the timeline as requested.
     :raises InvalidInputError: when the heartbeat's numbers are not above zero.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
     if heartbeat_interval <= 0 or tolerable_misses < 1:
         raise InvalidInputError(
             f"heartbeat_interval must be above 0 seconds and tolerable_misses at least 1, "
             f"not {heartbeat_interval!r} and {tolerable_misses!r}"
         )
+    table.check_writable()
     storage = table.storage
     commit_log = CommitLog(storage)
     rollback_dead_writers(table)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import with_meta_columns
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 
 def snapshot(table: HudiTable, as_of: str | None = None, *, meta_columns: bool = False) -> ds.Dataset:
@@ -20,6 +24,8 @@ def snapshot(table: HudiTable, as_of: str | None = None, *, meta_columns: bool =
         writers go on.
     :raises NoSuchInstantError: when nothing had completed as of then.
     """
+    import pyarrow.dataset as ds  # pulls pandas in, which would cost every import of the engine a second
+
     schema: pa.Schema = with_meta_columns(table.schema) if meta_columns else table.schema
     filesystem, base = table.storage.arrow()
     paths = [f"{base}/{base_file.path}" for base_file in table.view(as_of).all_base_files()]

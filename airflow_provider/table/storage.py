@@ -126,7 +126,7 @@ class Storage:
             if recursive:
                 found = self._filesystem.find(target, detail=True).values()
             elif self._is_local:
-                return self._scan(path, target)
+                return _scan(path, target)
             else:
                 found = self._filesystem.ls(target, detail=True)
         except FileNotFoundError:
@@ -187,27 +187,28 @@ class Storage:
         relative = str(info["name"]).rstrip("/").removeprefix(self._base).lstrip("/")
         return FileStatus(relative, int(info.get("size") or 0), float(modified), info["type"] == "directory")
 
-    def _scan(self, path: str, target: str) -> list[FileStatus]:
-        # os.scandir, because fsspec's local listing stats every entry several times.
-        prefix = f"{path}/" if path else ""
-        found = []
-        with os.scandir(target) as entries:
-            for entry in entries:
-                if _is_staged(entry.name):
-                    continue
-                try:
-                    info = entry.stat()
-                except FileNotFoundError:
-                    continue  # deleted between the listing and the stat
-                found.append(FileStatus(prefix + entry.name, info.st_size, info.st_mtime, entry.is_dir()))
-        return found
-
 
 _STAGED = ".staged-"
 
 
 def _is_staged(name: str) -> bool:
     return name.startswith(_STAGED)
+
+
+def _scan(path: str, target: str) -> list[FileStatus]:
+    # os.scandir, because fsspec's local listing stats every entry several times.
+    prefix = f"{path}/" if path else ""
+    found = []
+    with os.scandir(target) as entries:
+        for entry in entries:
+            if _is_staged(entry.name):
+                continue
+            try:
+                info = entry.stat()
+            except FileNotFoundError:
+                continue  # deleted between the listing and the stat
+            found.append(FileStatus(prefix + entry.name, info.st_size, info.st_mtime, entry.is_dir()))
+    return found
 
 
 def _stage(target: Path, data: bytes) -> Path:
