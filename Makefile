@@ -29,7 +29,7 @@ test: setup      ## Every test
 	$(RUN) pytest
 
 test-unit: setup ## Without Airflow and Spark, in seconds
-	$(RUN) pytest tests/unit
+	$(RUN) pytest -n 2 tests/unit
 
 lint: setup      ## Style, types, import contract
 	$(RUN) ruff check .
@@ -45,7 +45,7 @@ bench: setup     ## Side by side with peers
 	$(RUN) python -m benchmarks.ingestion
 
 soak: setup      ## The interleaving tests, for a night
-	HYPOTHESIS_PROFILE=soak $(RUN) pytest tests/unit/concurrency -p no:timeout
+	INTERLEAVINGS=100000 $(RUN) pytest tests/unit/concurrency -o timeout=0
 
 clean:           ## Remove what make has made
 	rm -rf .venv $(TOOLS) build dist demo-home

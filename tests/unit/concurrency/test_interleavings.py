@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.concurrency import rollback_dead_writers
@@ -33,6 +35,7 @@ def _sweep(table: HudiTable, actor: Actor) -> None:
     rollback_dead_writers(table)
 
 
+@settings(max_examples=int(os.environ.get("INTERLEAVINGS", "250")))
 @given(
     groups=st.lists(st.sets(st.sampled_from([A, B, C]), min_size=1), min_size=2, max_size=3),
     schedule=st.lists(steps, max_size=250),

@@ -1,0 +1,26 @@
+"""One Spark for all tests with processes: clients come and are killed, the server stays."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from multiprocessing.context import ForkServerContext
+
+import pytest
+
+from dags_examples.demo.spark_server import spark_connect_server
+
+
+@pytest.fixture(scope="session")
+def spark_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a Spark Connect server."""
+    with spark_connect_server(tmp_path_factory.mktemp("spark") / "server.log") as port:
+        yield f"sc://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="session")
+def processes() -> ForkServerContext:
+    """Starts processes in which everything slow is imported already, and nothing is shared."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.processes.ingestion"])
+    return context

@@ -1,0 +1,99 @@
+"""What the processes of these tests do: real ingestions through a Spark Connect server."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyspark.sql.connect.session  # noqa: F401 - preloaded, because it is slow
+from hudi import HudiTableBuilder
+from pyspark.sql import SparkSession
+
+from airflow_provider.spark import IngestJob, ingest
+from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.storage import Storage
+
+SCHEMA = pa.schema([("id", pa.string()), ("value", pa.int64()), ("part", pa.string())])
+OPERATIONS = ("put_if_absent", "put", "read", "list", "stat", "delete")
+
+
+def create(location: Path) -> HudiTable:
+    """A table with two partitions to write to."""
+    return HudiTable.create(str(location), name="t", schema=SCHEMA, record_key=["id"], partition_by=["part"])
+
+
+def session(remote: str) -> SparkSession:
+    return SparkSession.builder.remote(remote).getOrCreate()
+
+
+def upsert(
+    spark: SparkSession, location: str, rows: Mapping[str, tuple[int, str]], **job: Any
+) -> dict[str, Any]:
+    """Upsert ``{id: (value, part)}``; heartbeats are short, so that the dead are found soon."""
+    data = spark.createDataFrame(
+        [(id_, *rest) for id_, rest in rows.items()], "id string, value long, part string"
+    )
+    defaults: dict[str, Any] = {
+        "source": (),
+        "operation": "upsert",
+        "heartbeat_interval": 0.2,
+        "tolerable_misses": 3,
+        "lock": {"lease_seconds": 1.0},
+    }
+    return ingest(spark, IngestJob(location=location, **{**defaults, **job}), dataframe=data)
+
+
+def read_ours(location: str) -> dict[str, tuple[int, str]]:
+    return _by_id(snapshot(HudiTable.open(location)).to_table())
+
+
+def read_theirs(location: str) -> dict[str, tuple[int, str]]:
+    batches = HudiTableBuilder.from_base_uri(location).build().read()
+    return _by_id(pa.Table.from_batches(batches)) if batches else {}
+
+
+def _by_id(rows: pa.Table) -> dict[str, tuple[int, str]]:
+    found = {row["id"]: (row["value"], row["part"]) for row in rows.select(SCHEMA.names).to_pylist()}
+    assert len(found) == rows.num_rows, "a record key is there twice"
+    return found
+
+
+def after_each_operation(act: Callable[[int, str], None]) -> None:
+    """Call ``act(number, description)`` after every storage operation of this process."""
+    count = 0
+
+    def wrap(name: str) -> None:
+        original = getattr(Storage, name)
+
+        def operation(self: Storage, path: str, *args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            try:
+                return original(self, path, *args, **kwargs)
+            finally:
+                # Beats come whenever they come; only what the commit does is numbered.
+                if not path.startswith(".hoodie/.heartbeat/") or name == "put_if_absent":
+                    count += 1
+                    act(count, f"{name} {path}")
+
+        setattr(Storage, name, operation)
+
+    for each in OPERATIONS:
+        wrap(each)
+
+
+def upsert_and_die(
+    remote: str, location: str, rows: dict[str, tuple[int, str]], at: int, signal_number: int
+) -> None:
+    """Upsert, and send this process a signal after its ``at``-th storage operation."""
+    spark = session(remote)
+
+    def act(number: int, description: str) -> None:
+        if number == at:
+            os.kill(os.getpid(), signal.Signals(signal_number))
+
+    after_each_operation(act)
+    upsert(spark, location, rows)

@@ -1,0 +1,146 @@
+"""A job is killed, or stands still, after each file operation of its commit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from multiprocessing.context import ForkServerContext
+from multiprocessing.queues import Queue
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tenacity
+
+from airflow_provider.exceptions import CommitError
+from airflow_provider.table import HudiTable
+from airflow_provider.table.base_file import parse_base_file_name
+from tests.processes.ingestion import (
+    after_each_operation,
+    create,
+    read_ours,
+    read_theirs,
+    session,
+    upsert,
+    upsert_and_die,
+)
+
+BEFORE = {f"k{n}": (0, "p" if n % 2 else "q") for n in range(6)}
+CHANGE = {"k1": (1, "p"), "k2": (1, "q"), "new": (1, "p")}
+NEXT = {"k3": (2, "p"), "next": (2, "q")}
+
+
+def _count_operations(remote: str, location: str, names: Queue[list[str]]) -> None:
+    spark = session(remote)
+    done: list[str] = []
+    after_each_operation(lambda number, description: done.append(description))
+    upsert(spark, location, CHANGE)
+    names.put(done)
+
+
+def test_killed_after_each_file_operation(
+    processes: ForkServerContext, spark_remote: str, tmp_path: Path
+) -> None:
+    spark = session(spark_remote)
+    probe = create(tmp_path / "probe")
+    upsert(spark, probe.location, BEFORE)
+    names = processes.Queue()
+    counter = processes.Process(target=_count_operations, args=(spark_remote, probe.location, names))
+    counter.start()
+    operations = names.get(timeout=120)
+    counter.join()
+    assert any("commit_log/0000" in name for name in operations)
+    committed = 0
+    for at in range(1, len(operations) + 1):
+        table = create(tmp_path / f"t{at}")
+        upsert(spark, table.location, BEFORE)
+        victim = processes.Process(
+            target=upsert_and_die, args=(spark_remote, table.location, CHANGE, at, signal.SIGKILL)
+        )
+        victim.start()
+        victim.join(120)
+        assert victim.exitcode == -signal.SIGKILL, (
+            f"operation {at} of {len(operations)}: {operations[at - 1]}"
+        )
+        for read in (read_ours, read_theirs):
+            assert read(table.location) in (BEFORE, BEFORE | CHANGE), (
+                f"a part is seen after {operations[at - 1]}"
+            )
+        time.sleep(0.7)
+        upsert(spark, table.location, NEXT)
+        with_change, without = BEFORE | CHANGE | NEXT, BEFORE | NEXT
+        ours = read_ours(table.location)
+        assert ours in (with_change, without), f"after {operations[at - 1]}"
+        assert read_theirs(table.location) == ours
+        committed += ours == with_change
+        _nothing_is_left(table)
+    assert 0 < committed < len(operations)
+
+
+def _nothing_is_left(table: HudiTable) -> None:
+    timeline = table.timeline()
+    assert timeline.pending() == ()
+    instants = {instant.requested_time for instant in timeline.commits()}
+    for status in table.storage.list("", recursive=True):
+        parsed = parse_base_file_name(status.name)
+        assert parsed is None or parsed[2] in instants, f"{status.path} is of a dead instant"
+    assert table.storage.list(".hoodie/.heartbeat") == []
+
+
+def _upsert_and_tell(
+    remote: str, location: str, at: str, occurrence: int, stopped: Any, outcome: Queue[str]
+) -> None:
+    spark = session(remote)
+    seen = 0
+
+    def act(number: int, description: str) -> None:
+        nonlocal seen
+        seen += at in description
+        if at in description and seen == occurrence:
+            stopped.set()
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    after_each_operation(act)
+    try:
+        upsert(spark, location, CHANGE)
+    except CommitError as error:
+        outcome.put(type(error).__name__)
+    else:
+        outcome.put("committed")
+
+
+@pytest.mark.parametrize(
+    ("at", "committed"),
+    [
+        ("put_if_absent .hoodie/.heartbeat/", False),
+        (".commit.requested", False),
+        (".inflight", False),
+        ("put .hoodie/commit_log/staged/", False),
+        ("put_if_absent .hoodie/locks/", False),
+        ("put_if_absent .hoodie/commit_log/0000", True),
+    ],
+)
+def test_a_job_that_stood_still_loses_cleanly(
+    processes: ForkServerContext, spark_remote: str, tmp_path: Path, at: str, committed: bool
+) -> None:
+    spark = session(spark_remote)
+    table = create(tmp_path / "t")
+    upsert(spark, table.location, BEFORE)
+    stopped, outcome = processes.Event(), processes.Queue()
+    paused = processes.Process(
+        target=_upsert_and_tell, args=(spark_remote, table.location, at, 1, stopped, outcome)
+    )
+    paused.start()
+    assert stopped.wait(60), f"never came to {at}"
+    time.sleep(0.7)  # longer than its heartbeat may be silent, and than its lease
+    tenacity.retry(retry=tenacity.retry_if_exception_type(CommitError), stop=tenacity.stop_after_attempt(3))(
+        upsert
+    )(spark, table.location, NEXT, lock=lock)
+    os.kill(paused.pid or 0, signal.SIGCONT)
+    told = outcome.get(timeout=60)
+    paused.join()
+    expected = BEFORE | (CHANGE if committed else {}) | NEXT
+    assert (told == "committed") == committed
+    assert read_ours(table.location) == expected
+    assert read_theirs(table.location) == expected
