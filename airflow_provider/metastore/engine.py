@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import tenacity
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
@@ -41,13 +42,14 @@ def parse_url(url: str) -> URL:
     """Check a metastore's URL.
 
     :param url: ``sqlite:////absolute/path.db`` or ``postgresql+<driver>://user:password@host/database``.
-    :raises InvalidInputError: when it is no URL, of another database, or an SQLite URL without an
-        absolute path. The message never holds the URL, which may hold a password.
+    :raises InvalidInputError: when it is no URL, of another database, of an asynchronous driver, or an
+        SQLite URL without an absolute path. The message never holds the URL, which may hold a password.
     """
     try:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
-    except sqlalchemy_errors.ArgumentError:
+        is_async = backend in {"sqlite", "postgresql"} and parsed.get_dialect().is_async
+    except (sqlalchemy_errors.ArgumentError, ValueError):
         raise InvalidInputError(
             "the metastore URL cannot be parsed; give sqlite:////absolute/path.db "
             "or postgresql+psycopg://user:password@host/database"
@@ -55,6 +57,12 @@ def parse_url(url: str) -> URL:
     if backend not in {"sqlite", "postgresql"}:
         raise InvalidInputError(
             f"a metastore cannot live in {backend!r}; give a sqlite or postgresql URL", backend=backend
+        )
+    if is_async:
+        raise InvalidInputError(
+            f"the metastore URL names the asynchronous driver {parsed.drivername!r}; name one like "
+            "postgresql+psycopg",
+            driver=parsed.drivername,
         )
     if backend == "sqlite":
         path = parsed.database or ""
@@ -71,7 +79,7 @@ def mask_url(url: URL) -> str:
     """The URL with every secret in it replaced by ``***``."""
     secret = {name for name in url.query if any(word in name.lower() for word in _SECRET_WORDS)}
     masked = url.difference_update_query(secret).update_query_dict(dict.fromkeys(secret, "***"))
-    return masked.render_as_string(hide_password=True)
+    return masked.render_as_string(hide_password=True).replace(quote("***"), "***")
 
 
 _ENGINES: weakref.WeakSet[MetastoreEngine] = weakref.WeakSet()
@@ -85,7 +93,7 @@ class MetastoreEngine:
     :param url: see :func:`parse_url`.
     :param timeout_seconds: how long an operation may wait for other processes before it raises
         :class:`~airflow_provider.exceptions.MetastoreUnavailableError`.
-    :raises InvalidInputError: see :func:`parse_url`.
+    :raises InvalidInputError: see :func:`parse_url`; also when the database's driver is not installed.
     """
 
     def __init__(self, url: str, timeout_seconds: float = 30.0) -> None:
@@ -140,7 +148,7 @@ class MetastoreEngine:
 
     def _open(self) -> None:
         self._writer = threading.Lock()
-        arguments: dict[str, Any] = {"hide_parameters": True}
+        arguments: dict[str, Any] = {"hide_parameters": True, "pool_timeout": self.timeout_seconds}
         if self.is_sqlite:
             arguments["connect_args"] = {"timeout": self.timeout_seconds, "check_same_thread": False}
         else:
@@ -148,8 +156,10 @@ class MetastoreEngine:
         try:
             self._engine: Engine = create_engine(self._url, **arguments)
         except ModuleNotFoundError as error:
-            raise MetastoreUnavailableError(
-                f"metastore {self.masked_url}: the database driver {error.name!r} is not installed"
+            raise InvalidInputError(
+                f"metastore {self.masked_url}: the database driver {error.name!r} is not installed; "
+                "install it, or name another one in the URL",
+                driver=error.name,
             ) from error
         if self.is_sqlite:
             event.listen(self._engine, "connect", _prepare_sqlite)

@@ -6,7 +6,7 @@ prefixed, so that they can live beside others in one PostgreSQL schema.
 Rows that several writers count on are taken with ``UPDATE .. RETURNING``, which holds the
 row's lock until the database transaction ends; on SQLite every writing transaction begins
 with ``BEGIN IMMEDIATE`` and is alone anyway. A database transaction takes its locks in
-this order, the event counter last, so that two of them never wait for each other:
+this order, the event counter last, so that no two of them wait for each other:
 transaction, catalog table, write-id sequence, transaction counter, event counter.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import logging
+import os
 import socket
 import threading
 from collections.abc import Sequence
@@ -89,7 +90,7 @@ class TableTransaction:
         self._metastore = metastore
         self._database = database
         self._table = table
-        self._user = user or getpass.getuser()
+        self._user = user or _system_user()
         self._host = host or socket.gethostname()
         self._agent = agent
         self._joined = txn_id
@@ -204,6 +205,14 @@ class TableTransaction:
                 return
             except MetastoreError as failure:
                 log.warning("heartbeat of transaction %d failed, trying again: %s", self.txn_id, failure)
+
+
+def _system_user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        # A container's user id without an entry in its passwd file.
+        return f"uid {os.getuid()}"
 
 
 def _known(value: int | None, name: str, when: str) -> int:

@@ -158,7 +158,9 @@ class TransactionApi:
         """
 
         def allocate(connection: Connection) -> int:
-            catalog.get_table(connection, database, table)
+            transactions.lock_open(connection, txn_id)
+            # Locked, so that the ids do not outlive a table that is dropped meanwhile.
+            catalog.get_table(connection, database, table, lock=True)
             return transactions.allocate_table_write_id(connection, txn_id, database, table)
 
         return self._engine.write(allocate)

@@ -1,0 +1,62 @@
+"""A metastore in a new SQLite file for each test."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from airflow_provider.metastore import Column, Metastore, open_metastore
+
+
+@pytest.fixture(scope="session")
+def new_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a metastore in which nothing was done yet but creating table ``lake.flights``."""
+    file = tmp_path_factory.mktemp("metastore") / "new.db"
+    metastore = open_metastore(f"sqlite:///{file}")
+    metastore.create_database("lake")
+    metastore.create_table(
+        "lake",
+        "flights",
+        location="/lake/flights",
+        schema=[Column("id", "bigint"), Column("dest", "string", "airport")],
+        partition_keys=[Column("year", "int"), Column("month", "int")],
+        parameters={"provider": "hudi"},
+    )
+    metastore.close()
+    return file
+
+
+@pytest.fixture
+def url(new_database: Path, tmp_path: Path) -> str:
+    """URL of a copy of :func:`new_database`; its last event is 2."""
+    file = tmp_path / "metastore.db"
+    shutil.copy(new_database, file)
+    return f"sqlite:///{file}"
+
+
+@pytest.fixture
+def metastore(url: str) -> Iterator[Metastore]:
+    """An open metastore with the table ``lake.flights``; its last event is 2."""
+    opened = open_metastore(url, timeout_seconds=10)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def silence(url: str) -> Callable[[int, float], None]:
+    """Moves a transaction's last heartbeat into the past: ``silence(txn_id, seconds)``."""
+
+    def silence(txn_id: int, seconds: float) -> None:
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
+            moved = database.execute(
+                "UPDATE metastore_txns SET heartbeat_at = heartbeat_at - ? WHERE id = ?",
+                (int(seconds * 1000), txn_id),
+            )
+            assert moved.rowcount == 1
+
+    return silence

@@ -1,0 +1,207 @@
+"""Databases and tables, and the events that they leave."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from airflow_provider.exceptions import (
+    AlreadyExistsError,
+    InvalidInputError,
+    MetastoreError,
+    NoSuchObjectError,
+    NoSuchTransactionError,
+)
+from airflow_provider.metastore import (
+    Column,
+    EventType,
+    Metastore,
+    NotificationEvent,
+    PartitionSpec,
+    TableInfo,
+)
+
+ID = Column("id", "bigint")
+
+
+def last_event(metastore: Metastore) -> NotificationEvent:
+    return metastore.next_events(metastore.current_event_id() - 1)[0]
+
+
+def test_default_is_there_from_the_start(metastore: Metastore) -> None:
+    assert metastore.list_databases() == ["default", "lake"]
+    assert metastore.create_table("default", "t", location="/t", schema=[ID]).full_name == "default.t"
+
+
+def test_a_database_and_its_event(metastore: Metastore) -> None:
+    made = metastore.create_database("Mart", "/mart", "for people", parameters={"owner": "ops"})
+    assert made == metastore.get_database("MART")
+    assert (made.name, made.location, made.comment, made.parameters) == (
+        "mart",
+        "/mart",
+        "for people",
+        {"owner": "ops"},
+    )
+    event = last_event(metastore)
+    assert (event.event_type, event.database, event.table) == (EventType.CREATE_DATABASE, "mart", None)
+    assert event.message["db"] == "mart"
+    assert json.loads(event.message["dbJson"])["location"] == "/mart"
+
+
+def test_a_database_exists_once(metastore: Metastore) -> None:
+    before = metastore.current_event_id()
+    with pytest.raises(AlreadyExistsError, match="database 'lake' exists"):
+        metastore.create_database("LAKE")
+    assert metastore.create_database("lake", "/elsewhere", if_not_exists=True).location is None
+    assert metastore.current_event_id() == before
+
+
+def test_a_database_with_tables_is_dropped_only_by_cascade(metastore: Metastore) -> None:
+    with pytest.raises(MetastoreError, match="not empty: it has 1 tables, the first is 'flights'"):
+        metastore.drop_database("lake")
+    metastore.drop_database("lake", cascade=True)
+    assert metastore.list_databases() == ["default"]
+    assert [event.event_type for event in metastore.next_events(2)] == [
+        EventType.DROP_TABLE,
+        EventType.DROP_DATABASE,
+    ]
+    with pytest.raises(NoSuchObjectError, match="database 'lake' does not exist"):
+        metastore.list_tables("lake")
+
+
+def test_a_table_as_it_was_given(metastore: Metastore) -> None:
+    table = metastore.get_table("LAKE", "Flights")
+    assert table == TableInfo(
+        id=table.id,
+        database="lake",
+        name="flights",
+        location="/lake/flights",
+        schema=(Column("id", "bigint"), Column("dest", "string", "airport")),
+        partition_keys=(Column("year", "int"), Column("month", "int")),
+        parameters={"provider": "hudi"},
+    )
+    event = last_event(metastore)
+    assert (event.event_type, event.database, event.table) == (EventType.CREATE_TABLE, "lake", "flights")
+    assert event.message_format == "json-0.2"
+    assert TableInfo.from_json(event.message["tableObjJson"]) == table
+    assert set(event.message) == {
+        "server",
+        "servicePrincipal",
+        "timestamp",
+        "db",
+        "table",
+        "tableType",
+        "tableObjJson",
+        "files",
+    }
+
+
+def test_a_table_exists_once(metastore: Metastore) -> None:
+    before = metastore.current_event_id()
+    with pytest.raises(AlreadyExistsError, match=r"lake\.flights exists"):
+        metastore.create_table("lake", "flights", location="/other", schema=[ID])
+    same = metastore.create_table("lake", "flights", location="/other", schema=[ID], if_not_exists=True)
+    assert same.location == "/lake/flights"
+    assert metastore.current_event_id() == before
+
+
+def test_what_does_not_exist_says_so(metastore: Metastore) -> None:
+    with pytest.raises(NoSuchObjectError, match=r"table lake\.trains does not exist"):
+        metastore.get_table("lake", "trains")
+    with pytest.raises(NoSuchObjectError, match="database 'sea' does not exist"):
+        metastore.get_table("sea", "ships")
+    with pytest.raises(NoSuchObjectError, match="database 'sea' does not exist"):
+        metastore.create_table("sea", "ships", location="/s", schema=[ID])
+    assert metastore.drop_table("lake", "trains", if_exists=True) is False
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "a:b", "a b", "flüge", "x" * 129, "a$b", "t\n"])
+def test_names_that_would_break_snapshots_are_refused(metastore: Metastore, name: str) -> None:
+    with pytest.raises(InvalidInputError, match="cannot name a table"):
+        metastore.create_table("lake", name, location="/t", schema=[ID])
+    with pytest.raises(InvalidInputError, match="cannot name a database"):
+        metastore.create_database(name)
+    assert metastore.current_event_id() == 2
+
+
+def test_a_column_is_there_once(metastore: Metastore) -> None:
+    with pytest.raises(InvalidInputError, match="column 'ID' is empty or there twice"):
+        metastore.create_table("lake", "t", location="/t", schema=[ID], partition_keys=[Column("ID", "int")])
+
+
+def test_altering_a_table_tells_before_and_after(metastore: Metastore) -> None:
+    before = metastore.get_table("lake", "flights")
+    after = metastore.alter_table(
+        "lake",
+        "flights",
+        schema=[*before.schema, Column("tail", "string")],
+        parameters={"x": "1"},
+        owner="ops",
+    )
+    assert after == metastore.get_table("lake", "flights")
+    assert (after.schema[-1].name, after.parameters, after.owner, after.location) == (
+        "tail",
+        {"x": "1"},
+        "ops",
+        before.location,
+    )
+    message = last_event(metastore).message
+    assert TableInfo.from_json(message["tableObjBeforeJson"]) == before
+    assert TableInfo.from_json(message["tableObjAfterJson"]) == after
+    assert (message["isTruncateOp"], message["writeId"]) == ("false", -1)
+
+
+def test_a_change_in_a_transaction_carries_its_write_id(metastore: Metastore) -> None:
+    txn_id = metastore.open_txn("me", "here")
+    assert metastore.allocate_table_write_id(txn_id, "lake", "flights") == 1
+    metastore.alter_table("lake", "flights", owner="ops", txn_id=txn_id)
+    assert last_event(metastore).message["writeId"] == 1
+    metastore.commit_txn(txn_id)
+    with pytest.raises(NoSuchTransactionError, match=f"Transaction txnid:{txn_id} is already committed."):
+        metastore.alter_table("lake", "flights", owner="dev", txn_id=txn_id)
+    assert metastore.get_table("lake", "flights").owner == "ops"
+
+
+def test_a_rename_keeps_id_partitions_and_write_ids(metastore: Metastore) -> None:
+    before = metastore.get_table("lake", "flights")
+    metastore.add_partitions("lake", "flights", [PartitionSpec(("2013", "1"), "/p")])
+    txn_id = metastore.open_txn("me", "here")
+    assert metastore.allocate_table_write_id(txn_id, "lake", "flights") == 1
+    metastore.create_database("mart")
+    after = metastore.rename_table("lake", "flights", "mart", "Trips")
+    assert (after.id, after.full_name, after.location) == (before.id, "mart.trips", before.location)
+    event = last_event(metastore)
+    assert (event.event_type, event.database, event.table) == (EventType.ALTER_TABLE, "mart", "trips")
+    assert (event.message["db"], event.message["table"]) == ("lake", "flights")
+    assert TableInfo.from_json(event.message["tableObjAfterJson"]) == after
+    assert [one.values for one in metastore.get_partitions("mart", "trips")] == [("2013", "1")]
+    assert metastore.allocate_table_write_id(txn_id, "mart", "trips") == 1
+    assert str(metastore.valid_write_id_list("mart", "trips")) == "mart.trips:1:1:1:"
+    assert [(one.database, one.table) for one in metastore.writes_of(txn_id)] == [("mart", "trips")]
+    with pytest.raises(NoSuchObjectError):
+        metastore.get_table("lake", "flights")
+
+
+def test_a_rename_takes_no_other_tables_name(metastore: Metastore) -> None:
+    metastore.create_table("lake", "trains", location="/t", schema=[ID])
+    with pytest.raises(AlreadyExistsError, match=r"lake\.trains exists"):
+        metastore.rename_table("lake", "flights", "lake", "trains")
+    assert metastore.list_tables("lake") == ["flights", "trains"]
+
+
+def test_a_table_made_again_is_another_table(metastore: Metastore) -> None:
+    first = metastore.get_table("lake", "flights")
+    txn_id = metastore.open_txn("me", "here")
+    metastore.allocate_table_write_id(txn_id, "lake", "flights")
+    metastore.record_write(txn_id, "lake", "flights", "20250101000000000")
+    metastore.add_partitions("lake", "flights", [PartitionSpec(("2013", "1"), "/p")])
+    assert metastore.drop_table("lake", "flights") is True
+    assert TableInfo.from_json(last_event(metastore).message["tableObjJson"]) == first
+    assert metastore.writes_of(txn_id) == []
+    again = metastore.create_table(
+        "lake", "flights", location="/new", schema=[ID], partition_keys=[Column("year", "int")]
+    )
+    assert again.id > first.id
+    assert metastore.get_partitions("lake", "flights") == []
+    assert str(metastore.valid_write_id_list("lake", "flights")) == "lake.flights:0:9223372036854775807::"
