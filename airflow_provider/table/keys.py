@@ -250,7 +250,11 @@ _CAST_TO_TEXT = (
 def _python_text(column: str, value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, bool | int | Decimal | datetime.date):
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | Decimal):
+        return str(value)
+    if isinstance(value, datetime.date):
         found: str = _text(pa.array([value]), column, InvalidPartitionValueError)[0].as_py()
         return found
     raise InvalidPartitionValueError(

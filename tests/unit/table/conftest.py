@@ -1,0 +1,54 @@
+"""The tables that the JVM Hudi wrote, unpacked once a session."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_ARCHIVES = Path(__file__).parents[4] / "shared" / "data" / "hudi_tables"
+
+
+class JvmTables:
+    """Where to find what in the unpacked tables.
+
+    :param root: the folder that they are unpacked in.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def table(self, archive: str) -> Path:
+        """The folder of the one table in an archive."""
+        (found,) = [path for path in (self.root / archive).iterdir() if (path / ".hoodie").is_dir()]
+        return found
+
+    def properties_files(self) -> list[Path]:
+        """``hoodie.properties`` of every table, metadata tables too."""
+        return sorted(self.root.rglob("hoodie.properties"))
+
+    def base_files(self) -> list[Path]:
+        """Every data table's Parquet files, also those of older slices."""
+        return sorted(path for path in self.root.rglob("*-0_*.parquet") if ".hoodie" not in path.parts)
+
+    def avro_files(self) -> Iterator[tuple[Path, bytes]]:
+        """Every Avro object container file, with its content."""
+        for path in sorted(self.root.rglob("*")):
+            if path.is_file():
+                content = path.read_bytes()
+                if content.startswith(b"Obj\x01"):
+                    yield path, content
+
+
+@pytest.fixture(scope="session")
+def jvm_tables(tmp_path_factory: pytest.TempPathFactory) -> JvmTables:
+    if not _ARCHIVES.is_dir():
+        pytest.skip(f"the tables written by the JVM Hudi are not in {_ARCHIVES}")
+    root = tmp_path_factory.mktemp("jvm_tables")
+    for archive in sorted(_ARCHIVES.glob("*.zip")):
+        with zipfile.ZipFile(archive) as content:
+            names = [name for name in content.namelist() if not name.startswith("__MACOSX")]
+            content.extractall(root / archive.stem, names)
+    return JvmTables(root)
