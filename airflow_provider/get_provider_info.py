@@ -116,15 +116,16 @@ def _table_metastore() -> dict[str, Any]:
             "url": {
                 "label": "SQLAlchemy URL",
                 "description": (
-                    "The whole URL of the metastore's database, for example "
-                    "sqlite:////srv/lake/metastore.db. When given, the fields above are not used."
+                    "The URL of the metastore's database, for example sqlite:////srv/lake/metastore.db. "
+                    "In place of the standard fields, except for the password: that goes there, because "
+                    "Airflow hides it there and shows it here."
                 ),
-                "schema": {"type": ["string", "null"], "format": "password"},
+                "schema": {"type": ["string", "null"]},
             },
             "dialect": {
                 "label": "SQLAlchemy dialect",
                 "description": (
-                    "For a URL made from the fields above: sqlite, or postgresql with a driver that is "
+                    "Without a URL, for one made from the standard fields: sqlite, or postgresql with a driver that is "
                     "installed, such as postgresql+psycopg."
                 ),
                 "schema": {"type": ["string", "null"], "default": "sqlite"},

@@ -123,7 +123,7 @@ class MetastoreHook(BaseHook):
             return URL.create("sqlite", database=str(_embedded_database()))
         extras = read_extras(connection, self.conn_type)
         try:
-            return parse_url(extras["url"] if "url" in extras else _url_of_parts(connection, extras))
+            return parse_url(_given_url(connection, extras).render_as_string(hide_password=False))
         except InvalidInputError as error:
             # From None: SQLAlchemy's own error repeats what it could not parse, passwords included.
             raise InvalidConnectionError(
@@ -149,16 +149,28 @@ def split_table_name(table: str) -> tuple[str, str]:
     return database, name
 
 
-def _url_of_parts(connection: Connection, extras: dict[str, Any]) -> str:
-    url = URL.create(
-        extras.get("dialect", "sqlite"),
-        connection.login or None,
-        connection.password or None,
-        connection.host or None,
-        connection.port,
-        connection.schema or None,
-    )
-    return url.render_as_string(hide_password=False)
+def _given_url(connection: Connection, extras: dict[str, Any]) -> URL:
+    """The URL as the connection says it: as one, or in parts.
+
+    :raises InvalidInputError: when it cannot be parsed or has a password in it: Airflow hides
+        a connection's password in its API and its pages, and it shows extras.
+    """
+    if "url" not in extras:
+        return URL.create(
+            extras.get("dialect", "sqlite"),
+            connection.login or None,
+            connection.password or None,
+            connection.host or None,
+            connection.port,
+            connection.schema or None,
+        )
+    url = parse_url(extras["url"])
+    if url.password or "password" in url.query:
+        raise InvalidInputError(
+            "the extra 'url' has a password in it, which Airflow would show; put it into the "
+            "connection's field 'Password'"
+        )
+    return url.set(password=connection.password) if connection.password else url
 
 
 def _embedded_database() -> Path:

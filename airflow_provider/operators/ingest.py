@@ -1,8 +1,125 @@
-"""Writing rows into a table: a Spark job, between two steps of a transaction."""
+"""Writing rows into a table."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    pass
+from airflow_provider.concurrency import PRIORITIES
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.operators.table_job import TableJobOperator
+from airflow_provider.spark.ingest_job import IngestJob
+
+
+class IngestOperator(TableJobOperator):
+    """Writes the rows of a source into a table, under optimistic concurrency control.
+
+    ::
+
+        IngestOperator(
+            task_id="ingest",
+            table="lake.flights",
+            source="{{ var.value.landing }}/{{ ds }}/*.parquet",
+            operation="upsert",
+            priority="ingestion",
+            retries=3,
+        )
+
+    Record key, partition columns and ordering field are the table's. A source that cannot be
+    read, a key that is null or a column that does not fit fails the task before anything is
+    written, and without retries; a lost conflict is a
+    :class:`~airflow_provider.exceptions.WriteConflictError`, and is retried like any failure.
+
+    Transactions, retries, ``on_kill`` and the result: see
+    :class:`~airflow_provider.operators.table_job.TableJobOperator`, whose arguments this
+    operator takes too.
+
+    :param source: path, URL or pattern of the files to read, or several (templated).
+    :param source_format: a format that Spark reads, such as ``parquet``, ``csv`` or ``json``
+        (templated).
+    :param source_options: options of Spark's reader, such as ``{"header": "true"}`` (templated).
+    :param operation: ``insert``, ``upsert``, ``delete``, ``bulk_insert``, ``insert_overwrite`` (the
+        partitions that the rows belong to) or ``insert_overwrite_table`` (templated).
+    :param priority: who yields to whom when two writes meet: ``ingestion``, ``backfill``,
+        ``table_service``, ``cleaning``, or a number, the larger the more important (templated).
+    :param target_file_size: bytes; files are filled up to about so much.
+    :param small_file_limit: bytes; smaller files take new rows before new files are opened.
+    :param heartbeat_interval: seconds between two signs of life of the job.
+    :param tolerable_misses: signs of life that may be missing before others roll the job back.
+    :param extra_metadata: goes into the commit's metadata (templated).
+    """
+
+    template_fields: Sequence[str] = (
+        *TableJobOperator.template_fields,
+        "source",
+        "source_format",
+        "source_options",
+        "operation",
+        "priority",
+        "extra_metadata",
+    )
+    ui_color = "#cde7f0"
+
+    def __init__(
+        self,
+        *,
+        source: str | Sequence[str],
+        source_format: str = "parquet",
+        source_options: Mapping[str, str] | None = None,
+        operation: str = "upsert",
+        priority: str | int = "ingestion",
+        target_file_size: int | None = None,
+        small_file_limit: int | None = None,
+        heartbeat_interval: float | None = None,
+        tolerable_misses: int | None = None,
+        extra_metadata: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.source = source
+        self.source_format = source_format
+        self.source_options = source_options
+        self.operation = operation
+        self.priority = priority
+        self.target_file_size = target_file_size
+        self.small_file_limit = small_file_limit
+        self.heartbeat_interval = heartbeat_interval
+        self.tolerable_misses = tolerable_misses
+        self.extra_metadata = extra_metadata
+
+    def job(self, **shared: Any) -> IngestJob:
+        """See :meth:`TableJobOperator.job`."""
+        tuning = {
+            "target_file_size": self.target_file_size,
+            "small_file_limit": self.small_file_limit,
+            "heartbeat_interval": self.heartbeat_interval,
+            "tolerable_misses": self.tolerable_misses,
+        }
+        return IngestJob(
+            **shared,
+            source=(self.source,) if isinstance(self.source, str) else tuple(self.source),
+            source_format=self.source_format,
+            source_options=dict(self.source_options or {}),
+            operation=self.operation,
+            priority=priority_number(self.priority),
+            extra_metadata=dict(self.extra_metadata or {}),
+            **{name: value for name, value in tuning.items() if value is not None},
+        )
+
+
+def priority_number(priority: str | int) -> int:
+    """A priority as a number.
+
+    :param priority: one of the names, or a number, also as text (a template's result is text).
+    :raises InvalidInputError: when it is neither; names the names.
+    """
+    if isinstance(priority, int) and not isinstance(priority, bool):
+        return priority
+    text = str(priority).strip()
+    if text in PRIORITIES:
+        return PRIORITIES[text]
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    raise InvalidInputError(
+        f"priority {priority!r} is not known; give a number or one of: {', '.join(PRIORITIES)}", priority=text
+    )

@@ -14,11 +14,13 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+from airflow.sdk.log import mask_secret
 
 from airflow_provider import exceptions
 from airflow_provider.exceptions import InvalidConnectionError, JobFailedError
@@ -34,11 +36,50 @@ _TAIL_LINES = 60
 _JOB_FILE = Path(__file__).parent.parent / "spark" / "job.py"
 
 
+def spark_job(
+    log: Logger, conn_id: str | None, conf: Mapping[str, str], submit_options: Mapping[str, Any]
+) -> SparkJob:
+    """The way to run a job that a connection stands for.
+
+    :param log: the task's log.
+    :param conn_id: a connection of type ``spark`` or ``spark_connect``; a local session when None.
+    :param conf: Spark's configuration; a Spark Connect server has its own.
+    :param submit_options: further arguments of ``SparkSubmitHook``.
+    :raises InvalidConnectionError: when the connection does not exist (the Spark provider would go
+        on with YARN), or options are given that it has no use for.
+    """
+    if conn_id is None:
+        _refuse(submit_options, "spark_submit_options", "a local session")
+        return ChildSparkJob(log, {}, conf)
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        raise InvalidConnectionError(
+            f"connection {conn_id!r} does not exist; create it with type 'spark' or 'spark_connect', or "
+            "leave spark_conn_id out for a local session",
+            connection=conn_id,
+        ) from None
+    if connection.conn_type != SparkConnectHook.conn_type:
+        return SubmittedSparkJob(log, conn_id=conn_id, conf=conf, options=submit_options)
+    _refuse(submit_options, "spark_submit_options", f"the Spark Connect server of {conn_id!r}")
+    if connection.password:
+        mask_secret(connection.password)
+    return ChildSparkJob(log, {"SPARK_REMOTE": SparkConnectHook(conn_id).get_connection_url()}, conf)
+
+
+def _refuse(options: Mapping[str, Any], name: str, where: str) -> None:
+    if options:
+        raise InvalidConnectionError(f"{name} are for spark-submit; {where} takes none: {sorted(options)}")
+
+
 class SparkJob(abc.ABC):
     """A Spark job under way.
 
     :param log: the task's log; the job's lines go there as they come.
+    :cvar outlives_task: whether the job may go on when the worker that started it dies.
     """
+
+    outlives_task: ClassVar[bool]
 
     def __init__(self, log: Logger) -> None:
         self._log = log
@@ -100,17 +141,26 @@ class SparkJob(abc.ABC):
             yield line
 
 
-class LocalSparkJob(SparkJob):
-    """A job with a Spark session of its own, in a child process with its own process group."""
+class ChildSparkJob(SparkJob):
+    """A job in a child process, which has its own process group and dies with its parent.
 
-    def __init__(self, log: Logger) -> None:
+    :param log: the task's log.
+    :param environment: added to this process's own; ``SPARK_REMOTE`` there makes the job use a
+        Spark Connect server in place of a session of its own.
+    """
+
+    outlives_task = False
+
+    def __init__(self, log: Logger, environment: Mapping[str, str]) -> None:
         super().__init__(log)
+        self._environment = environment
         self._process: subprocess.Popen[str] | None = None
 
     def _run(self, specification: Path) -> str:
         # A task's standard input is its line to Airflow: the job must not have it.
         self._process = subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
             [sys.executable, "-m", "airflow_provider.spark.job", str(specification)],
+            env={**os.environ, **self._environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -137,22 +187,15 @@ class SubmittedSparkJob(SparkJob):
     :param conf: Spark's configuration.
     :param options: further arguments of the Spark provider's ``SparkSubmitHook``, such as
         ``executor_memory``.
-    :raises InvalidConnectionError: when the connection does not exist (the Spark provider would
-        go on with YARN).
     """
+
+    outlives_task = True
 
     def __init__(
         self, log: Logger, *, conn_id: str, conf: Mapping[str, str], options: Mapping[str, Any]
     ) -> None:
         super().__init__(log)
-        try:
-            connection = BaseHook.get_connection(conn_id)
-        except AirflowNotFoundException:
-            raise InvalidConnectionError(
-                f"connection {conn_id!r} does not exist; create it with type 'spark', or leave spark_conn_id "
-                "out for a local session",
-                connection=conn_id,
-            ) from None
+        connection = BaseHook.get_connection(conn_id)
         deploy_mode = options.get("deploy_mode") or connection.extra_dejson.get("deploy-mode")
         self._on_cluster = deploy_mode == "cluster"
         self._conn_id = conn_id

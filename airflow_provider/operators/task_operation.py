@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.concurrency import CommitResult, PendingInstant, find_operation, rollback
+from airflow_provider.exceptions import TableError
+from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import format_time
 
 if TYPE_CHECKING:
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
 _STATE_KEY = "table_services_operation"
 # A worker's clock may be ahead of the clocks that made the commit log's times.
 _CLOCK_SKEW = timedelta(days=1)
+_SECONDS_BETWEEN_LOOKS = 2.0
 
 
 class TaskOperation:
@@ -56,15 +61,41 @@ class TaskOperation:
         """See the class."""
         return str(self._state["since"])
 
+    def settle(
+        self, table: HudiTable, reason: str, *, wait_for: Callable[[PendingInstant], bool]
+    ) -> CommitResult | None:
+        """Bring what this operation began in a table to an end: it committed, or it is rolled back.
+
+        A rollback is safe at any time, also when the writer lives (design, section 4): it either
+        comes before the writer's commit, which then never is, or finds it done.
+
+        :param table: the table.
+        :param reason: why, for the log of a rollback.
+        :param wait_for: asked about a pending instant, again and again: whether to give it more
+            time, or to roll it back now.
+        :return: the commit; None when there is none and never will be.
+        """
+        while isinstance(found := find_operation(table, self.key, since=self.since), PendingInstant):
+            if wait_for(found):
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
+                continue
+            try:
+                rollback(table, found.instant, reason=reason)
+            except TableError:
+                # It ended by itself between the two calls; if it did not, the error stands.
+                again = find_operation(table, self.key, since=self.since)
+                if isinstance(again, PendingInstant) and again.instant == found.instant:
+                    raise
+        return found
+
     def remember(self, **facts: Any) -> None:
         """Keep facts for the next try, and for whoever looks at the task in Airflow.
 
         :param facts: JSON-able; None forgets one.
         """
         self._state.update(facts)
-        self._state = {
-            name: fact for name, fact in self._state.items() if fact is not None or name == "max_tries"
-        }
+        for name in [name for name, fact in facts.items() if fact is None]:
+            del self._state[name]
         self._save()
 
     def recall(self, name: str) -> Any:

@@ -1,0 +1,269 @@
+"""What all operators have in common that change a table by a Spark job.
+
+Around the job: the metastore's transaction, the retry that finds what an earlier try did, and
+the end of a task that is killed. What the job is, the subclass says.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider.concurrency import PendingInstant
+from airflow_provider.exceptions import (
+    MetastoreUnavailableError,
+    NoSuchTransactionError,
+    TransactionAbortedError,
+)
+from airflow_provider.hooks.lock_provider import LockProviderHook
+from airflow_provider.hooks.metastore import MetastoreHook
+from airflow_provider.hooks.table import ResolvedTable, TableHook
+from airflow_provider.metastore import PartitionSpec, TableTransaction
+from airflow_provider.operators.commit_summary import partition_specs, summarise
+from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.operators.spark_job import SparkJob, spark_job
+from airflow_provider.operators.task_operation import TaskOperation
+from airflow_provider.spark.ingest_job import IngestJob
+from airflow_provider.table.hudi_table import HudiTable
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_RESULT_KEYS = (
+    "instant",
+    "completion_time",
+    "action",
+    "operation",
+    "rows_inserted",
+    "rows_updated",
+    "rows_deleted",
+    "files_written",
+)
+
+
+class TableJobOperator(BaseOperator, abc.ABC):
+    """Base of operators that change a table by a Spark job, as one instant and one transaction.
+
+    A table given by its name in the metastore is changed in a transaction: it is opened, with a
+    write id, before the job, which puts both ids into the commit's metadata; when the job has
+    committed, new partitions are registered and the transaction commits, both at once. A table
+    given by its path or URL is changed without.
+
+    A retried task first finds out what its last try did. If that try committed and could not say
+    so, the retry ends the try's transaction and returns its result; anything else it left is
+    rolled back, and the job runs again. A task that is cleared does its work again.
+
+    The result is ``table``, ``instant``, ``completion_time``, ``action``, ``operation``, ``txn_id``,
+    ``write_id``, ``event_id`` (the last three None without a transaction), ``rows_inserted``,
+    ``rows_updated``, ``rows_deleted``, ``files_written`` and ``bytes``.
+
+    :param table: ``database.table``, or the table's path or URL (templated).
+    :param spark_conn_id: where the job runs: a connection of type ``spark`` (by spark-submit) or
+        ``spark_connect``; a local session in a process of its own when None (templated).
+    :param spark_conf: Spark's configuration, for a local session and for spark-submit (templated).
+    :param spark_submit_options: further arguments of the Spark provider's ``SparkSubmitHook``,
+        such as ``executor_memory`` (templated).
+    :param metastore_conn_id: connection of type ``table_metastore`` (templated).
+    :param lock_conn_id: connection of type ``table_lock`` (templated).
+    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
+    """
+
+    template_fields: Sequence[str] = (
+        "table",
+        "spark_conn_id",
+        "spark_conf",
+        "spark_submit_options",
+        "metastore_conn_id",
+        "lock_conn_id",
+        "storage_conn_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        spark_conn_id: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+        spark_submit_options: Mapping[str, Any] | None = None,
+        metastore_conn_id: str = MetastoreHook.default_conn_name,
+        lock_conn_id: str = LockProviderHook.default_conn_name,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = spark_conf
+        self.spark_submit_options = spark_submit_options
+        self.metastore_conn_id = metastore_conn_id
+        self.lock_conn_id = lock_conn_id
+        self.storage_conn_id = storage_conn_id
+        self._running: SparkJob | None = None
+        self._is_killed = False
+
+    @abc.abstractmethod
+    def job(self, **shared: Any) -> IngestJob:
+        """What to do.
+
+        :param shared: the fields of the job that all operators fill alike.
+        :raises InvalidInputError: when an argument cannot work.
+        """
+
+    @failing_without_retries
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run the job, and everything around it.
+
+        :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
+        :raises WriteConflictError: when another write to the same file groups completed first.
+        :raises JobFailedError: when the job ended without saying why, or was killed.
+        """
+        hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
+        resolved = hook.resolve(self.table)
+        options = hook.storage_options()
+        table = HudiTable.open(resolved.location, options)
+        table.check_writable()
+        operation = TaskOperation(context)
+        job = self.job(
+            location=resolved.location,
+            table_name=self.table if resolved.is_registered else None,
+            storage_options=options,
+            lock=LockProviderHook(self.lock_conn_id).lock_config(),
+            operation_key=operation.key,
+            job_id=uuid.uuid4().hex,
+        )
+        job.validate()
+        if operation.is_retry and (earlier := self._end_earlier_try(resolved, table, operation)):
+            return earlier
+        return self._write(resolved, table, operation, job)
+
+    def on_kill(self) -> None:
+        """End the job at once; :meth:`execute` then rolls its instant back and aborts the transaction.
+
+        It does so in the same moment: it waits for nothing but the job's end. Doing it here, in a
+        signal handler, could meet the same database connection or lock in the middle of its work.
+        """
+        self._is_killed = True
+        if self._running is not None:
+            self.log.info("killing the job and its processes")
+            self._running.kill()
+
+    def _write(
+        self, resolved: ResolvedTable, table: HudiTable, operation: TaskOperation, job: IngestJob
+    ) -> dict[str, Any]:
+        running = self._running = spark_job(
+            self.log, self.spark_conn_id, self.spark_conf or {}, self.spark_submit_options or {}
+        )
+        if self._is_killed:
+            running.kill()
+        interruption: BaseException | None = None
+        with self._transaction(resolved, operation) as transaction:
+            ids = {"txn_id": transaction.txn_id, "write_id": transaction.write_id} if transaction else {}
+            operation.remember(**ids, waits_for_writer=running.outlives_task)
+            try:
+                summary = running.run(dataclasses.replace(job, **ids), table.storage)
+            except BaseException as error:
+                running.kill()
+                commit = operation.settle(
+                    table, f"its task ended with {type(error).__name__}", wait_for=_nobody
+                )
+                if commit is None:
+                    raise
+                # The job was done and only its word was missing: the timeline is the truth.
+                self.log.warning("instant %s had committed when the job ended: %s", commit.instant, error)
+                summary = summarise(table, commit)
+                if running.is_killed or not isinstance(error, Exception):
+                    interruption = error
+            if transaction:
+                # For recovery only, should the commit below not come through.
+                with suppress(MetastoreUnavailableError):
+                    transaction.record_instant(summary["instant"])
+                transaction.add_partitions(partition_specs(table, summary["partitions"]))
+        if interruption is not None:
+            raise interruption
+        return self._result(summary, **ids, event_id=transaction.event_id if transaction else None)
+
+    def _end_earlier_try(
+        self, resolved: ResolvedTable, table: HudiTable, operation: TaskOperation
+    ) -> dict[str, Any] | None:
+        """What an earlier try committed; None when the work is to be done, and nothing of the try is left."""
+        wait = self._still_writing if operation.recall("waits_for_writer") else _nobody
+        commit = operation.settle(table, "its task is tried again", wait_for=wait)
+        txn_id, write_id = operation.recall("txn_id"), operation.recall("write_id")
+        if commit is None:
+            if txn_id is not None:
+                with suppress(NoSuchTransactionError):  # recovery was here before
+                    self._metastore_hook().get_metastore().abort_txn(txn_id)
+            self.log.info("an earlier try of this task left no commit; the job runs again")
+            return None
+        self.log.info(
+            "an earlier try of this task committed instant %s; nothing is done again", commit.instant
+        )
+        summary = summarise(table, commit)
+        event_id = None
+        if resolved.is_registered and txn_id is not None:
+            specs = partition_specs(table, summary["partitions"])
+            event_id = self._commit_earlier(resolved, operation, txn_id, specs)
+        return self._result(summary, txn_id=txn_id, write_id=write_id, event_id=event_id)
+
+    def _commit_earlier(
+        self, resolved: ResolvedTable, operation: TaskOperation, txn_id: int, specs: list[PartitionSpec]
+    ) -> int | None:
+        new = {(str(resolved.database), str(resolved.name)): specs} if specs else {}
+        try:
+            return self._metastore_hook().get_metastore().commit_txn(txn_id, new_partitions=new)
+        except TransactionAbortedError:
+            self.log.warning(
+                "transaction %d timed out before this retry, although its instant had committed: readers "
+                "with a snapshot do not see its rows. Its partitions are registered in another transaction",
+                txn_id,
+            )
+            with self._metastore_hook().transaction(self.table, agent=operation.key) as transaction:
+                transaction.add_partitions(specs)
+            return transaction.event_id
+
+    def _still_writing(self, pending: PendingInstant) -> bool:
+        if pending.alive:
+            self.log.info(
+                "the job of an earlier try, %s, still writes instant %s (heartbeat %.0f s ago); waiting",
+                pending.owner,
+                pending.instant,
+                pending.age_seconds or 0.0,
+            )
+        return bool(pending.alive)
+
+    def _transaction(
+        self, resolved: ResolvedTable, operation: TaskOperation
+    ) -> TableTransaction | nullcontext[None]:
+        if not resolved.is_registered:
+            return nullcontext()
+        return self._metastore_hook().transaction(self.table, agent=operation.key)
+
+    def _metastore_hook(self) -> MetastoreHook:
+        return MetastoreHook(self.metastore_conn_id)
+
+    def _result(
+        self,
+        summary: Mapping[str, Any],
+        *,
+        txn_id: int | None = None,
+        write_id: int | None = None,
+        event_id: int | None = None,
+    ) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            **{key: summary[key] for key in _RESULT_KEYS},
+            "bytes": summary["bytes_written"],
+            "txn_id": txn_id,
+            "write_id": write_id,
+            "event_id": event_id,
+        }
+
+
+def _nobody(pending: PendingInstant) -> bool:
+    return False

@@ -1,0 +1,74 @@
+"""A real Airflow of its own: home, database and DAG bundle, made before Airflow is imported."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+HOME = Path(tempfile.mkdtemp(prefix="table-services-airflow-"))
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
+(HOME / "dags").mkdir()
+
+os.environ.update(
+    {
+        "AIRFLOW_HOME": str(HOME),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME}/airflow.db",
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(HOME / "dags"),
+        "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+        "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+    }
+)
+
+import pytest  # noqa: E402 - Airflow reads its environment when it is imported, also by pytest plugins
+
+
+@pytest.fixture(scope="session")
+def airflow_database() -> None:
+    """Airflow's own database, empty."""
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.utils.db import initdb
+
+    initdb()
+    DagBundlesManager().sync_bundles_to_db()
+
+
+@pytest.fixture
+def run_dag(airflow_database):
+    """Run a DAG written in the test, and return its run with what the tasks left."""
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+
+    def run(dag, **arguments):
+        bag = DagBag(dag_folder="/dev/null", bundle_name="dags-folder", collect_dags=False)
+        bag.bag_dag(dag)
+        sync_bag_to_db(bag, "dags-folder", None)
+        return dag.test(**arguments)
+
+    return run
+
+
+@pytest.fixture
+def connect(monkeypatch):
+    """Define an Airflow connection for one test."""
+
+    def define(conn_id: str, **fields) -> str:
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
+        return conn_id
+
+    return define
+
+
+@pytest.fixture
+def metastore(connect, tmp_path):
+    """A new embedded metastore behind the default connection."""
+    from airflow_provider.metastore import open_metastore
+
+    url = f"sqlite:///{tmp_path}/metastore.db"
+    connect("table_metastore_default", conn_type="table_metastore", extra=json.dumps({"url": url}))
+    opened = open_metastore(url)
+    yield opened
+    opened.close()
