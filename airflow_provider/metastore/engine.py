@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import threading
 import time
 import weakref
@@ -150,7 +151,8 @@ class MetastoreEngine:
         self._writer = threading.Lock()
         arguments: dict[str, Any] = {"hide_parameters": True, "pool_timeout": self.timeout_seconds}
         if self.is_sqlite:
-            arguments["connect_args"] = {"timeout": self.timeout_seconds, "check_same_thread": False}
+            # SQLite's own wait sleeps longer and longer, up to 0.1 s: whoever came last wins.
+            arguments["connect_args"] = {"timeout": 0, "check_same_thread": False}
         else:
             arguments["pool_pre_ping"] = True
         try:
@@ -163,7 +165,23 @@ class MetastoreEngine:
             ) from error
         if self.is_sqlite:
             event.listen(self._engine, "connect", _prepare_sqlite)
-            event.listen(self._engine, "begin", _begin_sqlite)
+            event.listen(self._engine, "begin", self._begin_sqlite)
+
+    def _begin_sqlite(self, connection: Connection) -> None:
+        kind = connection.get_execution_options().get("sqlite_begin", "DEFERRED")
+        cursor = connection.connection.cursor()
+        polls = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_is_busy),
+            stop=tenacity.stop_after_delay(self.timeout_seconds),
+            wait=tenacity.wait_random(0.0005, 0.003),
+            reraise=True,
+        )
+        try:
+            polls(cursor.execute, f"BEGIN {kind}")
+        except sqlite3.Error as error:
+            raise sqlalchemy_errors.OperationalError(f"BEGIN {kind}", None, error) from error
+        finally:
+            cursor.close()
 
     def after_fork_in_child(self) -> None:
         """Leave the parent's connections alone and begin with new ones."""
@@ -247,11 +265,6 @@ def _prepare_sqlite(dbapi_connection: Any, record: Any) -> None:
     cursor.close()
 
 
-def _begin_sqlite(connection: Connection) -> None:
-    kind = connection.get_execution_options().get("sqlite_begin", "DEFERRED")
-    connection.exec_driver_sql(f"BEGIN {kind}")
-
-
 def _schema_revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table(schema.VERSION_TABLE):
         return None
@@ -290,11 +303,11 @@ def _nothing_happened(error: BaseException) -> bool:
     if not isinstance(error, sqlalchemy_errors.DBAPIError):
         return False
     state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-    return state in _GAVE_WAY or _is_busy(error)
+    return state in _GAVE_WAY or (error.orig is not None and _is_busy(error.orig))
 
 
-def _is_busy(error: sqlalchemy_errors.DBAPIError) -> bool:
-    name = str(getattr(error.orig, "sqlite_errorname", ""))
+def _is_busy(error: BaseException) -> bool:
+    name = str(getattr(error, "sqlite_errorname", ""))
     return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
