@@ -72,3 +72,15 @@ def metastore(connect, tmp_path):
     opened = open_metastore(url)
     yield opened
     opened.close()
+
+
+def xcom(run, task_id: str):
+    """What a task of a run returned."""
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        query = XComModel.get_many(
+            run_id=run.run_id, task_ids=task_id, dag_ids=run.dag_id, key="return_value"
+        )
+        return XComModel.deserialize_value(session.scalars(query).one())
