@@ -242,4 +242,5 @@ def insert_if_absent(connection: Connection, table: Table, values: Mapping[str, 
     """
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
-    return connection.execute(statement).rowcount == 1
+    # Not by rowcount: psycopg does not tell it for a statement that returns its new key.
+    return connection.execute(statement.returning(*table.primary_key)).first() is not None
