@@ -12,6 +12,7 @@ from airflow_provider.exceptions import AlreadyExistsError, NoSuchObjectError, T
 from airflow_provider.hooks.metastore import MetastoreHook, split_table_name
 from airflow_provider.hooks.table import TableHook, is_location
 from airflow_provider.metastore import Column, Metastore
+from airflow_provider.metastore.catalog import object_name
 from airflow_provider.operators.column_types import to_schema, type_name
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.table.hudi_table import HudiTable
@@ -113,6 +114,9 @@ class CreateTableOperator(BaseOperator):
             )
             return self._result(table, created)
         database, name = split_table_name(self.table)
+        # The metastore would say so too, but only when the table is on storage already.
+        object_name("database", database)
+        object_name("table", name)
         columns = _columns(schema, name)
         metastore = MetastoreHook(self.metastore_conn_id).get_metastore()
         location = self._location(metastore, database, name)
