@@ -1,0 +1,156 @@
+"""What an ingestion is to do, as data: made by an operator, carried out on a Spark session."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+from airflow_provider.concurrency import PRIORITIES
+from airflow_provider.exceptions import InvalidInputError, UnknownOperationError
+from airflow_provider.table.instant import Action
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Operation:
+    """How an ingestion changes a table (Hudi's ``WriteOperationType``).
+
+    :param hudi_type: the name in commit metadata.
+    :param action: the action on the timeline.
+    :param looks_up_keys: whether a row replaces (or takes out) an older version of its record;
+        if not, a key that is there already is there twice afterwards, as in Hudi.
+    :param fills_small_files: whether rows go into small file groups before new ones are opened.
+    :param replaces: which live file groups are taken out: those of the ``partitions`` that the
+        rows belong to, or of the whole ``table``.
+    """
+
+    hudi_type: str
+    action: Action = Action.COMMIT
+    looks_up_keys: bool = False
+    fills_small_files: bool = False
+    replaces: str | None = None
+
+
+OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+    {
+        "insert": Operation("INSERT", fills_small_files=True),
+        "upsert": Operation("UPSERT", looks_up_keys=True, fills_small_files=True),
+        "delete": Operation("DELETE", looks_up_keys=True),
+        "bulk_insert": Operation("BULK_INSERT"),
+        "insert_overwrite": Operation("INSERT_OVERWRITE", Action.REPLACE_COMMIT, replaces="partitions"),
+        "insert_overwrite_table": Operation(
+            "INSERT_OVERWRITE_TABLE", Action.REPLACE_COMMIT, replaces="table"
+        ),
+    }
+)
+"""The operations by the names that a DAG author uses."""
+
+
+@dataclass(frozen=True)
+class IngestJob:
+    """One ingestion into one table. Key, partition and ordering columns are the table's.
+
+    :param location: absolute path or URL of the table.
+    :param source: paths, URLs or patterns that Spark reads; empty where rows are handed over
+        as a DataFrame.
+    :param source_format: a format of Spark's ``DataFrameReader``.
+    :param source_options: options of that reader.
+    :param operation: a key of :data:`OPERATIONS`.
+    :param priority: who yields to whom; see :data:`~airflow_provider.concurrency.PRIORITIES`.
+    :param storage_options: keyword arguments of the table's fsspec file system; executors need
+        them too.
+    :param lock: configuration for :func:`~airflow_provider.locks.open_lock`.
+    :param heartbeat_interval: seconds between two beats.
+    :param tolerable_misses: missed beats after which others roll this write back.
+    :param operation_key: the same for all tries of one operation, so that a later try finds what
+        an earlier one did.
+    :param txn_id: metastore transaction that the commit belongs to.
+    :param write_id: the table's write id in that transaction.
+    :param table_name: the table's name for people; the one in its properties when None.
+    :param target_file_size: bytes; files are filled up to about so much.
+    :param small_file_limit: bytes; smaller files take new rows before new files are opened.
+    :param extra_metadata: goes into the commit metadata.
+    :param job_id: names the outcome's file.
+    :param spark_conf: configuration of a session that the job opens for itself.
+    """
+
+    location: str
+    source: tuple[str, ...] = ()
+    source_format: str = "parquet"
+    source_options: Mapping[str, str] = field(default_factory=dict)
+    operation: str = "upsert"
+    priority: int = PRIORITIES["ingestion"]
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    lock: Mapping[str, Any] = field(default_factory=dict)
+    heartbeat_interval: float = 10.0
+    tolerable_misses: int = 6
+    operation_key: str | None = None
+    txn_id: int | None = None
+    write_id: int | None = None
+    table_name: str | None = None
+    target_file_size: int = 120 * MIB
+    small_file_limit: int = 100 * MIB
+    extra_metadata: Mapping[str, str] = field(default_factory=dict)
+    job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The job as text; holds the storage options, so mind who may read it."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> IngestJob:
+        """Read what :meth:`to_json` made.
+
+        :raises InvalidInputError: when it is not a job.
+        """
+        try:
+            described = json.loads(text)
+            known = {each.name for each in fields(cls)}
+            if unknown := sorted(set(described) - known):
+                raise InvalidInputError(f"an ingestion has no field {unknown[0]!r}; it has: {sorted(known)}")
+            return cls(**{**described, "source": tuple(described.get("source", ()))})
+        except (ValueError, TypeError) as error:
+            raise InvalidInputError(f"not the description of an ingestion ({error}): {text[:200]!r}") from error
+
+    @property
+    def kind(self) -> Operation:
+        """What the operation's name stands for.
+
+        :raises UnknownOperationError: when it stands for nothing.
+        """
+        if self.operation not in OPERATIONS:
+            raise UnknownOperationError(
+                f"operation {self.operation!r} is not known; known: {', '.join(OPERATIONS)}",
+                operation=self.operation,
+            )
+        return OPERATIONS[self.operation]
+
+    def validate(self) -> None:
+        """Check what can be checked without the table and without Spark.
+
+        :raises UnknownOperationError: when the operation is not known; names the known ones.
+        :raises InvalidInputError: when another field cannot work.
+        """
+        _ = self.kind
+        if isinstance(self.source, str):
+            raise InvalidInputError(f"source must be a tuple of paths, not the text {self.source!r}")
+        if isinstance(self.priority, bool) or not isinstance(self.priority, int):
+            raise InvalidInputError(f"priority must be a whole number, not {self.priority!r}")
+        if self.target_file_size <= 0:
+            raise InvalidInputError(f"target_file_size must be above 0 bytes, not {self.target_file_size}")
+        if not 0 <= self.small_file_limit <= self.target_file_size:
+            raise InvalidInputError(
+                f"small_file_limit must be between 0 and target_file_size ({self.target_file_size} bytes), "
+                f"not {self.small_file_limit}: else files that are full would be filled further"
+            )
+        if self.heartbeat_interval <= 0 or self.tolerable_misses < 1:
+            raise InvalidInputError(
+                "heartbeat_interval must be above 0 seconds and tolerable_misses at least 1, not "
+                f"{self.heartbeat_interval!r} and {self.tolerable_misses!r}"
+            )
