@@ -275,11 +275,13 @@ def _avro_record(fields: list[pa.Field], name: str, namespace: str, path: tuple[
                 "starting with a digit; rename it in the source",
                 column=".".join(here),
             )
-        if field.name in seen:
+        if field.name.lower() in seen:  # Spark and Hive do not see case
             raise IncompatibleSchemaError(
-                f"column {'.'.join(here)!r} comes more than once; names must be unique", column=".".join(here)
+                f"column {'.'.join(here)!r} comes more than once, or differs from another only in upper and "
+                "lower case; rename it in the source",
+                column=".".join(here),
             )
-        seen.add(field.name)
+        seen.add(field.name.lower())
         column: dict[str, Any] = {"name": field.name, "type": _avro_union(field, inner, here)}
         if not path and field.name in META_COLUMNS:
             column["doc"] = ""

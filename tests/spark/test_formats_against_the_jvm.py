@@ -7,21 +7,43 @@ from __future__ import annotations
 
 import base64
 import datetime
+import io
+import json
 import random
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
 from pyspark.sql import SparkSession
 
 from airflow_provider.table.base_file import BaseFileWriter, new_file_id
 from airflow_provider.table.bloom_filter import DYNAMIC_V0, SIMPLE, BloomFilter
 from airflow_provider.table.keys import escape_path_name, record_keys, unescape_path_name
+from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.properties import dump_properties, parse_properties
+from airflow_provider.table.schema import arrow_to_avro
 from airflow_provider.table.storage import Storage
+from tests.unit.table.arrow_data import schemas
+from tests.unit.table.conftest import JvmTables, jvm_tables
+
+__all__ = ["jvm_tables"]  # a fixture, used by its name
+
+RECORDS = {
+    "HoodieCommitMetadata",
+    "HoodieReplaceCommitMetadata",
+    "HoodieRequestedReplaceMetadata",
+    "HoodieRollbackPlan",
+    "HoodieRollbackMetadata",
+    "HoodieCleanerPlan",
+    "HoodieCleanMetadata",
+    "HoodieIndexPlan",
+    "HoodieIndexCommitMetadata",
+}
 
 _RANDOM = random.Random(20240101)
 _ALPHABET = [chr(code) for code in (*range(0x80), 0xE4, 0xFF, 0x3A9, 0x2028, 0xFFFD, 0x1F600)]
@@ -92,6 +114,34 @@ def test_java_reads_our_properties_and_we_read_javas(jvm: Any) -> None:
     out = jvm.java.io.ByteArrayOutputStream()
     java.store(out, "written by Java")
     assert parse_properties(bytes(out.toByteArray()).decode("latin-1")) == props
+
+
+@settings(max_examples=100)
+@given(schema=schemas())
+def test_java_parses_every_schema_of_ours(jvm: Any, schema: pa.Schema) -> None:
+    avro = jvm.org.apache.avro.Schema.Parser().parse(arrow_to_avro(schema, "flights"))
+    assert [field.name() for field in avro.getFields()] == schema.names
+
+
+def test_java_reads_our_records_by_the_jvms_schemas(jvm: Any, jvm_tables: JvmTables) -> None:
+    # Hudi's JVM side reads with the schema it was compiled with, so Avro has to resolve ours against it.
+    def read(content: bytes, reader: Any) -> str:
+        seekable = jvm.org.apache.avro.file.SeekableByteArrayInput(bytearray(content))
+        opened = jvm.org.apache.avro.file.DataFileReader(
+            seekable, jvm.org.apache.avro.generic.GenericDatumReader(None, reader)
+        )
+        return str(opened.next().toString())
+
+    names = set()
+    for _, content in jvm_tables.avro_files():
+        written = fastavro.reader(io.BytesIO(content)).metadata["avro.schema"]
+        name = json.loads(written)["name"]
+        if name in names or name not in RECORDS:
+            continue
+        names.add(name)
+        reader = jvm.org.apache.avro.Schema.Parser().parse(written)
+        assert read(encode(name, decode(content)), reader) == read(content, reader)
+    assert names == RECORDS
 
 
 def test_paths_are_escaped_as_hive_does(jvm: Any) -> None:

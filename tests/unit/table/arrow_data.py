@@ -42,7 +42,7 @@ def _nested(children: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.Da
     elements = st.builds(lambda kind, null: pa.field("element", kind, null), children, nullable)
     values = st.builds(lambda kind, null: pa.field("value", kind, null), children, nullable)
     members = st.lists(
-        st.tuples(names, children, nullable), min_size=1, max_size=3, unique_by=lambda one: one[0]
+        st.tuples(names, children, nullable), min_size=1, max_size=3, unique_by=lambda one: one[0].lower()
     )
     return st.one_of(
         elements.map(pa.list_),
@@ -57,7 +57,7 @@ types = st.recursive(flat_types, _nested, max_leaves=5)
 @st.composite
 def schemas(draw: st.DrawFn, kinds: st.SearchStrategy[pa.DataType] = types) -> pa.Schema:
     """Schemas of one to five columns in the types that tables store."""
-    columns = draw(st.lists(names, min_size=1, max_size=5, unique=True))
+    columns = draw(st.lists(names, min_size=1, max_size=5, unique_by=str.lower))
     return pa.schema([pa.field(name, draw(kinds), draw(st.booleans())) for name in columns])
 
 
