@@ -120,7 +120,7 @@ class MetastoreEngine:
         """
         if not self.is_sqlite:
             return self._run(operation, {})
-        # Threads queue here: SQLite's own wait is a poll, without order.
+        # Threads queue here, so that only one of each process polls for SQLite's lock.
         if not self._writer.acquire(timeout=self.timeout_seconds):
             raise MetastoreUnavailableError(
                 f"metastore {self.masked_url}: other threads of this process kept it busy for "

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from airflow_provider.exceptions import AlreadyExistsError, InvalidInputError, NoSuchObjectError
 from airflow_provider.metastore.catalog import NO_WRITE_ID, TableInfo, get_table, table_fields
@@ -181,13 +181,6 @@ def drop_partitions(
     }
     append_event(connection, EventType.DROP_PARTITION, message, database=owner.database, table=owner.name)
     return dropped
-
-
-def count_partitions(connection: Connection, database: str, table: str) -> int:
-    """The number of a table's partitions."""
-    owner = get_table(connection, database, table)
-    query = select(func.count()).where(partition_rows.c.table_id == owner.id)
-    return int(connection.execute(query).scalar_one())
 
 
 def _key(table: TableInfo, values: Sequence[str | None]) -> str:

@@ -19,11 +19,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
+from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SAWarning
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
-from airflow_provider.metastore import Metastore, open_metastore, schema
+from airflow_provider.metastore import Metastore, open_metastore, schema, transactions
+from airflow_provider.metastore import engine as engine_module
 
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
 
@@ -105,6 +106,20 @@ def test_an_opened_metastore_imports_no_alembic(url: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+def test_a_migration_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/metastore.db"
+
+    def migrate_and_fail(connection: Connection) -> None:
+        engine_module._migrate(connection)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        engine_module.MetastoreEngine(url).write(migrate_and_fail)
+    with closing(sqlite3.connect(tmp_path / "metastore.db")) as database:
+        assert database.execute("SELECT name FROM sqlite_master").fetchall() == []
+    assert open_metastore(url).list_databases() == ["default"]
+
+
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     file = tmp_path / "metastore.db"
     file.write_text("not a database, but long enough to look like one " * 50)
@@ -165,15 +180,13 @@ def test_a_busy_thread_makes_others_unavailable_after_the_timeout(url: str) -> N
 def test_a_failed_operation_leaves_nothing(metastore: Metastore) -> None:
     before = metastore.current_event_id()
     with pytest.raises(ZeroDivisionError):
-        metastore._engine.write(lambda connection: _open_and_fail(connection))
+        metastore._engine.write(_open_and_fail)
     assert metastore.current_event_id() == before
     assert metastore.open_txn("me", "here") == 1
 
 
-def _open_and_fail(connection: object) -> None:
-    from airflow_provider.metastore import transactions
-
-    transactions.open_txn(connection, "me", "here", agent=None, commit_on_recovery=True)  # type: ignore[arg-type]
+def _open_and_fail(connection: Connection) -> None:
+    transactions.open_txn(connection, "me", "here", agent=None, commit_on_recovery=True)
     raise ZeroDivisionError
 
 
