@@ -89,7 +89,7 @@ class CommitLog:
 
     def head(self) -> int:
         """Sequence of the newest entry; 0 when there is none."""
-        names = (status.name for status in self._storage.list(COMMIT_LOG_FOLDER))
+        names = self._storage.names(COMMIT_LOG_FOLDER)
         return max((int(name.removesuffix(".json")) for name in names if name.endswith(".json")), default=0)
 
     def read(self, sequence: int) -> LogEntry | None:

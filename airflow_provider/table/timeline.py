@@ -34,8 +34,8 @@ class Timeline:
     def load(cls, storage: Storage) -> Timeline:
         """Read the timeline folder: one listing, no file is opened."""
         furthest: dict[str, Instant] = {}
-        for status in storage.list(TIMELINE_FOLDER):
-            instant = Instant.parse(status.name)
+        for name in storage.names(TIMELINE_FOLDER):
+            instant = Instant.parse(name)
             if instant is None:
                 continue
             known = furthest.get(instant.requested_time)

@@ -18,7 +18,7 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.storage import Storage
 
 SCHEMA = pa.schema([("id", pa.string()), ("value", pa.int64()), ("part", pa.string())])
-OPERATIONS = ("put_if_absent", "put", "read", "list", "stat", "delete")
+OPERATIONS = ("put_if_absent", "put", "read", "list", "names", "stat", "delete")
 
 
 def create(location: Path) -> HudiTable:

@@ -97,6 +97,9 @@ class MemoryStorage(Storage):
             if name.startswith(prefix) and (recursive or "/" not in name.removeprefix(prefix))
         ]
 
+    def names(self, path: str) -> list[str]:
+        return [status.name for status in self.list(path)]
+
     def stat(self, path: str) -> FileStatus | None:
         self.at("stat", path)
         if path not in self._files:

@@ -48,6 +48,8 @@ def test_listing(storage: Storage) -> None:
     assert {status.path for status in storage.list("a") if status.is_directory} == {"a/b"}
     assert {status.path for status in storage.list("", recursive=True)} == {"a/1", "a/2", "a/b/3", "c/4"}
     assert storage.list("nowhere") == []
+    assert sorted(storage.names("a")) == ["1", "2", "b"]
+    assert storage.names("nowhere") == []
 
 
 def test_a_data_file_is_written_and_read(storage: Storage) -> None:
