@@ -89,7 +89,7 @@ class IngestOperator(TableJobOperator):
 
     def job(self, **shared: Any) -> IngestJob:
         """See :meth:`TableJobOperator.job`."""
-        tuning = {
+        tuning: dict[str, Any] = {
             "target_file_size": self.target_file_size,
             "small_file_limit": self.small_file_limit,
             "heartbeat_interval": self.heartbeat_interval,

@@ -43,14 +43,15 @@ def spark_job(
 
     :param log: the task's log.
     :param conn_id: a connection of type ``spark`` or ``spark_connect``; a local session when None.
-    :param conf: Spark's configuration; a Spark Connect server has its own.
+    :param conf: Spark's configuration, for spark-submit; a local session has it from the job, a
+        Spark Connect server has its own.
     :param submit_options: further arguments of ``SparkSubmitHook``.
     :raises InvalidConnectionError: when the connection does not exist (the Spark provider would go
         on with YARN), or options are given that it has no use for.
     """
     if conn_id is None:
         _refuse(submit_options, "spark_submit_options", "a local session")
-        return ChildSparkJob(log, {}, conf)
+        return ChildSparkJob(log, {})
     try:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
@@ -62,14 +63,15 @@ def spark_job(
     if connection.conn_type != SparkConnectHook.conn_type:
         return SubmittedSparkJob(log, conn_id=conn_id, conf=conf, options=submit_options)
     _refuse(submit_options, "spark_submit_options", f"the Spark Connect server of {conn_id!r}")
+    _refuse(conf, "spark_conf", f"the Spark Connect server of {conn_id!r}")
     if connection.password:
         mask_secret(connection.password)
-    return ChildSparkJob(log, {"SPARK_REMOTE": SparkConnectHook(conn_id).get_connection_url()}, conf)
+    return ChildSparkJob(log, {"SPARK_REMOTE": SparkConnectHook(conn_id).get_connection_url()})
 
 
 def _refuse(options: Mapping[str, Any], name: str, where: str) -> None:
     if options:
-        raise InvalidConnectionError(f"{name} are for spark-submit; {where} takes none: {sorted(options)}")
+        raise InvalidConnectionError(f"{where} takes no {name}; leave out: {', '.join(sorted(options))}")
 
 
 class SparkJob(abc.ABC):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
@@ -25,11 +24,12 @@ from airflow_provider.hooks.lock_provider import LockProviderHook
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import ResolvedTable, TableHook
 from airflow_provider.metastore import PartitionSpec, TableTransaction
-from airflow_provider.operators.commit_summary import partition_specs, summarise
 from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.operators.registration import partition_specs
 from airflow_provider.operators.spark_job import SparkJob, spark_job
 from airflow_provider.operators.task_operation import TaskOperation
 from airflow_provider.spark.ingest_job import IngestJob
+from airflow_provider.spark.outcome import earlier_result
 from airflow_provider.table.hudi_table import HudiTable
 
 if TYPE_CHECKING:
@@ -135,10 +135,10 @@ class TableJobOperator(BaseOperator, abc.ABC):
             storage_options=options,
             lock=LockProviderHook(self.lock_conn_id).lock_config(),
             operation_key=operation.key,
-            job_id=uuid.uuid4().hex,
+            spark_conf=dict(self.spark_conf or {}),
         )
         job.validate()
-        if operation.is_retry and (earlier := self._end_earlier_try(resolved, table, operation)):
+        if operation.is_retry and (earlier := self._end_earlier_try(resolved, table, operation, job)):
             return earlier
         return self._write(resolved, table, operation, job)
 
@@ -163,7 +163,9 @@ class TableJobOperator(BaseOperator, abc.ABC):
             running.kill()
         interruption: BaseException | None = None
         with self._transaction(resolved, operation) as transaction:
-            ids = {"txn_id": transaction.txn_id, "write_id": transaction.write_id} if transaction else {}
+            ids: dict[str, Any] = {}
+            if transaction:
+                ids = {"txn_id": transaction.txn_id, "write_id": transaction.write_id}
             operation.remember(**ids, waits_for_writer=running.outlives_task)
             try:
                 summary = running.run(dataclasses.replace(job, **ids), table.storage)
@@ -176,7 +178,7 @@ class TableJobOperator(BaseOperator, abc.ABC):
                     raise
                 # The job was done and only its word was missing: the timeline is the truth.
                 self.log.warning("instant %s had committed when the job ended: %s", commit.instant, error)
-                summary = summarise(table, commit)
+                summary = earlier_result(job, table, commit)
                 if running.is_killed or not isinstance(error, Exception):
                     interruption = error
             if transaction:
@@ -189,7 +191,7 @@ class TableJobOperator(BaseOperator, abc.ABC):
         return self._result(summary, **ids, event_id=transaction.event_id if transaction else None)
 
     def _end_earlier_try(
-        self, resolved: ResolvedTable, table: HudiTable, operation: TaskOperation
+        self, resolved: ResolvedTable, table: HudiTable, operation: TaskOperation, job: IngestJob
     ) -> dict[str, Any] | None:
         """What an earlier try committed; None when the work is to be done, and nothing of the try is left."""
         wait = self._still_writing if operation.recall("waits_for_writer") else _nobody
@@ -204,7 +206,7 @@ class TableJobOperator(BaseOperator, abc.ABC):
         self.log.info(
             "an earlier try of this task committed instant %s; nothing is done again", commit.instant
         )
-        summary = summarise(table, commit)
+        summary = earlier_result(job, table, commit)
         event_id = None
         if resolved.is_registered and txn_id is not None:
             specs = partition_specs(table, summary["partitions"])
