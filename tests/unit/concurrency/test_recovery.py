@@ -1,0 +1,98 @@
+"""Transactions whose owners died end as the timelines of their tables say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider.concurrency import begin_write, pending_instants
+from airflow_provider.concurrency.recovery import recover_transactions
+from airflow_provider.metastore import Column, Metastore, TxnState, open_metastore
+from airflow_provider.table import HudiTable
+from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.metadata import WriteStat
+
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
+
+
+@pytest.fixture
+def metastore(tmp_path: Path) -> Metastore:
+    return open_metastore(f"sqlite:///{tmp_path}/metastore.db")
+
+
+@pytest.fixture
+def table(tmp_path: Path, metastore: Metastore) -> HudiTable:
+    table = HudiTable.create(
+        str(tmp_path / "trips"), name="trips", schema=SCHEMA, record_key=["id"], partition_by=["city"]
+    )
+    metastore.create_table(
+        "default",
+        "trips",
+        location=table.location,
+        schema=[Column("id", "bigint")],
+        partition_keys=[Column("city", "string")],
+    )
+    return table
+
+
+def left_alone(metastore: Metastore, agent: str) -> int:
+    txn_id = metastore.open_txn("me", "here", agent=agent)
+    metastore.allocate_table_write_id(txn_id, "default", "trips")
+    return txn_id
+
+
+def write(table: HudiTable, operation_key: str, *, commit: bool) -> str:
+    writer = begin_write(table, operation="INSERT", operation_key=operation_key, heartbeat_interval=60)
+    writer.plan([FileGroupId("city=sf", f"{operation_key}-0")])
+    path = f"city=sf/{operation_key}-0_0-0-0_{writer.instant}.parquet"
+    table.storage.put(path, b"rows")
+    if commit:
+        writer.commit([WriteStat(f"{operation_key}-0", "city=sf", path)])
+    return writer.instant
+
+
+def test_a_transaction_whose_instant_completed_is_committed(metastore: Metastore, table: HudiTable) -> None:
+    txn_id = left_alone(metastore, "task")
+    write(table, "task", commit=True)
+    (recovered,) = recover_transactions(metastore, timeout_seconds=0)
+    assert (recovered.txn_id, recovered.committed) == (txn_id, True)
+    assert metastore.get_txn(txn_id).state == TxnState.COMMITTED
+    (partition,) = metastore.get_partitions("default", "trips")
+    assert partition.values == ("sf",)
+
+
+def test_a_transaction_whose_instant_is_pending_is_aborted_and_rolled_back(
+    metastore: Metastore, table: HudiTable
+) -> None:
+    txn_id = left_alone(metastore, "task")
+    instant = write(table, "task", commit=False)
+    (recovered,) = recover_transactions(metastore, timeout_seconds=0)
+    assert (recovered.txn_id, recovered.committed) == (txn_id, False)
+    assert metastore.get_txn(txn_id).state == TxnState.ABORTED
+    assert pending_instants(table) == []
+    assert not [status for status in table.storage.list("city=sf") if instant in status.name]
+    assert metastore.get_partitions("default", "trips") == []
+
+
+def test_a_transaction_that_wrote_nothing_is_aborted(metastore: Metastore, table: HudiTable) -> None:
+    txn_id = left_alone(metastore, "task")
+    write(table, "another-task", commit=True)
+    (recovered,) = recover_transactions(metastore, timeout_seconds=0)
+    assert (recovered.txn_id, recovered.committed) == (txn_id, False)
+
+
+def test_a_transaction_with_a_heartbeat_is_left_alone(metastore: Metastore, table: HudiTable) -> None:
+    txn_id = left_alone(metastore, "task")
+    assert recover_transactions(metastore, timeout_seconds=60) == []
+    assert metastore.get_txn(txn_id).state == TxnState.OPEN
+
+
+def test_a_table_that_is_gone_does_not_stand_in_the_way(
+    metastore: Metastore, table: HudiTable, tmp_path: Path
+) -> None:
+    txn_id = left_alone(metastore, "task")
+    (tmp_path / "trips").rename(tmp_path / "moved")
+    (recovered,) = recover_transactions(metastore, timeout_seconds=0)
+    assert (recovered.txn_id, recovered.committed) == (txn_id, False)
