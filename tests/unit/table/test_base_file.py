@@ -176,6 +176,18 @@ def test_rewritten_rows_stay_as_they_were(storage: Storage) -> None:
     assert footer.bloom.might_contain(stored["_hoodie_record_key"]).all()
 
 
+def test_rows_of_several_commits_share_one_dictionary(storage: Storage) -> None:
+    old = write(storage, rows(20_000))
+    with writer(storage, SECOND) as opened:
+        opened.write_preserved(read_base_file(storage, old.path))
+        opened.write(rows(20_000), keys(rows(20_000)))
+        new = opened.close()
+    with storage.open(new.path) as source:
+        group = pq.read_metadata(source).row_group(0)
+    assert (group.num_rows, group.column(0).path_in_schema) == (40_000, "_hoodie_commit_time")
+    assert group.column(0).total_uncompressed_size < 10_000
+
+
 def test_rows_of_a_jvm_file_are_rewritten(jvm_tables: JvmTables, storage: Storage) -> None:
     for path in jvm_tables.base_files():
         stored = read_base_file(Storage(str(path.parent)), path.name)

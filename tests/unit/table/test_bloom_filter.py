@@ -41,6 +41,15 @@ def test_a_simple_filter_is_the_row_of_a_dynamic_one(jvm_tables: JvmTables) -> N
         assert base64.b64decode(value).endswith(base64.b64decode(simple))
 
 
+def test_keys_beyond_ascii_hash_as_hadoop_hashes_them() -> None:
+    # The bytes that Hadoop 3.5's BloomFilter wrote for these keys.
+    keys = pa.array(["ü", "größe", "abcä", "😀", "a", "TXN-001", "ÿÿÿ"])
+    bloom = BloomFilter.build(keys, type_code=SIMPLE, entries=20, false_positives=1e-2)
+    assert base64.b64decode(bloom.to_footer()[0]).hex() == (
+        "ffffffff0000000701000000c0a40081264008020550120828050000084440015875908206"
+    )
+
+
 def test_filters_of_the_jvm_are_read(jvm_tables: JvmTables) -> None:
     absent = pa.array(["no such key", "x"])
     for keys, value, code in _jvm_filters(jvm_tables)[::5]:

@@ -242,6 +242,15 @@ def test_without_escaping_values_that_leave_the_folder_are_refused(value: str) -
         partition_path([value], config("c", hive_style=False, url_encode=False))
 
 
+@pytest.mark.parametrize("value", [".", "..", ".hoodie", "/x"])
+def test_without_escaping_a_column_name_in_front_makes_any_value_a_folder(value: str) -> None:
+    table = config("c", url_encode=False)
+    assert partition_path([value], table) == f"c={value}"
+    assert partition_values(f"c={value}", table) == (value,)
+    with pytest.raises(InvalidPartitionValueError, match="not a folder name"):
+        partition_path(["x/.."], table)
+
+
 @pytest.mark.parametrize("hive_style", [True, False])
 def test_without_escaping_a_single_value_may_have_levels(hive_style: bool) -> None:
     table = config("day", hive_style=hive_style, url_encode=False)
