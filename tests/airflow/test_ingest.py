@@ -22,7 +22,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
-from airflow_provider.concurrency import PendingInstant, begin_write, pending_instants
+from airflow_provider.concurrency import begin_write, pending_instants
 from airflow_provider.exceptions import (
     InvalidConnectionError,
     InvalidInputError,
@@ -44,6 +44,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.read import snapshot
 from tests.airflow.conftest import xcom
+from tests.airflow.processes import has_written, processes_of, until, writer_pid
 
 START = {"schedule": None, "start_date": datetime(2024, 1, 1)}
 COLUMNS = {"id": "bigint", "day": "string", "fare": "double"}
@@ -106,14 +107,6 @@ def try_of(store: Store, *, max_tries: int = 1) -> dict:
     return {"ti": ti, "task_state_store": store}
 
 
-def until(condition, *, seconds: float = 60):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.05)
-    return found
-
-
 def in_thread(call) -> tuple[threading.Thread, list]:
     outcome: list = []
 
@@ -128,34 +121,9 @@ def in_thread(call) -> tuple[threading.Thread, list]:
     return thread, outcome
 
 
-def processes_of(group: int) -> list[int]:
-    found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group and fields[0] != "Z":
-            found.append(int(status.parent.name))
-    return found
-
-
 def submit_to_this_machine(connect, monkeypatch) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     connect("spark", conn_type="spark", host="local[1]", extra=json.dumps({"deploy-mode": "client"}))
-
-
-def has_written(table: HudiTable) -> PendingInstant | None:
-    """The pending write whose data files are there."""
-    for pending in pending_instants(table):
-        if any(pending.instant in file.name for file in Path(table.location).rglob("*.parquet")):
-            return pending
-    return None
-
-
-def writer_pid(table: HudiTable) -> int | None:
-    pending = has_written(table)
-    return int(pending.owner.split(":")[1]) if pending else None
 
 
 def rewrite(table: HudiTable, base_file: BaseFile) -> None:

@@ -1,0 +1,52 @@
+"""Looking at the processes behind a write."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from airflow_provider.concurrency import PendingInstant, pending_instants
+from airflow_provider.table.hudi_table import HudiTable
+
+
+def until(condition, *, seconds: float = 60):
+    """Wait for a condition, and return what it found."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.05)
+    return found
+
+
+def has_written(table: HudiTable) -> PendingInstant | None:
+    """The pending write whose data files are there."""
+    for pending in pending_instants(table):
+        if any(pending.instant in file.name for file in Path(table.location).rglob("*.parquet")):
+            return pending
+    return None
+
+
+def writer_pid(table: HudiTable) -> int | None:
+    """The process of the pending write whose data files are there."""
+    pending = has_written(table)
+    return int(pending.owner.split(":")[1]) if pending else None
+
+
+def group_of_writer(table: HudiTable) -> int | None:
+    """The process group of the pending write whose data files are there."""
+    pid = writer_pid(table)
+    return os.getpgid(pid) if pid else None
+
+
+def processes_of(group: int) -> list[int]:
+    """The living processes of a group."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(status.parent.name))
+    return found

@@ -1,0 +1,230 @@
+"""With Airflow's own scheduler, supervisor and triggerer: killing, clearing and deferring for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider.concurrency import begin_write, pending_instants
+from airflow_provider.locks import open_lock
+from airflow_provider.metastore import Metastore, TxnState, open_metastore
+from airflow_provider.table.hudi_table import HudiTable
+from tests.airflow.processes import group_of_writer, processes_of, until
+
+DAGS = """
+from datetime import datetime
+from airflow.sdk import DAG
+from airflow_provider.operators import CreateTableOperator, IngestOperator
+from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
+
+with DAG("load", schedule=None, start_date=datetime(2024, 1, 1)):
+    create = CreateTableOperator(
+        task_id="create",
+        table="lake.flights",
+        location="{lake}/flights",
+        schema={{"id": "bigint"}},
+        record_key="id",
+        if_not_exists=True,
+    )
+    ingest = IngestOperator(
+        task_id="ingest", table="lake.flights", source="{lake}/in.parquet", operation="insert"
+    )
+    create >> ingest
+
+params = {{"until": 0, "before": ""}}
+with DAG("wait", schedule=None, start_date=datetime(2024, 1, 1), params=params):
+    waiting = {{"deferrable": True, "poke_interval": 0.5, "timeout": 60}}
+    NotificationLogCatchupSensor(task_id="caught_up", until="{{{{ params.until }}}}", **waiting)
+    PriorCommitsFenceSensor(
+        task_id="fence", table="lake.flights", before="{{{{ params.before }}}}", **waiting
+    )
+"""
+
+
+class Airflow:
+    """A running Airflow and its API."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.lake = home / "lake"
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        (home / "dags").mkdir(parents=True)
+        self.lake.mkdir()
+        (home / "dags" / "flights.py").write_text(DAGS.format(lake=self.lake))
+        pq.write_table(pa.table({"id": [1, 2, 3]}), self.lake / "in.parquet")
+        settings = {
+            "AIRFLOW_HOME": home,
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+            "AIRFLOW__CORE__DAGS_FOLDER": home / "dags",
+            "AIRFLOW__CORE__LOAD_EXAMPLES": False,
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": False,
+            "AIRFLOW__CORE__PARALLELISM": 4,
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": True,
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__PORT": self.port,
+            "AIRFLOW__API__BASE_URL": self.url,
+            "AIRFLOW__API__WORKERS": 1,
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": free_port(),
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": free_port(),
+            # It starts its parts by the name `airflow`.
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+        with (home / "standalone.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "airflow", "standalone"],
+                env={**os.environ, **{name: str(value) for name, value in settings.items()}},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._token: str | None = None
+
+    def start(self) -> None:
+        until(self._is_healthy, seconds=120)
+        self._token = self.call("GET", "/auth/token")["access_token"]
+        until(lambda: {"load", "wait"} <= {dag["dag_id"] for dag in self.call("GET", "/api/v2/dags")["dags"]})
+
+    def stop(self) -> None:
+        os.killpg(self._process.pid, signal.SIGTERM)
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def call(self, method: str, path: str, body: dict | None = None) -> dict:
+        headers = {"content-type": "application/json"}
+        if self._token:
+            headers["authorization"] = f"Bearer {self._token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def trigger(self, dag: str, **conf) -> str:
+        run = self.call("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None, "conf": conf})
+        return f"/api/v2/dags/{dag}/dagRuns/{run['dag_run_id']}"
+
+    def state(self, run: str, task: str) -> str | None:
+        return self.call("GET", f"{run}/taskInstances/{task}")["state"]
+
+    def result(self, run: str, task: str) -> dict:
+        return self.call("GET", f"{run}/taskInstances/{task}/xcomEntries/return_value?deserialize=true")[
+            "value"
+        ]
+
+    def log(self, run: str, task: str) -> str:
+        return json.dumps(self.call("GET", f"{run}/taskInstances/{task}/logs/1?full_content=true"))
+
+    def _is_healthy(self) -> bool:
+        assert self._process.poll() is None, (self.home / "standalone.log").read_text()[-4000:]
+        try:
+            health = self.call("GET", "/api/v2/monitor/health")
+        except OSError:
+            return False
+        return all(
+            health[part]["status"] == "healthy" for part in ("scheduler", "triggerer", "dag_processor")
+        )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory):
+    running = Airflow(tmp_path_factory.mktemp("standalone"))
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def metastore(airflow) -> Metastore:
+    return open_metastore(f"sqlite:///{airflow.home}/table_services/metastore.db")
+
+
+@pytest.fixture(scope="module")
+def loaded(airflow) -> str:
+    """A run that has loaded three rows."""
+    run = airflow.trigger("load")
+    until(lambda: airflow.state(run, "ingest") in {"success", "failed"}, seconds=120)
+    assert airflow.state(run, "ingest") == "success", airflow.log(run, "ingest")
+    return run
+
+
+@pytest.fixture
+def table(airflow, loaded) -> HudiTable:
+    return HudiTable.open(f"{airflow.lake}/flights")
+
+
+def test_the_result_the_log_and_the_state_of_a_load(airflow, loaded, metastore):
+    result = airflow.result(loaded, "ingest")
+    assert (result["rows_inserted"], result["write_id"]) == (3, 1)
+    assert metastore.get_txn(result["txn_id"]).event_id == result["event_id"]
+    # What the next try would go by is there for people too, in the task's tab "Storage".
+    [kept] = airflow.call("GET", f"{loaded}/taskInstances/ingest/task-state-store")["task_state_store"]
+    assert '"txn_id": 1' in json.dumps(kept) or "txn_id" in json.dumps(kept)
+
+
+def test_sensors_defer_to_the_triggerer_and_come_back(airflow, metastore, table):
+    metastore.register_consumer("replica", if_not_exists=True)
+    metastore.create_database("later")
+    until_event = metastore.current_event_id()
+    with begin_write(table, operation="UPSERT") as earlier:
+        run = airflow.trigger("wait", until=until_event, before=str(int(earlier.instant) + 1))
+        until(
+            lambda: airflow.state(run, "caught_up") == airflow.state(run, "fence") == "deferred", seconds=60
+        )
+        metastore.advance_consumer("replica", until_event)
+        until(lambda: airflow.state(run, "caught_up") == "success", seconds=60)
+        assert airflow.state(run, "fence") == "deferred"
+    until(lambda: airflow.state(run, "fence") == "success", seconds=60)
+    assert airflow.result(run, "caught_up")["consumers"] == {"replica": until_event}
+    assert f"waiting: commit {earlier.instant} (UPSERT) by " in airflow.log(run, "fence")
+    metastore.unregister_consumer("replica")
+
+
+def test_clearing_a_task_does_its_work_again(airflow, loaded, table):
+    commits = len(table.timeline().commits())
+    first = airflow.result(loaded, "ingest")
+    dag = loaded.partition("/dagRuns/")
+    airflow.call(
+        "POST",
+        f"{dag[0]}/clearTaskInstances",
+        {"dry_run": False, "dag_run_id": dag[2], "task_ids": ["ingest"], "only_failed": False},
+    )
+    until(lambda: len(table.timeline().commits()) == commits + 1, seconds=90)
+    until(lambda: airflow.state(loaded, "ingest") == "success", seconds=60)
+    assert airflow.result(loaded, "ingest")["write_id"] == first["write_id"] + 1
+
+
+def test_a_task_set_to_failed_in_the_ui_leaves_no_process_and_no_write(airflow, metastore, table):
+    commits = table.timeline().commits()
+    with open_lock({"lease_seconds": 5}, table.storage):
+        run = airflow.trigger("load")
+        group = until(lambda: group_of_writer(table), seconds=90)
+        transaction = metastore.valid_txn_list().high_watermark
+        assert len(processes_of(group)) >= 2
+        airflow.call("PATCH", f"{run}/taskInstances/ingest", {"new_state": "failed"})
+        until(lambda: processes_of(group) == [], seconds=60)
+        until(lambda: pending_instants(table) == [], seconds=10)
+    assert table.timeline().commits() == commits
+    until(lambda: metastore.get_txn(transaction).state == TxnState.ABORTED, seconds=10)
+    assert airflow.state(run, "ingest") == "failed"
