@@ -138,6 +138,11 @@ class BaseFileWriter:
         self._sink: BinaryIO | None = None
         self._parquet: pq.ParquetWriter | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes in the file so far, without the rows that are gathered for the next row group."""
+        return self._sink.tell() if self._sink is not None else 0
+
     def write(self, data: pa.Table, record_keys: pa.Array | pa.ChunkedArray) -> None:
         """Add rows that this commit brings: new ones, or new versions.
 
