@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -72,6 +73,44 @@ def metastore(connect, tmp_path):
     opened = open_metastore(url)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def table(metastore, tmp_path):
+    """An empty table of flights, registered."""
+    from airflow_provider.operators import CreateTableOperator
+    from airflow_provider.table.hudi_table import HudiTable
+    from tests.airflow.flights import COLUMNS
+
+    location = str(tmp_path / "lake" / "flights")
+    CreateTableOperator(
+        task_id="create",
+        table="lake.flights",
+        location=location,
+        schema=COLUMNS,
+        record_key=["id"],
+        partition_by=["day"],
+    ).execute({})
+    return HudiTable.open(location)
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    """Three rows in two partitions."""
+    from tests.airflow.flights import write_rows
+
+    folder = tmp_path / "landing"
+    folder.mkdir()
+    rows = [(1, "mon", 10.0), (2, "mon", 20.0), (3, "tue", 30.0)]
+    write_rows(folder / "a.parquet", rows)
+    return folder
+
+
+@pytest.fixture
+def spark_on_this_machine(connect, monkeypatch) -> str:
+    """A connection for spark-submit, with the one that pip installs."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    return connect("spark", conn_type="spark", host="local[1]", extra=json.dumps({"deploy-mode": "client"}))
 
 
 def xcom(run, task_id: str):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -12,17 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
-
-def uv(*arguments: str | Path, cwd: Path = ROOT) -> str:
-    # `make` brings its own uv where there is none.
-    program = shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
-    done = subprocess.run(
-        [program, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=540
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+from tests.packaging.uv import ROOT, uv
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,56 @@
+"""By spark-submit: what is shipped, and to a Python that has nothing but what is stated."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_provider.operators.spark_job import SubmittedSparkJob
+from tests.airflow.flights import ingest, rows_of
+from tests.packaging.uv import uv
+
+# docs/spark.md tells users to install these on a cluster.
+CLUSTER_LIBRARIES = ("fastavro", "fsspec", "numpy", "pandas", "pyarrow", "tenacity")
+
+
+@pytest.fixture(scope="session")
+def cluster_python(tmp_path_factory) -> Path:
+    """A Python with the libraries that a cluster needs: no Airflow, not this package, no pyspark."""
+    folder = tmp_path_factory.mktemp("cluster") / "venv"
+    uv("venv", "--quiet", "--python", sys.executable, folder)
+    locked = folder.parent / "locked.txt"
+    uv("export", "--quiet", "--locked", "--no-emit-project", "--no-hashes", "--output-file", locked)
+    python = folder / "bin" / "python"
+    uv("pip", "install", "--quiet", "--python", python, "--constraints", locked, *CLUSTER_LIBRARIES)
+    return python
+
+
+def test_driver_and_workers_need_only_the_stated_libraries(
+    metastore, table, source, spark_on_this_machine, cluster_python
+):
+    python = {"spark.pyspark.python": str(cluster_python), "spark.pyspark.driver.python": str(cluster_python)}
+    operator = ingest(source, spark_conn_id=spark_on_this_machine, spark_conf=python)
+    assert operator.execute({})["rows_inserted"] == 3
+    assert len(rows_of(table)) == 3
+
+
+def test_a_driver_on_the_cluster_gets_the_job_shipped(connect, tmp_path):
+    connect("spark", conn_type="spark", host="yarn", extra=json.dumps({"deploy-mode": "cluster"}))
+    options = {"executor_memory": "2g", "files": "/etc/hosts", "py_files": "/srv/more.zip", "name": "load"}
+    job = SubmittedSparkJob(logging.getLogger(), conn_id="spark", conf={"spark.x": "1"}, options=options)
+    command = job._submit_hook(tmp_path / "0815.json")._build_spark_submit_command("job.py")
+    arguments = dict(zip(command[1:-2:2], command[2:-2:2], strict=True))
+    assert arguments == {
+        "--master": "yarn",
+        "--deploy-mode": "cluster",
+        "--conf": "spark.x=1",
+        "--files": f"{tmp_path}/0815.json,/etc/hosts",
+        "--py-files": f"{tmp_path}/airflow_provider.zip,/srv/more.zip",
+        "--executor-memory": "2g",
+        "--name": "load",
+    }
+    assert command[-2:] == ["job.py", "0815.json"]
