@@ -182,9 +182,7 @@ class Writer:
             extra_metadata={"priority": str(self._info.priority)},
         )
         path = instant_path(Instant(self.instant, self.action, State.INFLIGHT))
-        if not self._storage.put_if_absent(
-            path, encode_commit_metadata(metadata, self.action.when_completed)
-        ):
+        if not self._storage.put_if_absent(path, encode_commit_metadata(metadata, Action.COMMIT)):
             raise InvalidInputError(f"instant {self.instant} is planned already", instant=self.instant)
         self._planned = frozenset(stat.partition_path for stat in stats)
 
@@ -213,6 +211,8 @@ class Writer:
         """
         replaced = replaced or {}
         extra = {**(extra_metadata or {}), "priority": str(self._info.priority)}
+        if self.table.config.create_schema is not None:
+            extra.setdefault("schema", self.table.config.create_schema)  # where readers look for it
         for name, value in (
             ("txn_id", txn_id),
             ("write_id", write_id),

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.base_file import PARTITION_METADATA, parse_base_file_name
 from airflow_provider.table.instant import Action
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
-
-PARTITION_METADATA = ".hoodie_partition_metadata"
 
 
 class FileGroupId(NamedTuple):

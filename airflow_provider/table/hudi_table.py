@@ -161,6 +161,12 @@ class HudiTable:
                 "only COPY_ON_WRITE of version 9, layout 2 can be written",
                 location=self.location,
             )
+        if config.metadata_partitions:
+            raise UnsupportedTableError(
+                f"table {self.location} has a metadata table with {', '.join(config.metadata_partitions)}; "
+                "a write that does not maintain it would hide rows from its readers",
+                location=self.location,
+            )
 
 
 def _check_columns(
