@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_provider.spark.ingest import ingest
     from airflow_provider.spark.ingest_job import IngestJob
+    from airflow_provider.spark.ingestion import ingest
     from airflow_provider.spark.read import read_snapshot
     from airflow_provider.spark.session import local_session
 
@@ -15,7 +15,7 @@ __all__ = ["IngestJob", "ingest", "local_session", "read_snapshot"]
 
 _MODULES = {
     "IngestJob": "ingest_job",
-    "ingest": "ingest",
+    "ingest": "ingestion",
     "local_session": "session",
     "read_snapshot": "read",
 }
@@ -24,7 +24,6 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     # PEP 562: an operator names a job without paying for PySpark.
     if name in _MODULES:
-        found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-        globals()[name] = found  # also over the submodule of the same name
-        return found
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

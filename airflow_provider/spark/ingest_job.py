@@ -114,9 +114,12 @@ class IngestJob:
             known = {each.name for each in fields(cls)}
             if unknown := sorted(set(described) - known):
                 raise InvalidInputError(f"an ingestion has no field {unknown[0]!r}; it has: {sorted(known)}")
-            return cls(**{**described, "source": tuple(described.get("source", ()))})
+            source = described.get("source", ())
+            return cls(**{**described, "source": (source,) if isinstance(source, str) else tuple(source)})
         except (ValueError, TypeError) as error:
-            raise InvalidInputError(f"not the description of an ingestion ({error}): {text[:200]!r}") from error
+            raise InvalidInputError(
+                f"not the description of an ingestion ({error}): {text[:200]!r}"
+            ) from error
 
     @property
     def kind(self) -> Operation:
@@ -138,8 +141,6 @@ class IngestJob:
         :raises InvalidInputError: when another field cannot work.
         """
         _ = self.kind
-        if isinstance(self.source, str):
-            raise InvalidInputError(f"source must be a tuple of paths, not the text {self.source!r}")
         if isinstance(self.priority, bool) or not isinstance(self.priority, int):
             raise InvalidInputError(f"priority must be a whole number, not {self.priority!r}")
         if self.target_file_size <= 0:

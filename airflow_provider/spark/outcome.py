@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from airflow_provider import exceptions
 from airflow_provider.concurrency import CommitResult
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.spark.ingest_job import IngestJob
-from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.hudi_table import PROPERTIES_PATH, HudiTable
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.storage import Storage
 
@@ -18,6 +19,7 @@ RESULT_PREFIX = "TABLE_SERVICES_RESULT "
 """The line of a job's output that begins with this holds the outcome as JSON."""
 
 JOBS_FOLDER = ".hoodie/.temp/jobs"
+_KEPT_SECONDS = 7 * 24 * 3600
 
 
 def success(result: dict[str, Any]) -> dict[str, Any]:
@@ -39,11 +41,18 @@ def failure(error: BaseException) -> dict[str, Any]:
 def write_outcome(storage: Storage, job_id: str, outcome: dict[str, Any]) -> None:
     """Leave an outcome where the operator looks when the line did not reach it.
 
-    :param storage: the table's storage.
+    Outcomes of long ago, which nobody will ask for any more, are removed.
+
+    :param storage: the table's storage; nothing is left where there is no table.
     :param job_id: the job's id.
     :param outcome: from :func:`success` or :func:`failure`.
     """
+    if storage.stat(PROPERTIES_PATH) is None:
+        return
     storage.put(_path(job_id), json.dumps(outcome).encode())
+    for status in storage.list(JOBS_FOLDER):
+        if status.modified < time.time() - _KEPT_SECONDS:
+            storage.delete(status.path)
 
 
 def read_outcome(storage: Storage, job_id: str) -> dict[str, Any] | None:

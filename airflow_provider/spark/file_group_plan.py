@@ -1,0 +1,181 @@
+"""Which rows go into which file group: the plan of a write, made from counts and file sizes only.
+
+Source of the rules: Hudi's ``UpsertPartitioner`` (small files take inserts first, then new
+file groups of the target size).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from airflow_provider.spark.ingest_job import IngestJob
+from airflow_provider.table.base_file import new_file_id
+from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.timeline import Timeline
+
+_COMMITS_TO_LEARN_FROM = 5
+_FULL_ENOUGH = 1.1  # of the target size: up to here a file group is filled rather than left aside
+
+
+@dataclass(frozen=True)
+class Target:
+    """One task's work: the next base file of one file group.
+
+    :param partition_path: partition path relative to the table.
+    :param file_id: the file group; for a new one the id of its first file.
+    :param base_file: the slice that is rewritten; None for a new file group.
+    """
+
+    partition_path: str
+    file_id: str
+    base_file: BaseFile | None = None
+
+    @classmethod
+    def existing(cls, base_file: BaseFile) -> Target:
+        """The next slice of a file group."""
+        return cls(base_file.partition_path, base_file.file_id, base_file)
+
+    @classmethod
+    def new(cls, partition_path: str) -> Target:
+        """A new file group."""
+        return cls(partition_path, new_file_id())
+
+
+@dataclass
+class FileGroupPlan:
+    """Numbered targets, and how the rows of every partition are spread over them.
+
+    :param targets: position is the number of the task.
+    :param shares: by partition path: numbers of the targets that take its new rows, each with
+        how many rows of all. Rows whose key has no place yet are spread by a hash of their key
+        in these proportions.
+    :param to_tag: partitions whose rows have to be looked up first: their keys can be in several
+        file groups.
+    :param updates: target number by file group, for rows that were looked up.
+    """
+
+    targets: list[Target] = field(default_factory=list)
+    shares: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    to_tag: dict[str, list[BaseFile]] = field(default_factory=dict)
+    updates: dict[FileGroupId, int] = field(default_factory=dict)
+
+    @property
+    def file_groups(self) -> list[FileGroupId]:
+        """Existing file groups that get a new slice."""
+        return [target.base_file.file_group for target in self.targets if target.base_file]
+
+    @property
+    def new_in(self) -> list[str]:
+        """Partitions that get new file groups."""
+        return sorted({target.partition_path for target in self.targets if not target.base_file})
+
+    def add(self, target: Target) -> int:
+        """Give a target its number."""
+        self.targets.append(target)
+        return len(self.targets) - 1
+
+
+def bytes_per_row(timeline: Timeline, schema: pa.Schema) -> float:
+    """How many bytes a row takes in a base file: as in the newest commits, else a guess by type.
+
+    :param timeline: the table's timeline.
+    :param schema: the table's data columns.
+    """
+    for instant in list(reversed(timeline.commits()))[:_COMMITS_TO_LEARN_FROM]:
+        known = [s for s in timeline.commit_metadata(instant).write_stats if s.num_writes]
+        # Footers and bloom filters of files with a few rows say nothing about large files.
+        rows = sum(stat.num_writes for stat in known)
+        if rows >= 1000 * len(known) > 0:
+            return _size_of(known) / rows
+    return _META_BYTES + sum(_guess(column.type) for column in schema)
+
+
+def plan_without_tagging(
+    job: IngestJob, view: FileSystemView, rows: Mapping[str, int], row_bytes: float
+) -> FileGroupPlan:
+    """Plan the partitions whose rows need not be looked up; name the others in ``to_tag``.
+
+    No look-up is needed where keys do not matter, where the partition has no file group yet,
+    and where it has exactly one that takes the new rows as well.
+
+    :param job: the ingestion.
+    :param view: the table as this write sees it; only the named partitions are listed.
+    :param rows: incoming rows by partition path.
+    :param row_bytes: see :func:`bytes_per_row`.
+    """
+    plan = FileGroupPlan()
+    kind = job.kind
+    for partition, count in sorted(rows.items()):
+        # A replacing write leaves the old file groups as they are, and alone.
+        live = [] if kind.replaces else view.base_files(partition)
+        if not kind.looks_up_keys:
+            small = live if kind.fills_small_files else []
+            add_shares(plan, job, partition, count, small, row_bytes)
+        elif not live:
+            if kind.fills_small_files:  # else it is a delete, and there is nothing to delete
+                add_shares(plan, job, partition, count, [], row_bytes)
+        elif len(live) == 1 and _takes_all(job, live[0], count, row_bytes):
+            plan.shares[partition] = [(plan.add(Target.existing(live[0])), count)]
+        else:
+            plan.to_tag[partition] = live
+    return plan
+
+
+def add_shares(
+    plan: FileGroupPlan,
+    job: IngestJob,
+    partition: str,
+    count: int,
+    live: Sequence[BaseFile],
+    row_bytes: float,
+) -> None:
+    """Spread new rows of a partition: small file groups first, then new ones.
+
+    :param plan: is extended.
+    :param job: the ingestion.
+    :param partition: partition path.
+    :param count: new rows.
+    :param live: the partition's file groups.
+    :param row_bytes: see :func:`bytes_per_row`.
+    """
+    shares = []
+    for base_file in sorted(live, key=lambda each: (each.size, each.file_id)):
+        room = int((job.target_file_size - base_file.size) / row_bytes)
+        if base_file.size >= job.small_file_limit or room <= 0 or count <= 0:
+            break
+        number = plan.updates.get(base_file.file_group)
+        shares.append((plan.add(Target.existing(base_file)) if number is None else number, min(room, count)))
+        count -= min(room, count)
+    if count > 0:
+        new = math.ceil(count * row_bytes / job.target_file_size)
+        shares += [(plan.add(Target.new(partition)), math.ceil(count / new)) for _ in range(new)]
+    if shares:
+        plan.shares[partition] = shares
+
+
+def _takes_all(job: IngestJob, base_file: BaseFile, count: int, row_bytes: float) -> bool:
+    # A delete adds nothing. Of an upsert's rows it is not known yet how many are new.
+    added = count * row_bytes if job.kind.fills_small_files else 0
+    return base_file.size + added <= _FULL_ENOUGH * job.target_file_size or not added
+
+
+def _size_of(stats: Sequence[WriteStat]) -> int:
+    return sum(stat.file_size for stat in stats)
+
+
+_META_BYTES = 24  # Hudi's columns and the bloom filter, compressed
+
+
+def _guess(kind: pa.DataType) -> float:
+    if pa.types.is_nested(kind):
+        children = (kind.field(position).type for position in range(kind.num_fields))
+        return sum(map(_guess, children)) * (1 if pa.types.is_struct(kind) else 4)
+    try:
+        return float(kind.bit_width) / 16  # encoded and compressed to about half
+    except ValueError:
+        return 12  # text and bytes

@@ -1,0 +1,115 @@
+"""The entry of a job: ``python -m airflow_provider.spark.job SPECIFICATION``, or by spark-submit.
+
+The process ends with its parent: an operator that is gone, or the JVM of spark-submit, would
+else leave a writer behind whose heartbeat nobody stops (facts of Spark: the Python driver
+outlives a killed JVM).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+# As the file of spark-submit, this folder leads the path, and its modules would hide others'.
+_HERE = str(Path(__file__).resolve().parent)
+sys.path[:] = [entry for entry in sys.path if entry != _HERE]
+
+from airflow_provider.exceptions import TableServiceError  # noqa: E402
+from airflow_provider.spark.ingest_job import IngestJob  # noqa: E402
+from airflow_provider.spark.outcome import RESULT_PREFIX, failure, success, write_outcome  # noqa: E402
+from airflow_provider.table.storage import Storage  # noqa: E402
+
+log = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+class Terminated(BaseException):
+    """The job was told to end; not an :class:`Exception`, so that nothing takes it for a failure."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job that a file describes, and tell what came of it.
+
+    The outcome goes to a line of the standard output and to a file in the table's storage; see
+    :mod:`airflow_provider.spark.outcome`.
+
+    :param arguments: path of the specification, from :meth:`IngestJob.to_json`.
+    :return: exit code: 0 when the job committed, 1 when it did not.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if len(arguments) != 1:
+        print("usage: python -m airflow_provider.spark.job SPECIFICATION_FILE", file=sys.stderr)  # noqa: T201
+        return 2
+    parent = Parent()
+    parent.watch()
+    signal.signal(signal.SIGTERM, _terminate)
+    job = IngestJob.from_json(Path(arguments[0]).read_text())
+    try:
+        outcome = success(_run(job, parent))
+    except Terminated as error:
+        outcome = failure(error)
+    except Exception as error:  # whatever it is, the operator has to know
+        if not isinstance(error, TableServiceError):
+            log.exception("job %s failed", job.job_id)
+        outcome = failure(error)
+    _tell(job, outcome)
+    return 0 if outcome["status"] == "success" else 1
+
+
+class Parent:
+    """The process that started this one."""
+
+    def __init__(self) -> None:
+        self._pid = os.getppid()
+
+    def is_alive(self) -> bool:
+        """Whether it still is this one's parent; an orphan gets another."""
+        return os.getppid() == self._pid
+
+    def watch(self) -> None:
+        """End this process, by SIGTERM, soon after its parent."""
+        threading.Thread(target=self._watch, name="parent", daemon=True).start()
+
+    def _watch(self) -> None:
+        while self.is_alive():
+            threading.Event().wait(_SECONDS_BETWEEN_LOOKS)
+        log.error("parent process %d is gone, the job ends", self._pid)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    # Once is enough: the rollback that follows must not be interrupted by a second one.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Terminated(f"the job was ended by {signal.Signals(number).name}; its write was rolled back")
+
+
+def _run(job: IngestJob, parent: Parent) -> dict[str, Any]:
+    from airflow_provider.spark.ingestion import ingest
+    from airflow_provider.spark.session import job_session
+
+    spark = job_session(f"table-services {job.operation} {job.table_name or job.location}", job.spark_conf)
+    try:
+        return ingest(spark, job, is_alive=parent.is_alive)
+    finally:
+        spark.stop()
+
+
+def _tell(job: IngestJob, outcome: Mapping[str, Any]) -> None:
+    print(f"{RESULT_PREFIX}{json.dumps(outcome)}", flush=True)  # noqa: T201 - the operator listens
+    try:
+        write_outcome(Storage(job.location, job.storage_options), job.job_id, dict(outcome))
+    except (OSError, TableServiceError) as error:
+        log.warning("the outcome of job %s could not be stored: %s", job.job_id, error)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,132 @@
+"""Sending every row to the task of its file group, with Spark's own expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from airflow_provider.spark.batch_profile import BatchProfile
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_MOST_CASES = 48
+_AS_LITERAL = (pa.types.is_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_date)
+
+TARGET = "_target"
+_ENTRY = "_entry"
+
+
+def with_partition_entry(
+    frame: DataFrame, profile: BatchProfile, entries: Mapping[str, Any], arrow_type: pa.DataType
+) -> tuple[DataFrame, Column]:
+    """Find for every row the entry of its partition.
+
+    :param frame: rows with partition columns.
+    :param profile: their partitions.
+    :param entries: by partition path; rows of other partitions have null.
+    :param arrow_type: type of an entry.
+    :return: the rows, perhaps with a further column, and the expression for the entry.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    names = profile.values.schema.names
+    found = [entries.get(path) for path in profile.paths]
+    if not names:
+        return frame, _literal(found[0], arrow_type)
+    kinds = profile.values.schema.types
+    few = len(found) <= _MOST_CASES and not pa.types.is_nested(arrow_type)
+    if few and all(any(known(kind) for known in _AS_LITERAL) for kind in kinds):
+        # Cheaper than a join by a third of the whole shuffle, as long as the cases are few.
+        rows = zip(profile.values.to_pylist(), found, strict=True)
+        cases = [(_all_equal(frame, row), _literal(entry, arrow_type)) for row, entry in rows]
+        (condition, entry), *others = cases
+        expression = F.when(condition, entry)
+        for condition, entry in others:
+            expression = expression.when(condition, entry)
+        return frame, expression
+    lookup = profile.values.append_column(_ENTRY, pa.array(found, arrow_type))
+    renamed = frame.sparkSession.createDataFrame(
+        lookup.rename_columns([*(f"_of_{name}" for name in names), _ENTRY])
+    )
+    condition = reduce(
+        lambda one, other: one & other, [frame[name].eqNullSafe(renamed[f"_of_{name}"]) for name in names]
+    )
+    joined = frame.join(F.broadcast(renamed), condition, "left").drop(*(f"_of_{name}" for name in names))
+    return joined, F.col(_ENTRY)
+
+
+def target_of_new_rows(
+    frame: DataFrame,
+    profile: BatchProfile,
+    shares: Mapping[str, Sequence[tuple[int, int]]],
+    key_columns: Sequence[str],
+) -> tuple[DataFrame, Column]:
+    """The number of the target of every row whose key has no place yet.
+
+    Rows with the same key get the same target: where a partition has several, a hash of the key
+    decides.
+
+    :param frame: the rows.
+    :param profile: their partitions.
+    :param shares: see :class:`~airflow_provider.spark.file_group_plan.FileGroupPlan`.
+    :param key_columns: the record key's columns.
+    :return: the rows, perhaps with further columns, and the number's expression; null for rows
+        of partitions that have no share.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    if all(len(share) == 1 for share in shares.values()):
+        only = {path: share[0][0] for path, share in shares.items()}
+        return with_partition_entry(frame, profile, only, pa.int32())
+    kind = pa.struct(
+        [("numbers", pa.list_(pa.int32())), ("bounds", pa.list_(pa.int64())), ("total", pa.int64())]
+    )
+    entries = {}
+    for path, share in shares.items():
+        bounds = list(accumulate(weight for _, weight in share))
+        entries[path] = {"numbers": [n for n, _ in share], "bounds": bounds[:-1], "total": bounds[-1]}
+    frame, entry = with_partition_entry(frame, profile, entries, kind)
+    hashed = F.pmod(F.xxhash64(*key_columns), entry["total"])
+    passed = F.size(F.filter(entry["bounds"], lambda bound: bound <= hashed))
+    return frame, F.when(entry.isNotNull(), F.element_at(entry["numbers"], passed + 1))
+
+
+def routed(frame: DataFrame, target: Column, count: int, columns: Sequence[str]) -> DataFrame:
+    """Bring every row into the partition whose number is its target's.
+
+    :param frame: the rows.
+    :param target: the number; rows without one are not part of the write.
+    :param count: number of targets.
+    :param columns: the columns that the tasks need.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    numbered = frame.select(*columns, target.cast("int").alias(TARGET))
+    numbered = numbered.where(F.col(TARGET).isNotNull())
+    return numbered.repartitionById(count, TARGET).select(*columns)
+
+
+def _all_equal(frame: DataFrame, row: Mapping[str, Any]) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    equal = [F.col(name).eqNullSafe(F.lit(value)) for name, value in row.items()]
+    return reduce(lambda one, other: one & other, equal)
+
+
+def _literal(value: Any, arrow_type: pa.DataType) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    if not pa.types.is_struct(arrow_type):
+        return F.lit(value).cast("int")
+    if value is None:
+        return F.lit(None).cast("struct<numbers:array<int>,bounds:array<bigint>,total:bigint>")
+    return F.struct(
+        F.lit(value["numbers"]).cast("array<int>").alias("numbers"),
+        F.lit(value["bounds"]).cast("array<bigint>").alias("bounds"),
+        F.lit(value["total"]).cast("bigint").alias("total"),
+    )

@@ -1,0 +1,199 @@
+"""The incoming rows: opening a source, and bringing its columns to the table's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from airflow_provider.exceptions import (
+    EmptySourceError,
+    IncompatibleSchemaError,
+    InvalidInputError,
+    MissingColumnError,
+    UnreadableSourceError,
+)
+from airflow_provider.spark.ingest_job import IngestJob
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.keys import partition_paths, record_keys
+from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.schema import writable_schema
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_TEXT_FORMATS = frozenset({"csv", "json", "xml"})
+_NO_SCHEMA = ("UNABLE_TO_INFER_SCHEMA",)
+
+
+def is_text(job: IngestJob) -> bool:
+    """Whether the source is text, whose values may turn out not to be of their type."""
+    return bool(job.source) and job.source_format.lower() in _TEXT_FORMATS
+
+
+def open_source(spark: SparkSession, job: IngestJob, table: HudiTable) -> DataFrame:
+    """Open the source of an ingestion; its rows are not read yet.
+
+    Columns of text formats take their types from the table, and a value that is not of its
+    type fails the job: Spark's own default would make it null. ``inferSchema`` and ``mode`` in
+    the source options say otherwise.
+
+    :param spark: the session.
+    :param job: the ingestion.
+    :param table: its table.
+    :raises UnreadableSourceError: when there is nothing, or Spark cannot read it.
+    :raises EmptySourceError: when there are no files in it.
+    """
+    from pyspark.errors import PySparkException
+
+    if not job.source:
+        raise InvalidInputError("an ingestion needs a source: paths to read, or a DataFrame")
+    reader = spark.read.format(job.source_format)
+    try:
+        if not is_text(job):
+            frame = reader.options(**job.source_options).load(list(job.source))
+            _ = frame.schema  # Spark Connect looks only when asked
+            return frame
+        options = {"mode": "FAILFAST", **job.source_options}
+        frame = reader.options(**options).load(list(job.source))
+        if str(options.get("inferSchema", "false")).lower() == "true":
+            return frame
+        return reader.schema(_typed_as(frame.schema, table.schema)).load(list(job.source))
+    except PySparkException as error:
+        raise unreadable(job, error) from error
+
+
+def unreadable(job: IngestJob, error: PySparkException) -> InvalidInputError:
+    """What Spark's error about a source means to the job's author.
+
+    :param job: the ingestion.
+    :param error: from Spark.
+    """
+    where = f"source {', '.join(job.source)} ({job.source_format})"
+    if error.getCondition() in _NO_SCHEMA:
+        return EmptySourceError(
+            f"{where} holds no {job.source_format} file with a schema; check the path and the format",
+            source=list(job.source),
+        )
+    reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return UnreadableSourceError(
+        f"{where} cannot be read: {reason}; check the path, the format and the source options",
+        source=list(job.source),
+        condition=error.getCondition(),
+    )
+
+
+def check_columns(job: IngestJob, incoming: pa.Schema, table: HudiTable) -> None:
+    """Hold the incoming columns against what the operation needs and the table allows.
+
+    :param job: the ingestion.
+    :param incoming: the source's columns.
+    :param table: the table.
+    :raises MissingColumnError: when a record key, partition or ordering column is missing.
+    :raises IncompatibleSchemaError: when a column does not fit.
+    :raises InvalidRecordKeyError: when a key column's type cannot be a key.
+    :raises InvalidPartitionValueError: when a partition column's type cannot be a folder.
+    """
+    config = table.config
+    wanted = {"record key": config.record_key_fields, "partition": config.partition_fields}
+    deletes = job.operation == "delete"
+    if not deletes:
+        wanted["ordering"] = config.ordering_fields
+    for role, columns in wanted.items():
+        for column in columns:
+            if column not in incoming.names:
+                raise MissingColumnError(
+                    f"{role} column {column!r} of table {table.location} is not in the source, which has "
+                    f"{', '.join(incoming.names)}; add or rename it",
+                    column=column,
+                )
+    if deletes:
+        needed = [field for field in table.schema if field.name in delete_columns(config)]
+        present = [field for field in incoming if field.name in delete_columns(config)]
+        writable_schema(pa.schema(present), pa.schema([f.with_nullable(True) for f in needed]))
+    else:
+        writable_schema(incoming, table.schema)
+    record_keys(table.schema.empty_table(), config)
+    partition_paths(table.schema.empty_table(), config)
+
+
+def delete_columns(config: TableConfig) -> tuple[str, ...]:
+    """The columns that a delete looks at; the ordering column may be missing."""
+    return tuple(
+        dict.fromkeys([*config.record_key_fields, *config.partition_fields, *config.ordering_fields])
+    )
+
+
+def arrow_schema(frame: DataFrame, table: pa.Schema) -> pa.Schema:
+    """The columns of a DataFrame, as Arrow sees them.
+
+    Spark has microseconds only; where the table has milliseconds, values are held against them
+    one by one later.
+
+    :param frame: the rows.
+    :param table: the table's columns.
+    :raises IncompatibleSchemaError: when Spark has a type for it that Arrow does not.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    try:
+        incoming = to_arrow_schema(frame.schema, timezone="UTC")
+    except PySparkException as error:
+        raise IncompatibleSchemaError(
+            f"a column of the source has a type that no table can store ({error}); cast it in the source"
+        ) from error
+    fields = []
+    for field in incoming:
+        position = table.get_field_index(field.name)
+        target = table.field(position).type if position >= 0 else None
+        coarser = pa.types.is_timestamp(field.type) and pa.types.is_timestamp(target)
+        if target is not None and coarser and (field.type.tz is None) == (target.tz is None):
+            field = field.with_type(target)
+        fields.append(field)
+    return pa.schema(fields)
+
+
+def conformed(frame: DataFrame, names: tuple[str, ...], table: pa.Schema) -> DataFrame:
+    """Only these columns, and of the table's types where Spark can say so.
+
+    Keys and partition values have to be of the table's type before they become text.
+
+    :param frame: rows that passed :func:`check_columns`.
+    :param names: columns to keep, in this order.
+    :param table: the table's columns.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    targets = spark_schema(table)
+    columns = []
+    for name in names:
+        source, target = frame.schema[name].dataType, targets[name].dataType
+        plain = not pa.types.is_nested(table.field(name).type)
+        columns.append(F.col(name).cast(target) if plain and source != target else F.col(name))
+    return frame.select(*columns)
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """A table's columns as Spark has them.
+
+    :param schema: Arrow's.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def _typed_as(found: StructType, table: pa.Schema) -> StructType:
+    from pyspark.sql.types import StructField, StructType
+
+    known = {field.name: field for field in spark_schema(table)}
+    # Columns that the table does not have stay, so that they are named in an error.
+    return StructType(
+        [
+            StructField(field.name, known[field.name].dataType if field.name in known else field.dataType)
+            for field in found
+        ]
+    )
