@@ -6,11 +6,11 @@ import os
 import socket
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyspark
 import tenacity
 
 
@@ -23,7 +23,7 @@ def spark_connect_server(log_file: Path, cores: int = 2) -> Iterator[int]:
     :return: the port that it listens on, on the loopback interface only.
     """
     port = _free_port()
-    submit = Path(sysconfig.get_path("scripts")) / "spark-submit"
+    environment = java_environment() | {"SPARK_HOME": pyspark.__path__[0], "PYSPARK_PYTHON": sys.executable}
     conf = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
@@ -31,11 +31,10 @@ def spark_connect_server(log_file: Path, cores: int = 2) -> Iterator[int]:
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.pyspark.python": sys.executable,
         "spark.sql.warehouse.dir": str(log_file.parent / "spark-warehouse"),
     }
     command = [
-        str(submit),
+        f"{environment['SPARK_HOME']}/bin/spark-submit",
         "--master",
         f"local[{cores}]",
         "--driver-memory",
@@ -47,7 +46,7 @@ def spark_connect_server(log_file: Path, cores: int = 2) -> Iterator[int]:
     ]
     with log_file.open("w") as log:
         server = subprocess.Popen(  # noqa: S603 - our own command
-            command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=java_environment()
+            command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=environment
         )
         try:
             _wait_for(port, server, log_file)

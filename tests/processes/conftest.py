@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext
 
 import pytest
+from pyspark.sql.connect.session import SparkSession
 
 from dags_examples.demo.spark_server import spark_connect_server
 
@@ -16,6 +17,9 @@ def spark_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a Spark Connect server."""
     with spark_connect_server(tmp_path_factory.mktemp("spark") / "server.log") as port:
         yield f"sc://127.0.0.1:{port}"
+        # A session that outlives its server tries to reach it for minutes at exit.
+        if session := SparkSession.getActiveSession():
+            session.stop()
 
 
 @pytest.fixture(scope="session")
