@@ -160,7 +160,7 @@ class ChildSparkJob(SparkJob):
 
     def _run(self, specification: Path) -> str:
         # A task's standard input is its line to Airflow: the job must not have it.
-        self._process = subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
+        with subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
             [sys.executable, "-m", "airflow_provider.spark.job", str(specification)],
             env={**os.environ, **self._environment},
             stdin=subprocess.DEVNULL,
@@ -169,13 +169,13 @@ class ChildSparkJob(SparkJob):
             text=True,
             errors="replace",
             start_new_session=True,
-        )
-        if self.is_killed:
-            self._kill()
-        stdout: IO[str] = self._process.stdout  # type: ignore[assignment]  # PIPE
-        for line in self._listen(stdout):
-            self._log.info(line.rstrip())
-        return _describe_exit(self._process.wait())
+        ) as self._process:
+            if self.is_killed:
+                self._kill()
+            stdout: IO[str] = self._process.stdout  # type: ignore[assignment]  # PIPE
+            for line in self._listen(stdout):
+                self._log.info(line.rstrip())
+            return _describe_exit(self._process.wait())
 
     def _kill(self) -> None:
         _kill_group(self._process)

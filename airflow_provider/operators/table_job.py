@@ -257,6 +257,11 @@ class TableJobOperator(BaseOperator, abc.ABC):
         write_id: int | None = None,
         event_id: int | None = None,
     ) -> dict[str, Any]:
+        self.log.info(
+            "instant %s completed at %s: %d rows inserted, %d updated, %d deleted; %d files, %d bytes",
+            *(summary[key] for key in ("instant", "completion_time", "rows_inserted", "rows_updated")),
+            *(summary[key] for key in ("rows_deleted", "files_written", "bytes_written")),
+        )
         return {
             "table": self.table,
             **{key: summary[key] for key in _RESULT_KEYS},

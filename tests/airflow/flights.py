@@ -26,9 +26,10 @@ def rows_of(table: HudiTable) -> list[tuple]:
     return sorted(tuple(row.values()) for row in snapshot(table).to_table().to_pylist())
 
 
-def ingest(source, **arguments) -> IngestOperator:
+def ingest(landing: Path, /, **arguments) -> IngestOperator:
+    """An operator that loads what lies in a folder."""
     return IngestOperator(
-        task_id="ingest", **{"table": "lake.flights", "source": f"{source}/*.parquet", **arguments}
+        task_id="ingest", **{"table": "lake.flights", "source": f"{landing}/*.parquet", **arguments}
     )
 
 

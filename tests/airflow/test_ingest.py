@@ -127,7 +127,8 @@ class TestSuccess:
         assert partitions == {(day,): f"{table.location}/day={day}" for day in ("mon", "tue")}
         # The job's own lines are in the task's log, and the secret is nowhere.
         printed = "".join(capfd.readouterr())
-        assert "airflow_provider.spark" in printed
+        assert "Using Spark's default log4j profile" in printed
+        assert f"instant {result['instant']} completed at {result['completion_time']}: 3 rows" in printed
         assert secret not in printed
         assert secret not in json.dumps(result)
         assert secret not in "".join(p.read_text() for p in Path(table.location).rglob("*.json"))
