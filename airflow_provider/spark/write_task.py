@@ -16,6 +16,7 @@ from airflow_provider.table.base_file import (
     BaseFileWriter,
     WrittenFile,
     new_file_id,
+    read_footer,
     write_partition_metadata,
 )
 from airflow_provider.table.keys import record_keys
@@ -230,7 +231,7 @@ class _FileGroupTask:
     # --- files --------------------------------------------------------------------------
 
     def _open(self, file_id: str) -> BaseFileWriter:
-        plan = self._plan
+        plan, base_file = self._plan, self._target.base_file
         return BaseFileWriter(
             plan.storage,
             partition_path=self._target.partition_path,
@@ -240,6 +241,7 @@ class _FileGroupTask:
             schema=plan.schema,
             table_name=plan.config.name,
             first_row=self._next_row,
+            preserved_bloom=read_footer(plan.storage, base_file.path).bloom if base_file else None,
         )
 
     def _finish(self, writer: BaseFileWriter, *, inserts: int, updates: int = 0, deletes: int = 0) -> None:

@@ -36,6 +36,8 @@ BLOOM_FALSE_POSITIVES = 1e-6
 """Hudi sizes a filter for 60,000 keys whatever comes, which at 250,000 keys says yes wrongly 6
 times in 10,000, and at 10 keys takes 430 kB. Here it is sized for the keys in the file."""
 
+_MOST_FALSE_POSITIVES = 10 * BLOOM_FALSE_POSITIVES  # of a filter that was taken over and extended
+
 _AVRO_SCHEMA = "parquet.avro.schema"
 _MIN_KEY = "hoodie_min_record_key"
 _MAX_KEY = "hoodie_max_record_key"
@@ -99,6 +101,8 @@ class BaseFileWriter:
     :param table_name: names the Avro record in the footer.
     :param first_row: number of the first new row in ``_hoodie_commit_seqno``; a task that
         writes several files goes on counting here, so that the numbers are unique.
+    :param preserved_bloom: a filter that holds the keys of all rows that will be preserved, which
+        spares hashing them again; it is built anew when it would become too full.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class BaseFileWriter:
         schema: pa.Schema,
         table_name: str = "hoodie_source",
         first_row: int = 0,
+        preserved_bloom: BloomFilter | None = None,
     ) -> None:
         name = base_file_name(file_id, write_token, instant)
         self.path = f"{partition_path}/{name}" if partition_path else name
@@ -129,7 +134,9 @@ class BaseFileWriter:
             ]
         )
         self._constants = {_COMMIT_TIME: instant, _PARTITION_PATH: partition_path, _FILE_NAME: name}
-        self._keys: list[pa.Array] = []
+        self._preserved_bloom = preserved_bloom
+        self._preserved_keys: list[pa.Array] = []
+        self._new_keys: list[pa.Array] = []
         self._min_key: str | None = None
         self._max_key: str | None = None
         self._pending: list[pa.Table] = []
@@ -160,6 +167,7 @@ class BaseFileWriter:
             meta = self._meta_columns(part.num_rows)
             keys = record_keys.slice(begin, ROW_GROUP_ROWS).cast(pa.string())
             self._append(meta | {_SEQUENCE: sequence, _RECORD_KEY: keys}, part)
+            self._new_keys.extend(_chunks(keys))
 
     def write_preserved(self, table_with_meta: pa.Table) -> None:
         """Add rows of an older base file as they are, so that nobody takes them for changed.
@@ -176,6 +184,7 @@ class BaseFileWriter:
             kept = {name: _as_dictionary(old[name]) for name in (_COMMIT_TIME, _PARTITION_PATH)}
             kept |= {name: old[name].cast(pa.string()) for name in (_SEQUENCE, _RECORD_KEY)}
             self._append(self._meta_columns(part.num_rows) | kept, part)
+            self._preserved_keys.extend(_chunks(kept[_RECORD_KEY]))
 
     def close(self) -> WrittenFile:
         """Finish the file.
@@ -187,23 +196,16 @@ class BaseFileWriter:
         footer = {_AVRO_SCHEMA: self._avro_schema}
         if self._min_key is not None and self._max_key is not None:
             footer |= {_MIN_KEY: self._min_key, _MAX_KEY: self._max_key}
-        keys = pa.chunked_array(self._keys, type=pa.string())
-        bloom = BloomFilter.build(
-            keys,
-            entries=max(1, self.rows),
-            false_positives=BLOOM_FALSE_POSITIVES,
-            max_entries=max(1, self.rows),
-        )
-        footer[_BLOOM], footer[_BLOOM_TYPE] = bloom.to_footer()
+        footer[_BLOOM], footer[_BLOOM_TYPE] = self._bloom().to_footer()
         parquet.add_key_value_metadata(footer)
         parquet.close()
         size = self._close_sink()
-        self._keys = []
+        self._preserved_keys, self._new_keys = [], []
         return WrittenFile(self.path, size, self.rows, self._min_key, self._max_key)
 
     def abort(self) -> None:
         """Give up and delete what was written so far."""
-        self._pending, self._keys = [], []
+        self._pending, self._preserved_keys, self._new_keys = [], [], []
         if self._parquet is not None:
             self._parquet.close()
         if self._sink is not None:
@@ -232,7 +234,6 @@ class BaseFileWriter:
         extremes = pc.min_max(keys).as_py()
         self._min_key = min(self._min_key or extremes["min"], extremes["min"])
         self._max_key = max(self._max_key or extremes["max"], extremes["max"])
-        self._keys.extend(keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys])
         table = pa.Table.from_arrays(
             [*(meta[name] for name in META_COLUMNS), *data.columns], schema=self._file_schema
         )
@@ -242,6 +243,20 @@ class BaseFileWriter:
         self._pending_bytes += table.nbytes
         if self._pending_rows >= ROW_GROUP_ROWS or self._pending_bytes >= ROW_GROUP_BYTES:
             self._flush()
+
+    def _bloom(self) -> BloomFilter:
+        if self._preserved_bloom is not None:
+            new = pa.chunked_array(self._new_keys, type=pa.string())
+            extended = self._preserved_bloom.extended(new, false_positives=_MOST_FALSE_POSITIVES)
+            if extended is not None:
+                return extended
+        keys = pa.chunked_array([*self._preserved_keys, *self._new_keys], type=pa.string())
+        return BloomFilter.build(
+            keys,
+            entries=max(1, self.rows),
+            false_positives=BLOOM_FALSE_POSITIVES,
+            max_entries=max(1, self.rows),
+        )
 
     def _flush(self) -> None:
         if not self._pending:
@@ -385,6 +400,10 @@ def _sequence_numbers(prefix: bytes, first: int, count: int) -> pa.Array:
     return pa.Array.from_buffers(
         pa.string(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )
+
+
+def _chunks(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def _as_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:

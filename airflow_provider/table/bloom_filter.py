@@ -88,6 +88,24 @@ class BloomFilter:
         )
         return cls(bits, hashes, rows, entries, view.count - (row_count - 1) * entries)
 
+    def extended(self, keys: pa.Array | pa.ChunkedArray, *, false_positives: float) -> BloomFilter | None:
+        """This filter with further keys in it, for a tenth of the price of building one of all keys.
+
+        :param keys: strings without nulls; those that are in it already do no harm.
+        :param false_positives: how often it may say yes wrongly afterwards.
+        :return: the filter; None when it has several rows or would be too full: build a new one.
+        """
+        if len(self.rows) != 1:
+            return None
+        view = _Keys(keys)
+        unpacked = np.unpackbits(self.rows[0], bitorder="little")
+        _set_bits(unpacked, view, np.arange(view.count), self.bits, self.hashes)
+        if (np.count_nonzero(unpacked) / self.bits) ** self.hashes > false_positives:
+            return None
+        row = np.packbits(unpacked, bitorder="little")
+        held = self.last_row_entries + view.count
+        return BloomFilter(self.bits, self.hashes, (row,), self.row_entries, held if self.row_entries else 0)
+
     def to_footer(self) -> tuple[str, str]:
         """The value of footer ``org.apache.hudi.bloomfilter``, and its type code."""
         header = _HEADER.pack(_VERSION, self.hashes, _MURMUR, self.bits)
@@ -249,10 +267,14 @@ def _positions(hashed: _Words, bits: int) -> _Words:
 
 def _fill(keys: _Keys, members: _Longs, bits: int, hashes: int) -> _Bits:
     unpacked = np.zeros((bits + 7) // 8 * 8, np.uint8)
+    _set_bits(unpacked, keys, members, bits, hashes)
+    return np.packbits(unpacked, bitorder="little")
+
+
+def _set_bits(unpacked: _Bits, keys: _Keys, members: _Longs, bits: int, hashes: int) -> None:
     for _, hashed in keys.hashed(members):
         for _ in range(hashes):
             unpacked[_positions(hashed.next(), bits)] = 1
-    return np.packbits(unpacked, bitorder="little")
 
 
 def _row_members(row: int, count: int, entries: int, most_rows: int) -> _Longs:

@@ -176,6 +176,24 @@ def test_rewritten_rows_stay_as_they_were(storage: Storage) -> None:
     assert footer.bloom.might_contain(stored["_hoodie_record_key"]).all()
 
 
+def test_a_bloom_filter_is_taken_over_until_it_is_too_full(storage: Storage) -> None:
+    old = write(storage, rows(1000))
+    sizes = set()
+    for count, start in [(50, 1000), (500, 1000)]:
+        bloom = read_footer(storage, old.path).bloom
+        assert bloom is not None
+        with writer(storage, SECOND, preserved_bloom=bloom) as opened:
+            opened.write_preserved(read_base_file(storage, old.path))
+            opened.write(rows(count, start=start), keys(rows(count, start=start)))
+            new = opened.close()
+        extended = read_footer(storage, new.path).bloom
+        assert extended is not None
+        assert extended.might_contain(keys(rows(1000 + count))).all()
+        assert not extended.might_contain(keys(rows(20_000, start=5000))).any()
+        sizes.add(extended.bits == bloom.bits)
+    assert sizes == {True, False}
+
+
 def test_rows_of_several_commits_share_one_dictionary(storage: Storage) -> None:
     old = write(storage, rows(20_000))
     with writer(storage, SECOND) as opened:
