@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import pkgutil
+from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider.exceptions import InvalidConnectionError
-from airflow_provider.locks.filesystem import FilesystemLockProvider
 from airflow_provider.locks.in_process import InProcessLockProvider
 from airflow_provider.locks.protocol import LockHolder, LockProvider
 from airflow_provider.table.storage import Storage
 
 __all__ = [
     "LOCK_PROVIDERS",
-    "FilesystemLockProvider",
     "InProcessLockProvider",
     "LockHolder",
     "LockProvider",
@@ -22,11 +21,14 @@ __all__ = [
     "open_lock",
 ]
 
-LOCK_PROVIDERS: Mapping[str, Callable[..., LockProvider]] = {
-    "filesystem": FilesystemLockProvider,
-    "in_process": InProcessLockProvider,
+LOCK_PROVIDERS: Mapping[str, str] = {
+    "filesystem": "airflow_provider.locks.filesystem:FilesystemLockProvider",
+    "zookeeper": "airflow_provider.locks.zookeeper:ZookeeperLockProvider",
+    "database": "airflow_provider.locks.database:DatabaseLockProvider",
+    "storage": "airflow_provider.locks.storage:StorageLockProvider",
+    "in_process": "airflow_provider.locks.in_process:InProcessLockProvider",
 }
-"""Provider name, as in the ``table_lock`` connection, to its class."""
+"""Provider name, as in the ``table_lock`` connection, to its class; imported when it is used."""
 
 
 def lock_options(provider: str) -> tuple[str, ...]:
@@ -39,7 +41,7 @@ def lock_options(provider: str) -> tuple[str, ...]:
             f"lock provider {provider!r} is not known; known: {', '.join(sorted(LOCK_PROVIDERS))}",
             provider=provider,
         )
-    parameters = inspect.signature(LOCK_PROVIDERS[provider]).parameters.values()
+    parameters = inspect.signature(pkgutil.resolve_name(LOCK_PROVIDERS[provider])).parameters.values()
     return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -64,4 +66,5 @@ def open_lock(config: Mapping[str, Any], storage: Storage) -> LockProvider:
                 f"lock option {name!r} must be a number of seconds above zero, not {value!r}", option=name
             )
     place = storage.root if provider == "in_process" else storage
-    return LOCK_PROVIDERS[provider](place, **options)
+    lock: LockProvider = pkgutil.resolve_name(LOCK_PROVIDERS[provider])(place, **options)
+    return lock

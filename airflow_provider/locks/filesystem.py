@@ -16,19 +16,12 @@ heartbeat is older than the lease that it was acquired with is expired. N is the
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-import threading
 import time
-from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+import uuid
 
-import tenacity
-
-from airflow_provider.exceptions import LockLostError, LockTimeoutError, LockUnavailableError
-from airflow_provider.locks.owner import describe_owner
+from airflow_provider.locks.lease import LeaseLock
 from airflow_provider.locks.protocol import LockHolder
 from airflow_provider.table.storage import FileStatus, Storage
 
@@ -36,7 +29,7 @@ LOCKS_FOLDER = ".hoodie/locks"
 _NAME = re.compile(r"^lock(\d+)\.(acquired|released|heartbeat)$")
 
 
-class FilesystemLockProvider:
+class FilesystemLockProvider(LeaseLock):
     """A lock in the table's own storage; needs put-if-absent and nothing else.
 
     :param storage: the table's storage.
@@ -55,73 +48,21 @@ class FilesystemLockProvider:
         poll_interval_seconds: float = 0.1,
         owner: str | None = None,
     ) -> None:
+        super().__init__(
+            storage.root,
+            timeout_seconds=timeout_seconds,
+            lease_seconds=lease_seconds,
+            poll_interval_seconds=poll_interval_seconds,
+            outage_seconds=0.0,
+            owner=owner,
+        )
         self._storage = storage
-        self._timeout = timeout_seconds
-        self._lease = lease_seconds
-        self._poll_interval = poll_interval_seconds
-        self._owner = owner or describe_owner()
-        self._held: int | None = None
-        self._renewal: _Renewal | None = None
+        self._clock_ahead: float | None = None
 
     def acquire(self, timeout: float | None = None) -> None:
-        """See :meth:`LockProvider.acquire`.
-
-        :raises LockTimeoutError: naming the holder.
-        :raises LockUnavailableError: when the storage cannot be read or written.
-        """
-        limit = self._timeout if timeout is None else timeout
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_result(lambda acquired: not acquired),
-            wait=tenacity.wait_random_exponential(multiplier=0.002, max=self._poll_interval),
-            stop=tenacity.stop_after_delay(limit),
-        )
-        try:
-            retrying(self._try_acquire)
-        except tenacity.RetryError:
-            holder = self.holder()
-            by = (
-                f"held by {holder.owner}, last renewed {holder.age_seconds:.1f} s ago"
-                if holder
-                else "contended"
-            )
-            raise LockTimeoutError(
-                f"lock of table {self._storage.root} not acquired in {limit:g} s: {by}; "
-                "raise timeout_seconds, or look for a writer that hangs",
-                table=self._storage.root,
-                holder=holder.owner if holder else None,
-            ) from None
-        except OSError as error:
-            raise LockUnavailableError(
-                f"lock of table {self._storage.root}: storage cannot be used: {error}",
-                table=self._storage.root,
-            ) from error
-
-    def release(self) -> None:
-        """See :meth:`LockProvider.release`."""
-        token = self.fencing_token
-        self._forget()
-        if self._newest()[0] != token or not self._storage.put_if_absent(
-            _path(token, "released"), self._content()
-        ):
-            raise LockLostError(
-                f"lock of table {self._storage.root}: holding {token} had expired and was taken away",
-                table=self._storage.root,
-                fencing_token=token,
-            )
-
-    def is_held(self) -> bool:
-        """See :meth:`LockProvider.is_held`."""
-        if self._held is None or self._renewal is None or not self._renewal.in_time():
-            return False
-        newest, files = self._newest()
-        return newest == self._held and "released" not in files
-
-    @property
-    def fencing_token(self) -> int:
-        """See :attr:`LockProvider.fencing_token`."""
-        if self._held is None:
-            raise LockLostError(f"lock of table {self._storage.root} is not held", table=self._storage.root)
-        return self._held
+        """See :meth:`LeaseLock.acquire`."""
+        self._clock_ahead = None
+        super().acquire(timeout)
 
     def holder(self) -> LockHolder | None:
         """See :meth:`LockProvider.holder`."""
@@ -132,42 +73,24 @@ class FilesystemLockProvider:
             owner = json.loads(self._storage.read(_path(newest, "acquired")))["owner"]
         except FileNotFoundError:
             return None
-        return LockHolder(owner, newest, self._age(files))
+        return LockHolder(owner, newest, max(0.0, time.time() - _renewed(files)))
 
-    def waiters(self) -> list[str]:
-        """Unknown to this backend: contenders poll, they do not queue."""
-        return []
-
-    def __enter__(self) -> Self:
-        self.acquire()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # What was done under the lock stands or falls by the commit log: a lease that ran
-        # out meanwhile is no reason to fail a caller whose work is done.
-        with contextlib.suppress(LockLostError):
-            self.release()
-
-    def _try_acquire(self) -> bool:
+    def _try_acquire(self) -> int | None:
         newest, files = self._newest()
         if newest and "released" not in files:
-            if self._age(files) <= self._lease_of(newest):
-                return False
+            if self._now() - _renewed(files) <= self._lease_of(newest):
+                return None
             self._storage.put_if_absent(_path(newest, "released"), self._content(reclaimed=True))
         token = newest + 1
         if not self._storage.put_if_absent(_path(token, "acquired"), self._content()):
-            return False
+            return None
         if self._newest()[0] != token:
             # An old listing made this id look free after its files were swept; the larger
             # id is the lock.
             self._storage.delete(_path(token, "acquired"))
-            return False
-        self._held = token
-        self._renewal = _Renewal(lambda: self._renew(token), self._lease)
+            return None
         self._sweep(token)
-        return True
+        return token
 
     def _renew(self, token: int) -> bool:
         if self._storage.stat(_path(token, "released")) is not None:
@@ -175,10 +98,14 @@ class FilesystemLockProvider:
         self._storage.put(_path(token, "heartbeat"), b"")
         return True
 
-    def _forget(self) -> None:
-        if self._renewal is not None:
-            self._renewal.stop()
-        self._held = self._renewal = None
+    def _holds(self, token: int) -> bool:
+        newest, files = self._newest()
+        return newest == token and "released" not in files
+
+    def _give_back(self, token: int) -> bool:
+        return self._newest()[0] == token and self._storage.put_if_absent(
+            _path(token, "released"), self._content()
+        )
 
     def _newest(self) -> tuple[int, dict[str, FileStatus]]:
         holdings: dict[int, dict[str, FileStatus]] = {}
@@ -194,8 +121,20 @@ class FilesystemLockProvider:
             if (match := _NAME.match(status.name)) and int(match[1]) < token:
                 self._storage.delete(status.path)
 
-    def _age(self, files: dict[str, FileStatus]) -> float:
-        return time.time() - max(status.modified for status in files.values())
+    def _now(self) -> float:
+        """The time by the storage's clock, which is the one that dates the heartbeats.
+
+        A contender whose own clock is ahead would take the lock from a living holder.
+        """
+        if self._clock_ahead is None:
+            path = f"{LOCKS_FOLDER}/clock-{uuid.uuid4().hex}"
+            self._storage.put(path, b"")
+            status = self._storage.stat(path)
+            self._storage.delete(path)
+            if status is None:
+                raise FileNotFoundError(path)
+            self._clock_ahead = status.modified - time.monotonic()
+        return time.monotonic() + self._clock_ahead
 
     def _lease_of(self, token: int) -> float:
         # The holder's own lease counts: a contender with a shorter one must not rob it.
@@ -210,33 +149,8 @@ class FilesystemLockProvider:
         ).encode()
 
 
-class _Renewal:
-    """Renews a lease three times per lease until told to stop or until it was lost."""
-
-    def __init__(self, renew: Callable[[], bool], lease: float) -> None:
-        self._renew = renew
-        self._lease = lease
-        self._renewed = time.monotonic()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lock-renewal", daemon=True)
-        self._thread.start()
-
-    def in_time(self) -> bool:
-        """Whether the lease cannot have run out by this process's own clock."""
-        return time.monotonic() - self._renewed <= self._lease
-
-    def stop(self) -> None:
-        self._stopped.set()
-
-    def _run(self) -> None:
-        while not self._stopped.wait(self._lease / 3):
-            begun = time.monotonic()
-            try:
-                if not self.in_time() or not self._renew():
-                    return
-            except OSError:
-                continue  # unreachable storage: the lease runs out by itself
-            self._renewed = begun
+def _renewed(files: dict[str, FileStatus]) -> float:
+    return max(status.modified for status in files.values())
 
 
 def _path(token: int, kind: str) -> str:

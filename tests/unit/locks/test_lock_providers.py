@@ -118,7 +118,7 @@ def test_in_process_serves_first_come_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"provider": "zoo"}, "lock provider 'zoo' is not known; known: filesystem, in_process"),
+        ({"provider": "zoo"}, "lock provider 'zoo' is not known; known: database, filesystem, in_process, storage, zookeeper"),
         ({"provider": "in_process", "lease_seconds": 3}, "has no option 'lease_seconds'"),
         ({"lease_seconds": "soon"}, "must be a number of seconds above zero, not 'soon'"),
         ({"timeout_seconds": 0}, "must be a number of seconds above zero"),

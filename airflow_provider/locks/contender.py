@@ -1,0 +1,90 @@
+"""What all contenders for a table's lock have in common, whatever the backend."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+from airflow_provider.exceptions import LockLostError, LockTimeoutError, LockUnavailableError
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.locks.protocol import LockHolder
+
+log = logging.getLogger(__name__)
+
+
+class Contender(ABC):
+    """One contender for one lock; see :class:`~airflow_provider.locks.protocol.LockProvider`.
+
+    :param place: what is locked, for people and for programs: the table's location.
+    :param timeout_seconds: how long :meth:`acquire` waits by default.
+    :param owner: who contends, for people; host and process by default.
+    """
+
+    def __init__(self, place: str, timeout_seconds: float, owner: str | None) -> None:
+        self._place = place
+        self._timeout = timeout_seconds
+        self._owner = owner or describe_owner()
+        self._token: int | None = None
+
+    @property
+    def fencing_token(self) -> int:
+        """See :attr:`LockProvider.fencing_token`."""
+        if self._token is None:
+            raise LockLostError(f"lock of table {self._place} is not held", table=self._place)
+        return self._token
+
+    @abstractmethod
+    def acquire(self, timeout: float | None = None) -> None:
+        """See :meth:`LockProvider.acquire`."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """See :meth:`LockProvider.release`."""
+
+    @abstractmethod
+    def is_held(self) -> bool:
+        """See :meth:`LockProvider.is_held`."""
+
+    @abstractmethod
+    def holder(self) -> LockHolder | None:
+        """See :meth:`LockProvider.holder`."""
+
+    def waiters(self) -> list[str]:
+        """Empty where contenders poll: then nobody knows of them."""
+        return []
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # What was done under the lock stands or falls by the commit log: a lease that ran out
+        # meanwhile, or a backend that went away, is no reason to fail a caller whose work is done.
+        try:
+            self.release()
+        except (LockLostError, LockUnavailableError) as failure:
+            log.warning("%s", failure)
+
+    def _lost(self, token: int) -> LockLostError:
+        return LockLostError(
+            f"lock of table {self._place}: holding {token} had expired or was taken away",
+            table=self._place,
+            fencing_token=token,
+        )
+
+    def _timed_out(self, limit: float) -> LockTimeoutError:
+        holder = self.holder()
+        by = f"held by {holder.owner}, last renewed {holder.age_seconds:.1f} s ago" if holder else "contended"
+        return LockTimeoutError(
+            f"lock of table {self._place} not acquired in {limit:g} s: {by}; "
+            "raise timeout_seconds, or look for a writer that hangs",
+            table=self._place,
+            holder=holder.owner if holder else None,
+        )
+
+    def _unavailable(self, reason: str) -> LockUnavailableError:
+        return LockUnavailableError(f"lock of table {self._place}: {reason}", table=self._place)

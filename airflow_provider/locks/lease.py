@@ -1,0 +1,200 @@
+"""Locks that are leases: held until released, or until not renewed for too long.
+
+The rules that all of them share are here; where a lease is kept is a subclass's business.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+
+import tenacity
+
+from airflow_provider.exceptions import LockUnavailableError
+from airflow_provider.locks.contender import Contender
+
+
+class LeaseLock(Contender):
+    """A lock that contenders poll for, and that its holder renews from a thread.
+
+    A subclass answers five questions, each by one look at the backend or one atomic step.
+
+    :param place: the table's location.
+    :param timeout_seconds: how long :meth:`acquire` waits by default.
+    :param lease_seconds: a holder that did not renew for so long has lost the lock.
+    :param poll_interval_seconds: the longest pause between two looks while waiting.
+    :param outage_seconds: for how long a waiting contender puts up with a backend that is away.
+    :param owner: who contends, for people; host and process by default.
+    """
+
+    #: What the backend's client raises when the backend cannot be used.
+    unusable: tuple[type[Exception], ...] = (OSError,)
+
+    def __init__(
+        self,
+        place: str,
+        *,
+        timeout_seconds: float,
+        lease_seconds: float,
+        poll_interval_seconds: float,
+        outage_seconds: float,
+        owner: str | None,
+    ) -> None:
+        super().__init__(place, timeout_seconds, owner)
+        self._lease = lease_seconds
+        self._poll_interval = poll_interval_seconds
+        self._outage = outage_seconds
+        self._renewal: _Renewal | None = None
+
+    @abstractmethod
+    def _try_acquire(self) -> int | None:
+        """Take the lock if it is free or its lease has run out; the fencing token, or None."""
+
+    @abstractmethod
+    def _renew(self, token: int) -> bool:
+        """Renew the lease; False when it is lost."""
+
+    @abstractmethod
+    def _holds(self, token: int) -> bool:
+        """Whether the backend says that this holding goes on."""
+
+    @abstractmethod
+    def _give_back(self, token: int) -> bool:
+        """End this holding; False when it was not this contender's any more."""
+
+    def _reason(self, error: Exception) -> str:
+        """Why the backend cannot be used, for people, without any secret."""
+        return f"storage cannot be used: {error}"
+
+    def _may_pass(self, error: Exception) -> bool:
+        """Whether waiting a little can help."""
+        return False
+
+    def acquire(self, timeout: float | None = None) -> None:
+        """See :meth:`LockProvider.acquire`.
+
+        :raises LockTimeoutError: naming the holder.
+        :raises LockUnavailableError: when the backend cannot be used.
+        """
+        limit = self._timeout if timeout is None else timeout
+        attempt = _Attempt(self, limit)
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_result(lambda acquired: not acquired),
+            wait=tenacity.wait_random_exponential(multiplier=0.002, max=self._poll_interval),
+            stop=tenacity.stop_after_delay(limit),
+        )
+        try:
+            retrying(attempt)
+        except tenacity.RetryError:
+            if attempt.failure is not None:
+                raise attempt.failure from None
+            try:
+                raise self._timed_out(limit) from None
+            except self.unusable as error:
+                raise self._translated(error) from None
+
+    def release(self) -> None:
+        """See :meth:`LockProvider.release`.
+
+        :raises LockLostError: also when the lease ran out and nobody else has taken the lock.
+        :raises LockUnavailableError: when the backend cannot be told; the lease runs out then.
+        """
+        token = self.fencing_token
+        in_time = self._renewal is not None and self._renewal.in_time()
+        self._forget()
+        try:
+            given_back = self._give_back(token)
+        except self.unusable as error:
+            raise self._translated(error) from None
+        if not (in_time and given_back):
+            raise self._lost(token)
+
+    def is_held(self) -> bool:
+        """See :meth:`LockProvider.is_held`."""
+        if self._token is None or self._renewal is None or not self._renewal.in_time():
+            return False
+        try:
+            held = self._holds(self._token)
+        except self.unusable:
+            return False
+        # Asked again: the answer may have been long on its way.
+        return held and self._renewal.in_time()
+
+    def _begin(self, token: int, begun: float) -> None:
+        self._token = token
+        self._renewal = _Renewal(lambda: self._renew(token), self._lease, begun, self.unusable)
+
+    def _forget(self) -> None:
+        if self._renewal is not None:
+            self._renewal.stop()
+        self._token = self._renewal = None
+
+    def _translated(self, error: Exception) -> LockUnavailableError:
+        return self._unavailable(self._reason(error))
+
+
+class _Attempt:
+    """One attempt after the other to take a lock; remembers an outage of the backend."""
+
+    def __init__(self, lock: LeaseLock, limit: float) -> None:
+        self._lock = lock
+        self._patience = min(lock._outage, limit)
+        self._away_since: float | None = None
+        self.failure: LockUnavailableError | None = None
+
+    def __call__(self) -> bool:
+        begun = time.monotonic()
+        try:
+            token = self._lock._try_acquire()
+        except self._lock.unusable as error:
+            self.failure = self._lock._translated(error)
+            self._away_since = self._away_since or begun
+            if self._lock._may_pass(error) and time.monotonic() - self._away_since < self._patience:
+                return False
+            # From None: a driver's error may repeat what it was given, passwords included.
+            raise self.failure from None
+        self._away_since = self.failure = None
+        if token is None:
+            return False
+        self._lock._begin(token, begun)
+        return True
+
+
+class _Renewal:
+    """Renews a lease three times per lease until told to stop or until it was lost.
+
+    :param begun: :func:`time.monotonic` before the lease was asked for: whatever clock the
+        backend has, the lease cannot have begun earlier.
+    """
+
+    def __init__(
+        self, renew: Callable[[], bool], lease: float, begun: float, unusable: tuple[type[Exception], ...]
+    ) -> None:
+        self._renew = renew
+        self._lease = lease
+        self._renewed = begun
+        self._unusable = unusable
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lock-renewal", daemon=True)
+        self._thread.start()
+
+    def in_time(self) -> bool:
+        """Whether the lease cannot have run out by this process's own clock."""
+        return time.monotonic() - self._renewed <= self._lease
+
+    def stop(self) -> None:
+        """Stop; no renewal is under way any more when this returns."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._lease / 3):
+            begun = time.monotonic()
+            try:
+                if not self.in_time() or not self._renew():
+                    return
+            except self._unusable:
+                continue  # the lease runs out by itself
+            self._renewed = begun

@@ -1,0 +1,183 @@
+"""How a contender reaches ZooKeeper: servers, TLS, who it is and who may touch its nodes."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import threading
+from collections.abc import MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.hosts import collect_hosts
+from kazoo.protocol.states import KeeperState
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+
+from airflow_provider.exceptions import InvalidConnectionError
+
+log = logging.getLogger(__name__)
+
+_CHOICES = {
+    "authentication": ("none", "digest", "sasl"),
+    "acl": ("open", "creator"),
+    "tls": ("off", "on", "unverified"),
+}
+
+
+class ZookeeperUnreachableError(Exception):
+    """Raised when no session could be had; says why, without any secret."""
+
+
+@dataclass(frozen=True)
+class ZookeeperSettings:
+    """What a connection says about a ZooKeeper ensemble.
+
+    :param hosts: ``host:port,host:port``, with a chroot after the last one if there is one.
+    :param session_timeout: seconds; the servers may raise or lower it to what they allow.
+    :param connection_timeout: seconds until an ensemble counts as unreachable.
+    :param authentication: ``none``; ``digest``, ZooKeeper's own scheme; ``sasl``, DIGEST-MD5.
+    :param acl: who may touch the nodes: ``open``, anybody, as Curator's default; ``creator``.
+    :param tls: ``off``; ``on``, with the servers' certificates and host names verified; ``unverified``.
+    :param tls_ca: PEM file of the authorities; the system's when None.
+    :param tls_certificate: PEM file of the client's certificate, where servers ask for one.
+    :param tls_key: PEM file of its key.
+    :param tls_key_password: the key's password.
+    :raises InvalidConnectionError: when an option is missing, is not known, or does not go with another.
+    """
+
+    hosts: str
+    session_timeout: float
+    connection_timeout: float
+    authentication: str = "none"
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    acl: str = "open"
+    tls: str = "off"
+    tls_ca: str | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    tls_key_password: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            servers, _ = collect_hosts(self.hosts)
+        except ValueError:
+            servers = []
+        if not self.hosts or not all(host for host, _ in servers) or not servers:
+            raise _invalid("hosts", f"must be host:port[,host:port...][/chroot], not {self.hosts!r}")
+        for option, known in _CHOICES.items():
+            if getattr(self, option) not in known:
+                raise _invalid(option, f"is {getattr(self, option)!r}; known: {', '.join(known)}")
+        if self.authentication != "none" and not (self.username and self.password):
+            raise _invalid("authentication", f"{self.authentication!r} needs username and password")
+        if self.authentication == "none" and self.acl == "creator":
+            raise _invalid("acl", "'creator' needs authentication 'digest' or 'sasl'")
+        if self.authentication == "sasl" and importlib.util.find_spec("puresasl") is None:
+            raise _invalid(
+                "authentication",
+                "'sasl' needs pure-sasl; pip install 'airflow-provider-table-services[zookeeper-sasl]'",
+            )
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise _invalid("tls_certificate", "and 'tls_key' go together")
+        for option in ("tls_ca", "tls_certificate", "tls_key"):
+            path = getattr(self, option)
+            if path is not None and self.tls == "off":
+                raise _invalid(option, "is given, but 'tls' is 'off'")
+            if path is not None and not Path(path).is_file():
+                raise _invalid(option, f"names a file that is not there: {path}")
+
+
+def open_session(settings: ZookeeperSettings, limit: float) -> KazooClient:
+    """A new session.
+
+    :param limit: seconds to wait for it at most, and never longer than the connection timeout.
+    :raises ZookeeperUnreachableError: when there is none by then.
+    """
+    handler = _Handler(settings.connection_timeout / len(collect_hosts(settings.hosts)[0]))
+    reasons = _Reasons(log, {})
+    is_digest, is_sasl = settings.authentication == "digest", settings.authentication == "sasl"
+    client = KazooClient(
+        hosts=settings.hosts,
+        timeout=settings.session_timeout,
+        handler=handler,
+        # When no server was there for so long, the session is over: then calls must fail, not wait.
+        connection_retry=KazooRetry(
+            max_tries=-1,
+            delay=0.05,
+            max_delay=1.0,
+            deadline=settings.session_timeout,
+            sleep_func=handler.sleep_func,
+        ),
+        default_acl=CREATOR_ALL_ACL if settings.acl == "creator" else OPEN_ACL_UNSAFE,
+        auth_data=[("digest", f"{settings.username}:{settings.password}")] if is_digest else None,
+        sasl_options={
+            "mechanism": "DIGEST-MD5",
+            "username": settings.username,
+            "password": settings.password,
+        }
+        if is_sasl
+        else None,
+        use_ssl=settings.tls != "off",
+        verify_certs=settings.tls == "on",
+        check_hostname=settings.tls == "on",
+        ca=settings.tls_ca,
+        certfile=settings.tls_certificate,
+        keyfile=settings.tls_key,
+        keyfile_password=settings.tls_key_password,
+        logger=reasons,
+    )
+    client.start_async().wait(min(limit, settings.connection_timeout))
+    if not client.connected:
+        refused = client.client_state == KeeperState.AUTH_FAILED
+        close_session(client)
+        why = "it refuses the username or the password" if refused else reasons.last or "no answer"
+        raise ZookeeperUnreachableError(f"ZooKeeper at {settings.hosts} cannot be reached: {why}")
+    return client
+
+
+def close_session(client: KazooClient) -> None:
+    """End a session, and with it its nodes; not waited for, because servers may be away."""
+
+    def close() -> None:
+        with suppress(KazooException, OSError):
+            client.stop()
+            client.close()
+
+    threading.Thread(target=close, name="zookeeper-close", daemon=True).start()
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Kazoo's, but one silent server does not use up the time for all the others."""
+
+    def __init__(self, timeout: float) -> None:
+        super().__init__()
+        self._timeout = timeout
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        kwargs["timeout"] = min(kwargs["timeout"], self._timeout)
+        return super().create_connection(*args, **kwargs)
+
+
+class _Reasons(logging.LoggerAdapter[logging.Logger]):
+    """Remembers kazoo's last warning: it is the only place where kazoo says why it cannot connect."""
+
+    last: str | None = None
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        if level >= logging.WARNING:
+            self.last = str(msg) % args if args else str(msg)
+            level = logging.INFO  # the error that is raised says it; a log says it as detail
+        super().log(level, msg, *args, **kwargs)
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        return msg, kwargs
+
+
+def _invalid(option: str, why: str) -> InvalidConnectionError:
+    return InvalidConnectionError(f"lock provider 'zookeeper', option {option!r} {why}", option=option)

@@ -1,0 +1,135 @@
+"""Every lock provider that works between processes, each on a real backend."""
+
+from __future__ import annotations
+
+import multiprocessing
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.table.storage import Storage
+from tests.processes.locks.contender import Contender
+from tests.processes.servers import Postgres, TcpProxy, ZookeeperServer, s3_endpoint, zookeeper
+
+PROVIDERS = ["filesystem", "sqlite", "postgresql", "storage", "zookeeper"]
+SERVERS = ["postgresql", "storage", "zookeeper"]
+FAIR = ["zookeeper"]
+
+
+@dataclass
+class Backend:
+    """Where a provider keeps its locks, and a table of its own.
+
+    :param config: provider and options.
+    :param root: the table's location.
+    :param storage_options: of the table's storage.
+    :param slack: seconds by which this backend may find an expired lease later than others.
+    """
+
+    config: Mapping[str, Any]
+    root: str
+    processes: ForkServerContext
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    slack: float = 0.0
+    stop: Callable[[], None] = lambda: None
+    start: Callable[[], object] = lambda: None
+    contenders: list[Contender] = field(default_factory=list)
+
+    def contender(self, **options: Any) -> Contender:
+        """A process of its own; it is ended with the test."""
+        contender = Contender(self.processes, {**self.config, **options}, self.root, self.storage_options)
+        self.contenders.append(contender)
+        return contender
+
+    def lock(self, **options: Any) -> LockProvider:
+        """A contender in this process."""
+        return open_lock({**self.config, **options}, Storage(self.root, self.storage_options))
+
+
+@pytest.fixture(scope="session")
+def lock_processes() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    modules = ["tests.processes.locks.contender", "s3fs", "psycopg", "sqlalchemy.dialects.postgresql"]
+    modules += [f"airflow_provider.locks.{name}" for name in ("database", "storage", "zookeeper")]
+    context.set_forkserver_preload(modules)
+    return context
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZookeeperServer]:
+    with zookeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    server = Postgres(tmp_path_factory.mktemp("postgres") / "data")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TcpProxy]:
+    """An S3 endpoint with a bucket ``lake``, behind a proxy."""
+    with s3_endpoint(tmp_path_factory.mktemp("s3") / "server.log") as port:
+        proxy = TcpProxy(port)
+        Storage("s3://lake/t", s3_options(port))._filesystem.mkdir("lake")
+        yield proxy
+        proxy.close()
+
+
+def s3_options(port: int) -> dict[str, Any]:
+    return {
+        "key": "somebody",
+        "secret": "geheim-7",
+        "client_kwargs": {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": "eu-central-1"},
+    }
+
+
+@pytest.fixture
+def backend(
+    request: pytest.FixtureRequest, tmp_path: Path, lock_processes: ForkServerContext
+) -> Iterator[Backend]:
+    """Parametrized with a name out of PROVIDERS."""
+    made = _make(request, request.param, tmp_path, lock_processes)
+    yield made
+    for contender in made.contenders:
+        contender.go_on()
+        contender.kill()
+
+
+def _make(request: pytest.FixtureRequest, name: str, folder: Path, processes: ForkServerContext) -> Backend:
+    if name == "filesystem":
+        return Backend({"provider": "filesystem"}, str(folder / "t"), processes)
+    if name == "sqlite":
+        config = {"provider": "database", "url": f"sqlite:///{folder}/locks.db"}
+        return Backend(config, str(folder / "t"), processes)
+    if name == "postgresql":
+        postgres: Postgres = request.getfixturevalue("postgres")
+        config = {"provider": "database", "url": postgres.url}
+        return Backend(config, str(folder / "t"), processes, stop=postgres.stop, start=postgres.start)
+    if name == "storage":
+        proxy: TcpProxy = request.getfixturevalue("s3")
+        return Backend(
+            {"provider": "storage", "poll_interval_seconds": 0.1},
+            f"s3://lake/{uuid.uuid4().hex}",
+            processes,
+            s3_options(proxy.port),
+            slack=2.0,  # S3 dates by whole seconds
+            stop=proxy.cut,
+            start=proxy.mend,
+        )
+    server: ZookeeperServer = request.getfixturevalue("zookeeper_server")
+
+    def start() -> None:
+        server.start()
+        server.wait()
+
+    config = {"provider": "zookeeper", "hosts": server.hosts}
+    return Backend(config, str(folder / "t"), processes, slack=1.0, stop=server.kill, start=start)

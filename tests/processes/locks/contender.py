@@ -1,0 +1,97 @@
+"""A process that contends for a lock and does what it is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any
+
+from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.table.storage import Storage
+
+
+class Contender:
+    """The test's end of such a process; errors that the process had are raised here.
+
+    :param config: see :func:`open_lock`.
+    :param root: the table's location.
+    :param options: of the table's storage.
+    """
+
+    def __init__(
+        self, processes: ForkServerContext, config: Mapping[str, Any], root: str, options: Mapping[str, Any]
+    ) -> None:
+        self._pipe, far = processes.Pipe()
+        self._process = processes.Process(target=_obey, args=(far, dict(config), root, dict(options)))
+        self._process.start()
+        far.close()
+
+    def acquire(self, timeout: float | None = None) -> int:
+        """Acquire; the fencing token."""
+        return int(self.ask("acquire", timeout))
+
+    def release(self) -> None:
+        self.ask("release")
+
+    def is_held(self) -> bool:
+        return bool(self.ask("is_held"))
+
+    def append_tokens(self, path: Path, times: int) -> None:
+        """Under the lock, each time: read a file, write it again with the fencing token added."""
+        self.ask("append_tokens", path, times)
+
+    def ask(self, *command: Any) -> Any:
+        self.tell(*command)
+        return self.answer()
+
+    def tell(self, *command: Any) -> None:
+        """Ask and do not wait."""
+        self._pipe.send(command)
+
+    def answer(self, timeout: float = 60) -> Any:
+        assert self._pipe.poll(timeout), f"no answer in {timeout} s"
+        worked, answer = self._pipe.recv()
+        if not worked:
+            raise from_dict(answer)
+        return answer
+
+    def pause(self) -> None:
+        os.kill(self._process.pid or 0, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self._process.pid or 0, signal.SIGCONT)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def _obey(pipe: Connection, config: dict[str, Any], root: str, options: dict[str, Any]) -> None:
+    lock = open_lock(config, Storage(root, options))
+    while True:
+        try:
+            command, *arguments = pipe.recv()
+        except EOFError:
+            return
+        try:
+            pipe.send((True, _do(lock, command, arguments)))
+        except TableServiceError as error:
+            pipe.send((False, to_dict(error)))
+
+
+def _do(lock: LockProvider, command: str, arguments: list[Any]) -> Any:
+    if command == "acquire":
+        lock.acquire(*arguments)
+        return lock.fencing_token
+    if command == "append_tokens":
+        path, times = arguments
+        for _ in range(times):
+            with lock:
+                path.write_text(f"{path.read_text()}{lock.fencing_token}\n")
+        return None
+    return getattr(lock, command)(*arguments)

