@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import operator
 import zipfile
 from pathlib import Path
 
@@ -36,27 +38,18 @@ def land(flights: pa.Table, landing: Path) -> tuple[list[str], list[str]]:
     :return: the days and the months, as ISO dates of their first day.
     """
     december = pc.equal(flights["month"], 12)
-    days = _split(
-        flights.filter(december),
-        landing,
-        "day",
-        lambda y, m, d: f"{y}-{m:02}-{d:02}",
-        ["year", "month", "day"],
-    )
-    months = _split(
-        flights.filter(pc.invert(december)), landing, "month", lambda y, m: f"{y}-{m:02}", ["year", "month"]
-    )
+    days = _split(flights.filter(december), landing, "day", ("year", "month", "day"))
+    months = _split(flights.filter(pc.invert(december)), landing, "month", ("year", "month"))
     return days, [f"{month}-01" for month in months]
 
 
-def _split(flights: pa.Table, landing: Path, name: str, label, columns: list[str]) -> list[str]:  # type: ignore[no-untyped-def]
+def _split(flights: pa.Table, landing: Path, name: str, columns: tuple[str, ...]) -> list[str]:
     labels = []
-    for values in flights.select(columns).group_by(columns).aggregate([]).to_pylist():
-        mask = pc.scalar(True)
-        for column in columns:
-            mask = pc.and_(mask, pc.equal(flights[column], values[column]))
-        labels.append(label(*(values[column] for column in columns)))
-        folder = landing / f"{name}={labels[-1]}"
+    for values in flights.group_by(columns).aggregate([]).to_pylist():
+        wanted = [pc.field(column) == values[column] for column in columns]
+        label = "-".join(f"{values[column]:02}" for column in columns)
+        folder = landing / f"{name}={label}"
         folder.mkdir(parents=True)
-        pq.write_table(flights.filter(mask), folder / "flights.parquet")
+        pq.write_table(flights.filter(functools.reduce(operator.and_, wanted)), folder / "flights.parquet")
+        labels.append(label)
     return sorted(labels)

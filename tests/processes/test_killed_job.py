@@ -136,7 +136,7 @@ def test_a_job_that_stood_still_loses_cleanly(
     time.sleep(0.7)  # longer than its heartbeat may be silent, and than its lease
     tenacity.retry(retry=tenacity.retry_if_exception_type(CommitError), stop=tenacity.stop_after_attempt(3))(
         upsert
-    )(spark, table.location, NEXT, lock=lock)
+    )(spark, table.location, NEXT)
     os.kill(paused.pid or 0, signal.SIGCONT)
     told = outcome.get(timeout=60)
     paused.join()
