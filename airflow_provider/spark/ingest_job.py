@@ -116,7 +116,7 @@ class IngestJob:
                 raise InvalidInputError(f"an ingestion has no field {unknown[0]!r}; it has: {sorted(known)}")
             source = described.get("source", ())
             return cls(**{**described, "source": (source,) if isinstance(source, str) else tuple(source)})
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             raise InvalidInputError(
                 f"not the description of an ingestion ({error}): {text[:200]!r}"
             ) from error

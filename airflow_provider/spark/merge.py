@@ -56,10 +56,10 @@ def latest_versions(batch: Batch, arrival: pa.Array) -> Batch:
         return batch
     columns = {"key": encoded.indices, "arrival": arrival}
     if batch.ordering is not None:
+        columns["known"] = batch.ordering.is_valid().cast(pa.int8())
         columns["ordering"] = _comparable(batch.ordering)
-    order = [(name, "ascending") for name in ("key", "ordering", "arrival") if name in columns]
-    options = pc.SortOptions(order, null_placement="at_start")
-    positions = pc.sort_indices(pa.table(columns), options=options).to_numpy()
+    order = [(name, "ascending") for name in ("key", "known", "ordering", "arrival") if name in columns]
+    positions = pc.sort_indices(pa.table(columns), sort_keys=order).to_numpy()
     codes = encoded.indices.to_numpy()[positions]
     chosen = np.zeros(len(codes), np.bool_)
     chosen[positions[np.append(codes[1:] != codes[:-1], True)]] = True

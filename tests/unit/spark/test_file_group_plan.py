@@ -1,0 +1,113 @@
+"""Which rows go where: the plan, from counts and sizes only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider.spark.file_group_plan import (
+    FileGroupPlan,
+    Target,
+    add_shares,
+    bytes_per_row,
+    plan_without_tagging,
+)
+from airflow_provider.spark.ingest_job import IngestJob
+from airflow_provider.table.file_groups import BaseFile, FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+
+
+class Live:
+    """The one method of a view that planning uses."""
+
+    def __init__(self, **sizes: list[int]) -> None:
+        self._files = {
+            partition: [
+                BaseFile(partition, f"{partition}{n}", "0-0-0", "20240101000000000", f"{partition}/{n}", size)
+                for n, size in enumerate(found)
+            ]
+            for partition, found in sizes.items()
+        }
+
+    def base_files(self, partition: str) -> list[BaseFile]:
+        return self._files.get(partition, [])
+
+
+def _plan(operation: str, rows: dict[str, int], live: Live, **sizes: int) -> FileGroupPlan:
+    settings = {"target_file_size": 1000, "small_file_limit": 800} | sizes
+    job = IngestJob(location="/t", operation=operation, **settings)  # type: ignore[arg-type]
+    return plan_without_tagging(job, cast(FileSystemView, live), rows, row_bytes=10)
+
+
+def _shares(plan: FileGroupPlan, partition: str) -> list[tuple[str | None, int]]:
+    """File id, or None for a new file group, and rows."""
+    shares = [(plan.targets[number], count) for number, count in plan.shares[partition]]
+    return [(target.file_id if target.base_file else None, count) for target, count in shares]
+
+
+def test_inserts_fill_the_smallest_file_groups_first() -> None:
+    plan = _plan("insert", {"a": 150}, Live(a=[790, 300, 900]))
+    assert _shares(plan, "a") == [("a1", 70), ("a0", 21), (None, 59)]
+    assert [group.file_id for group in plan.file_groups] == ["a1", "a0"]
+    assert plan.new_in == ["a"]
+
+
+def test_no_more_file_groups_are_rewritten_than_needed() -> None:
+    assert _shares(_plan("insert", {"a": 60}, Live(a=[300, 300])), "a") == [("a0", 60)]
+
+
+def test_new_file_groups_share_the_rows_evenly() -> None:
+    assert _shares(_plan("bulk_insert", {"a": 250}, Live(a=[1])), "a") == [(None, 84)] * 3
+
+
+def test_small_files_are_left_alone_when_the_limit_is_zero() -> None:
+    assert _shares(_plan("insert", {"a": 5}, Live(a=[10]), small_file_limit=0), "a") == [(None, 5)]
+
+
+@pytest.mark.parametrize("operation", ["insert_overwrite", "insert_overwrite_table"])
+def test_replacing_operations_open_new_file_groups(operation: str) -> None:
+    plan = _plan(operation, {"a": 5}, Live(a=[10]))
+    assert _shares(plan, "a") == [(None, 5)]
+    assert plan.file_groups == []
+
+
+def test_one_file_group_that_takes_everything_needs_no_look_up() -> None:
+    plan = _plan("upsert", {"a": 20, "b": 20, "c": 20, "d": 20}, Live(a=[500], b=[10, 10], c=[950]))
+    assert _shares(plan, "a") == [("a0", 20)]
+    assert set(plan.to_tag) == {"b", "c"}, "several groups; one that is full"
+    assert _shares(plan, "d") == [(None, 20)]
+
+
+def test_deletes_add_nothing() -> None:
+    plan = _plan("delete", {"a": 10_000, "gone": 3}, Live(a=[999]))
+    assert _shares(plan, "a") == [("a0", 10_000)]
+    assert "gone" not in plan.shares
+    assert plan.new_in == []
+
+
+def test_a_file_group_is_one_task_whatever_it_gets() -> None:
+    live = Live(a=[100, 900])
+    plan = _plan("upsert", {"a": 50}, live)
+    small, full = live.base_files("a")
+    for base_file in (small, full):
+        plan.updates[base_file.file_group] = plan.add(Target.existing(base_file))
+    job = IngestJob(location="/t", target_file_size=1000, small_file_limit=800)
+    add_shares(plan, job, "a", 120, live.base_files("a"), row_bytes=10)
+    assert _shares(plan, "a") == [("a0", 90), (None, 30)]
+    assert len(plan.targets) == 3
+
+
+def test_the_size_of_a_row_is_guessed_by_its_types(tmp_path: Path) -> None:
+    def guess(**columns: Any) -> float:
+        schema = pa.schema({"id": pa.string(), **columns})
+        location = tmp_path / str(len(list(tmp_path.iterdir())))
+        table = HudiTable.create(str(location), name="t", schema=schema, record_key=["id"])
+        return bytes_per_row(table.timeline(), table.schema)
+
+    narrow = guess()
+    assert narrow > 0
+    wide = guess(a=pa.int64(), b=pa.struct([("x", pa.float64()), ("y", pa.list_(pa.int32()))]))
+    assert narrow < guess(a=pa.int32()) < guess(a=pa.int64()) < wide

@@ -1,0 +1,104 @@
+"""Jobs as data."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from subprocess import run
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider.exceptions import (
+    EmptySourceError,
+    InvalidInputError,
+    UnknownOperationError,
+    from_dict,
+)
+from airflow_provider.spark.ingest_job import OPERATIONS, IngestJob
+from airflow_provider.spark.outcome import JOBS_FOLDER, failure, read_outcome, success, write_outcome
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.storage import Storage
+
+
+def test_a_job_survives_its_text() -> None:
+    job = IngestJob(
+        location="s3://lake/t",
+        source=("a", "b"),
+        source_options={"header": "true"},
+        operation="delete",
+        storage_options={"key": "k"},
+        lock={"provider": "filesystem"},
+        txn_id=3,
+        extra_metadata={"who": "me"},
+    )
+    assert IngestJob.from_json(job.to_json()) == job
+    assert IngestJob.from_json('{"location": "/t", "source": "/one"}').source == ("/one",)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"location": "/t", "colour": "red"}', "null", '"x"'])
+def test_other_text_is_no_job(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="ingestion"):
+        IngestJob.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"priority": "high"}, "priority must be a whole number, not 'high'"),
+        ({"priority": True}, "priority"),
+        ({"target_file_size": 0}, "target_file_size must be above 0"),
+        ({"target_file_size": 10, "small_file_limit": 11}, "small_file_limit must be between 0 and"),
+        ({"small_file_limit": -1}, "small_file_limit"),
+        ({"heartbeat_interval": 0}, "heartbeat_interval must be above 0"),
+        ({"tolerable_misses": 0}, "tolerable_misses at least 1"),
+    ],
+)
+def test_numbers_that_cannot_work(changes: dict[str, Any], message: str) -> None:
+    IngestJob(location="/t").validate()
+    with pytest.raises(InvalidInputError, match=message):
+        IngestJob(location="/t", **changes).validate()
+
+
+def test_an_unknown_operation_names_the_known_ones() -> None:
+    with pytest.raises(UnknownOperationError) as caught:
+        dataclasses.replace(IngestJob(location="/t"), operation="UPSERT").validate()
+    assert all(known in str(caught.value) for known in OPERATIONS)
+
+
+def test_outcomes_come_back_as_they_were(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    assert read_outcome(storage, "j") is None
+    write_outcome(storage, "j", success({}))
+    assert list(tmp_path.iterdir()) == [], "nothing is left where there is no table"
+    HudiTable.create(str(tmp_path), name="t", schema=pa.schema({"id": pa.int64()}), record_key=["id"])
+    write_outcome(storage, "j", success({"instant": "1"}))
+    assert read_outcome(storage, "j") == {"status": "success", "result": {"instant": "1"}}
+    write_outcome(storage, "j", failure(EmptySourceError("no row", source=["x"])))
+    outcome = read_outcome(storage, "j")
+    assert outcome is not None
+    error = from_dict(outcome["error"])
+    assert isinstance(error, EmptySourceError)
+    assert (str(error), error.details) == ("no row", {"source": ["x"]})
+
+
+def test_old_outcomes_are_removed(tmp_path: Path) -> None:
+    import os
+
+    storage = Storage(str(tmp_path))
+    HudiTable.create(str(tmp_path), name="t", schema=pa.schema({"id": pa.int64()}), record_key=["id"])
+    for job in ("old", "new"):
+        write_outcome(storage, job, success({}))
+    os.utime(tmp_path / JOBS_FOLDER / "old.json", (0, 0))
+    write_outcome(storage, "another", success({}))
+    assert read_outcome(storage, "old") is None
+    assert read_outcome(storage, "new") is not None
+
+
+def test_naming_a_job_costs_no_pyspark() -> None:
+    code = "import sys, airflow_provider.spark as s; s.IngestJob; print(json.dumps('pyspark' in sys.modules))"
+    shown = run([sys.executable, "-c", f"import json; {code}"], capture_output=True, text=True, check=True)
+    assert json.loads(shown.stdout) is False
