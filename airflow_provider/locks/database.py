@@ -8,6 +8,7 @@ is never deleted, because its counter is the fencing token.
 from __future__ import annotations
 
 import uuid
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -96,6 +97,7 @@ class DatabaseLockProvider(LeaseLock):
         )
         self._url = _parsed(url, password)
         self._engine = _open(self._url, connection_timeout_seconds)
+        weakref.finalize(self, self._engine.dispose)
         self._key = lock_key or storage.root
         self._contender = uuid.uuid4().hex
         self._is_prepared = False

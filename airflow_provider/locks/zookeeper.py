@@ -49,6 +49,8 @@ from airflow_provider.locks.zookeeper_session import (
 from airflow_provider.table.properties import parse_properties
 from airflow_provider.table.storage import Storage
 
+# Even who does not want to wait for the lock waits so long for a session.
+_CONNECT_SECONDS = 2.0
 # How often a waiting contender looks at the clock and at its connection.
 _LOOK_SECONDS = 0.5
 
@@ -140,7 +142,7 @@ class ZookeeperLockProvider(Contender):
         if self._token is not None:
             raise self._timed_out(limit)  # not re-entrant, and nobody else could give it back
         with self._translated():
-            session = self._open(limit)
+            session = self._open(max(limit, _CONNECT_SECONDS))
             lock = _CuratorLock(session, self._path(), self._owner)
             try:
                 acquired = self._queue(lock, max(0.0, deadline - time.monotonic()))
@@ -149,6 +151,9 @@ class ZookeeperLockProvider(Contender):
             except BaseException:
                 self._close()  # with the session ends whatever place in the queue is left
                 raise
+            if not acquired and not session.connected:
+                self._close()
+                raise ZookeeperUnreachableError(f"ZooKeeper at {self._settings.hosts} went away")
         if not acquired:
             try:
                 raise self._timed_out(limit)

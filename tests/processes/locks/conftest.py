@@ -100,7 +100,6 @@ def backend(
     made = _make(request, request.param, tmp_path, lock_processes)
     yield made
     for contender in made.contenders:
-        contender.go_on()
         contender.kill()
 
 
