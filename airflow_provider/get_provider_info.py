@@ -52,20 +52,25 @@ def _table_lock() -> dict[str, Any]:
         "hook-name": "Table Lock",
         "hook-class-name": "airflow_provider.hooks.lock_provider.LockProviderHook",
         "ui-field-behaviour": {
-            "hidden-fields": ["host", "port", "login", "password", "schema"],
-            "relabeling": {},
-            "placeholders": {},
+            "hidden-fields": ["schema"],
+            "relabeling": {"host": "ZooKeeper hosts", "login": "User (ZooKeeper)"},
+            "placeholders": {
+                "host": "zk1:2181,zk2:2181,zk3:2181/chroot",
+                "password": "of the ZooKeeper user, or of the database's",
+            },
         },
         "conn-fields": {
             "provider": {
                 "label": "Lock provider",
                 "description": (
                     "filesystem: a lock file inside the table, for writers on any machine that sees the "
-                    "table's storage. in_process: for writers of one Python process."
+                    "table's storage. zookeeper: the same lock as JVM Hudi's. database: a row in PostgreSQL "
+                    "or SQLite. storage: an object beside the table, on S3. in_process: for writers of one "
+                    "Python process."
                 ),
                 "schema": {
                     "type": "string",
-                    "enum": ["filesystem", "in_process"],
+                    "enum": ["filesystem", "zookeeper", "database", "storage", "in_process"],
                     "default": "filesystem",
                 },
             },
@@ -77,16 +82,65 @@ def _table_lock() -> dict[str, Any]:
             "lease_seconds": {
                 "label": "Lease (seconds)",
                 "description": (
-                    "filesystem: a holder that has not renewed for so long, because its process died, "
-                    "has lost the lock."
+                    "A holder that has not renewed for so long, because its process died, has lost the lock. "
+                    "zookeeper: the session's timeout."
                 ),
                 "schema": {"type": ["number", "null"], "exclusiveMinimum": 0, "default": 30},
             },
             "poll_interval_seconds": {
                 "label": "Poll interval (seconds)",
-                "description": "filesystem: the longest pause between two looks while waiting.",
-                "schema": {"type": ["number", "null"], "exclusiveMinimum": 0, "default": 0.1},
+                "description": (
+                    "The longest pause between two looks while waiting; when empty 0.1, storage 0.5. "
+                    "zookeeper does not poll."
+                ),
+                "schema": {"type": ["number", "null"], "exclusiveMinimum": 0},
             },
+            "connection_timeout_seconds": {
+                "label": "Connection timeout (seconds)",
+                "description": (
+                    "zookeeper, database, storage: after so long without the backend a commit fails with "
+                    "LockUnavailableError; when empty 10."
+                ),
+                "schema": {"type": ["number", "null"], "exclusiveMinimum": 0},
+            },
+            "base_path": _text(
+                "Base path",
+                "zookeeper: the node under which the locks are, as hoodie.write.lock.zookeeper.base_path; "
+                "when empty /hudi/locks.",
+            ),
+            "lock_key": _text(
+                "Lock key",
+                "zookeeper: the lock's name under the base path, as hoodie.write.lock.zookeeper.lock_key; "
+                "when empty the table's name. database: the row's key; when empty the table's location. "
+                "All tables that use a connection with a key share one lock.",
+            ),
+            "authentication": _choice(
+                "ZooKeeper authentication",
+                "digest: ZooKeeper's own scheme. sasl: DIGEST-MD5.",
+                ["none", "digest", "sasl"],
+            ),
+            "acl": _choice(
+                "ZooKeeper ACL",
+                "Who may touch the locks. open: anybody, as with JVM Hudi. creator: who authenticates alike.",
+                ["open", "creator"],
+            ),
+            "tls": _choice(
+                "ZooKeeper TLS",
+                "on: the servers' certificates and names are verified. unverified: they are not.",
+                ["off", "on", "unverified"],
+            ),
+            "tls_ca": _text("TLS authorities", "zookeeper: PEM file; when empty the system's."),
+            "tls_certificate": _text("TLS certificate", "zookeeper: PEM file of the client's certificate."),
+            "tls_key": _text("TLS key", "zookeeper: PEM file of the certificate's key."),
+            "tls_key_password": {
+                "label": "Password of the TLS key",
+                "schema": {"type": ["string", "null"], "format": "password"},
+            },
+            "url": _text(
+                "SQLAlchemy URL",
+                "database: for example postgresql+psycopg://hudi@db/lake or sqlite:////srv/lake/locks.db. "
+                "Its password goes into the field Password: Airflow hides it there and shows it here.",
+            ),
             "test_location": {
                 "label": "Folder for the connection test",
                 "description": (
@@ -96,6 +150,18 @@ def _table_lock() -> dict[str, Any]:
                 "schema": {"type": ["string", "null"]},
             },
         },
+    }
+
+
+def _text(label: str, description: str) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}
+
+
+def _choice(label: str, description: str, known: list[str]) -> dict[str, Any]:
+    return {
+        "label": label,
+        "description": description,
+        "schema": {"type": "string", "enum": known, "default": known[0]},
     }
 
 
@@ -125,8 +191,8 @@ def _table_metastore() -> dict[str, Any]:
             "dialect": {
                 "label": "SQLAlchemy dialect",
                 "description": (
-                    "Without a URL, for one made from the standard fields: sqlite, or postgresql with a driver that is "
-                    "installed, such as postgresql+psycopg."
+                    "Without a URL, for one made from the standard fields: sqlite, or postgresql with a "
+                    "driver that is installed, such as postgresql+psycopg."
                 ),
                 "schema": {"type": ["string", "null"], "default": "sqlite"},
             },

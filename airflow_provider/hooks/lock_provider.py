@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
 
-from airflow_provider.exceptions import InvalidConnectionError, TableServiceError
+from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError, TableServiceError
 from airflow_provider.hooks.connection_form import read_extras
 from airflow_provider.locks import LockProvider, lock_options, open_lock
+from airflow_provider.metastore.engine import parse_url
 from airflow_provider.table.storage import Storage
 
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
 _TEST_TIMEOUT_SECONDS = 10.0
+_SECRETS = {"password", "tls_key_password"}
 
 
 class LockProviderHook(BaseHook):
@@ -45,10 +51,12 @@ class LockProviderHook(BaseHook):
         :raises InvalidConnectionError: when the connection does not exist (the default one
             may be missing), is of another type or has an extra that cannot work.
         """
-        extras = self._extras()
-        provider = extras.pop("provider", "filesystem")
+        given = self._given()
+        provider = given.pop("provider", "filesystem")
         # The form offers the options of all providers; what this one lacks does not matter to it.
-        options = {name: extras[name] for name in lock_options(provider) if name in extras}
+        options = {name: given[name] for name in lock_options(provider) if name in given}
+        for name in _SECRETS & options.keys():
+            mask_secret(options[name])
         return {"provider": provider, **options}
 
     def get_lock(self, location: str, storage_options: Mapping[str, Any] | None = None) -> LockProvider:
@@ -70,7 +78,7 @@ class LockProviderHook(BaseHook):
         :return: whether that worked, and a sentence for a person.
         """
         try:
-            folder = self._extras().get("test_location")
+            folder = self._given().get("test_location")
             if folder is not None:
                 return self._acquire_and_release(folder)
             with tempfile.TemporaryDirectory(prefix="table-lock-") as temporary:
@@ -87,7 +95,8 @@ class LockProviderHook(BaseHook):
         lock.release()
         return True, f"{config['provider']} lock taken and released in {folder} (fencing token {token})"
 
-    def _extras(self) -> dict[str, Any]:
+    def _given(self) -> dict[str, Any]:
+        """What the connection says, by the names that the providers give their options."""
         try:
             connection = self.get_connection(self.lock_conn_id)
         except AirflowNotFoundException:
@@ -98,4 +107,22 @@ class LockProviderHook(BaseHook):
                 "or leave the argument out for the file lock in the table",
                 connection=self.lock_conn_id,
             ) from None
-        return read_extras(connection, self.conn_type)
+        extras = read_extras(connection, self.conn_type)
+        _refuse_shown_password(connection, extras)
+        hosts = f"{connection.host}:{connection.port}" if connection.port else connection.host
+        standard = {"hosts": hosts, "username": connection.login, "password": connection.password}
+        return {name: value for name, value in standard.items() if value} | extras
+
+
+def _refuse_shown_password(connection: Connection, extras: Mapping[str, Any]) -> None:
+    try:
+        url = parse_url(extras["url"]) if "url" in extras else None
+    except InvalidInputError:
+        return  # the provider says what is wrong with it
+    if url is not None and (url.password or "password" in url.query):
+        raise InvalidConnectionError(
+            f"connection {connection.conn_id!r}: the extra 'url' has a password in it, which Airflow would "
+            "show; put it into the connection's field 'Password'",
+            connection=connection.conn_id,
+            extra="url",
+        )

@@ -51,13 +51,16 @@ class TestLockProviderHook:
     @pytest.mark.parametrize(
         ("extra", "names"),
         [
-            ({"colour": "red"}, ["'colour'", "known: lease_seconds, poll_interval_seconds, provider"]),
-            ({"provider": "zookeeper"}, ["'provider'", "'zookeeper'", "known: filesystem, in_process"]),
+            ({"colour": "red"}, ["'colour'", "known: acl, authentication, base_path"]),
+            ({"provider": "zoo"}, ["'provider'", "'zoo'", "known: filesystem, zookeeper, database"]),
             ({"provider": 3}, ["'provider'", "must be text, not int"]),
             ({"timeout_seconds": 0}, ["'timeout_seconds'", "must be a number above 0, not 0"]),
             ({"lease_seconds": "soon"}, ["'lease_seconds'", "not 'soon'"]),
             ({"lease_seconds": True}, ["'lease_seconds'", "not True"]),
             ({"lease_seconds": "nan"}, ["'lease_seconds'", "not 'nan'"]),
+            ({"acl": "nobody"}, ["'acl'", "'nobody'", "known: open, creator"]),
+            ({"url": "postgresql+psycopg://u:geheim-7@h/d"}, ["'url'", "connection's field 'Password'"]),
+            ({"url": "postgresql+psycopg://h/d?password=geheim-7"}, ["'url'", "field 'Password'"]),
         ],
     )
     def test_an_extra_that_cannot_work_is_named_with_what_is_known(self, connect, extra, names):
@@ -66,7 +69,52 @@ class TestLockProviderHook:
             hook.lock_config()
         for name in ["connection 'locks'", *names]:
             assert name in str(raised.value)
+        assert "geheim-7" not in str(raised.value)
         assert hook.test_connection() == (False, f"InvalidConnectionError: {raised.value}")
+
+    def test_hosts_and_user_are_where_every_connection_has_them(self, connect):
+        extra = json.dumps({"provider": "zookeeper", "authentication": "digest", "tls_key_password": "p-8"})
+        connect(
+            "locks",
+            conn_type="table_lock",
+            host="zk1:1,zk2:2",
+            login="hudi",
+            password="geheim-7",
+            extra=extra,
+        )
+        assert LockProviderHook("locks").lock_config() == {
+            "provider": "zookeeper",
+            "hosts": "zk1:1,zk2:2",
+            "authentication": "digest",
+            "username": "hudi",
+            "password": "geheim-7",
+            "tls_key_password": "p-8",
+        }
+        connect("locks", conn_type="table_lock", host="zk1", port=2181, extra='{"provider": "zookeeper"}')
+        assert LockProviderHook("locks").lock_config() == {"provider": "zookeeper", "hosts": "zk1:2181"}
+
+    def test_the_database_gets_its_password_and_nobody_sees_it(self, connect, tmp_path):
+        extra = json.dumps(
+            {"provider": "database", "url": "postgresql+psycopg://hudi@127.0.0.1:1/lake", "lock_key": "k"}
+            | {"connection_timeout_seconds": 1, "timeout_seconds": 1}
+        )
+        connect("locks", conn_type="table_lock", password="geheim-7", extra=extra)
+        hook = LockProviderHook("locks")
+        assert hook.lock_config()["password"] == "geheim-7"
+        works, message = hook.test_connection()
+        assert not works
+        assert message.startswith("LockUnavailableError: ")
+        assert "postgresql+psycopg://hudi:***@127.0.0.1:1/lake" in message
+        assert "geheim-7" not in message
+
+    def test_a_database_lock_by_its_connection(self, connect, tmp_path):
+        conn_id = lock_connection(
+            connect, provider="database", url=f"sqlite:///{tmp_path}/locks.db", test_location="/lake/t"
+        )
+        assert LockProviderHook(conn_id).test_connection() == (
+            True,
+            "database lock taken and released in /lake/t (fencing token 1)",
+        )
 
     def test_another_connection_type_or_none_at_all_is_refused(self, connect):
         connect("files", conn_type="fs")
