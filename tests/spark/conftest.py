@@ -1,0 +1,29 @@
+"""One local Spark session for all tests here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider.spark import local_session
+from tests.spark.lake import Lake
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    # PySpark keeps to Spark Connect for good once a test of another folder has used it.
+    os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
+    session = local_session("tests", "local[2]", {"spark.sql.shuffle.partitions": "4"})
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    """Tables in a folder of the test's own."""
+    return Lake(spark, tmp_path / "lake")
