@@ -1,11 +1,11 @@
 """Steady ingestion and a backfill into one table, at the same time.
 
-``flights_steady`` loads each day as it arrives. ``flights_backfill`` loads earlier months
+``flights_steady`` loads each day as it arrives. ``flights_backfill`` loads earlier quarters
 with ``priority="backfill"``; nobody waits for it. Both need the table that
 ``flights_table`` makes.
 
 What they read lies in the folder of the Airflow variable ``flights_landing``:
-``<landing>/day=2013-12-01/*.parquet`` and ``<landing>/month=2013-01/*.parquet``; the table
+``<landing>/day=2013-12-01/*.parquet`` and ``<landing>/quarter=2013-01/*.parquet``; the table
 goes to the folder of the variable ``lake``. `make demo` prepares all of it, and runs it.
 """
 
@@ -95,7 +95,7 @@ with DAG(
 
 with DAG(
     "flights_backfill",
-    schedule="@monthly",
+    schedule="@quarterly",
     start_date=datetime(2013, 1, 1),
     catchup=False,
     tags=["flights"],
@@ -104,7 +104,7 @@ with DAG(
     IngestOperator(
         task_id="ingest",
         table=TABLE,
-        source="{{ var.value.flights_landing }}/month={{ ds[:7] }}/*.parquet",
+        source="{{ var.value.flights_landing }}/quarter={{ ds[:7] }}/*.parquet",
         source_format="parquet",
         operation="upsert",
         priority="backfill",

@@ -32,8 +32,8 @@ def main() -> None:
 
     console.rule("[bold]airflow-provider-table-services: flights of 2013")
     flights = read_flights()
-    days, months = land(flights, landing)
-    console.print(f"{flights.num_rows:,} flights landed: {len(days)} days, {len(months)} months")
+    days, quarters = land(flights, landing)
+    console.print(f"{flights.num_rows:,} flights landed: {len(days)} days, {len(quarters)} quarters")
 
     environment = airflow_environment(lake, landing)
     with console.status("a fresh Airflow ..."):
@@ -49,13 +49,13 @@ def main() -> None:
         _wait({"flights_table": _start(environment, "flights_table", report, ["2013-01-01"])})
         console.print(
             "[bold]flights_steady[/]: December, day by day   [dim]|[/]   "
-            "[bold]flights_backfill[/]: January to November, in a second process"
+            "[bold]flights_backfill[/]: January to November, by quarter, in a second process"
         )
-        # The backfill's newest month first, as a backfill usually wants it.
+        # The backfill's newest quarter first, as a backfill usually wants it.
         _wait(
             {
                 "flights_steady": _start(environment, "flights_steady", report, days),
-                "flights_backfill": _start(environment, "flights_backfill", report, months[::-1]),
+                "flights_backfill": _start(environment, "flights_backfill", report, quarters[::-1]),
             }
         )
     check_rows(console, lake / "flights", flights)

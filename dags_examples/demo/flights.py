@@ -13,6 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+COLUMNS = [
+    *("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time"),
+    *("arr_delay", "carrier", "flight", "tailnum", "origin", "dest", "air_time", "distance", "hour"),
+    *("minute", "time_hour"),
+]
+
 
 def read_flights() -> pa.Table:
     """All flights that left New York City in 2013.
@@ -31,16 +37,19 @@ def read_flights() -> pa.Table:
 
 
 def land(flights: pa.Table, landing: Path) -> tuple[list[str], list[str]]:
-    """Write December day by day and the earlier months month by month.
+    """Write December day by day, and what was before it quarter by quarter.
 
     :param flights: all flights.
     :param landing: folder to write to.
-    :return: the days and the months, as ISO dates of their first day.
+    :return: the days and the quarters, as ISO dates of their first day.
     """
     december = pc.equal(flights["month"], 12)
     days = _split(flights.filter(december), landing, "day", ("year", "month", "day"))
-    months = _split(flights.filter(pc.invert(december)), landing, "month", ("year", "month"))
-    return days, [f"{month}-01" for month in months]
+    earlier = flights.filter(pc.invert(december))
+    # Integer division: 1, 4, 7 or 10, the quarter's first month.
+    quarter = pc.add(pc.multiply(pc.divide(pc.subtract(earlier["month"], 1), 3), 3), 1)
+    quarters = _split(earlier.append_column("quarter", quarter), landing, "quarter", ("year", "quarter"))
+    return days, [f"{quarter}-01" for quarter in quarters]
 
 
 def _split(flights: pa.Table, landing: Path, name: str, columns: tuple[str, ...]) -> list[str]:
@@ -50,6 +59,7 @@ def _split(flights: pa.Table, landing: Path, name: str, columns: tuple[str, ...]
         label = "-".join(f"{values[column]:02}" for column in columns)
         folder = landing / f"{name}={label}"
         folder.mkdir(parents=True)
-        pq.write_table(flights.filter(functools.reduce(operator.and_, wanted)), folder / "flights.parquet")
+        rows = flights.filter(functools.reduce(operator.and_, wanted)).select(COLUMNS)
+        pq.write_table(rows, folder / "flights.parquet")
         labels.append(label)
     return sorted(labels)

@@ -29,6 +29,8 @@ def spark_connect_server(log_file: Path, cores: int = 2) -> Iterator[int]:
         "spark.connect.grpc.binding.port": str(port),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        # A server for a few minutes does not live to see what the second compiler would gain.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(log_file.parent / "spark-warehouse"),
