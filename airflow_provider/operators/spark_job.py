@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
 _TAIL_LINES = 60
+# Airflow kills a task that has not ended five seconds after on_kill.
+_SECONDS_TO_TERMINATE = 2.0
 _JOB_FILE = Path(__file__).parent.parent / "spark" / "job.py"
 
 
@@ -178,7 +180,21 @@ class ChildSparkJob(SparkJob):
             return _describe_exit(self._process.wait())
 
     def _kill(self) -> None:
-        _kill_group(self._process)
+        if self._process is None:
+            return
+        if "SPARK_REMOTE" not in self._environment:
+            _kill_group(self._process)
+            return
+        # The server's tasks would write on behind the rollback; a driver that is asked to end
+        # stops them first.
+        self._process.terminate()
+        last_word = threading.Timer(_SECONDS_TO_TERMINATE, self._kill_if_alive)
+        last_word.daemon = True
+        last_word.start()
+
+    def _kill_if_alive(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            _kill_group(self._process)
 
 
 class SubmittedSparkJob(SparkJob):
@@ -213,6 +229,9 @@ class SubmittedSparkJob(SparkJob):
             hook.submit(str(_JOB_FILE), start_new_session=True, stdin=subprocess.DEVNULL)
         except (AirflowException, RuntimeError) as error:
             return str(error)
+        finally:
+            if hook._submit_sp is not None:
+                hook._submit_sp.stdout.close()  # the hook leaves it open
         return "spark-submit ended with success"
 
     def _submit_hook(self, specification: Path) -> _ListeningSubmitHook:

@@ -113,6 +113,21 @@ def spark_on_this_machine(connect, monkeypatch) -> str:
     return connect("spark", conn_type="spark", host="local[1]", extra=json.dumps({"deploy-mode": "client"}))
 
 
+@pytest.fixture(scope="session")
+def spark_connect_port(tmp_path_factory):
+    """One Spark for all tests that are not about starting one: a job then takes a second or two."""
+    from dags_examples.demo.spark_server import spark_connect_server
+
+    with spark_connect_server(tmp_path_factory.mktemp("spark") / "server.log") as port:
+        yield port
+
+
+@pytest.fixture
+def spark_connect(connect, spark_connect_port) -> str:
+    """A connection to a Spark Connect server."""
+    return connect("connect", conn_type="spark_connect", host="sc://127.0.0.1", port=spark_connect_port)
+
+
 def xcom(run, task_id: str):
     """What a task of a run returned."""
     from airflow.models.xcom import XComModel

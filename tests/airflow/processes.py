@@ -33,20 +33,20 @@ def writer_pid(table: HudiTable) -> int | None:
     return int(pending.owner.split(":")[1]) if pending else None
 
 
-def group_of_writer(table: HudiTable) -> int | None:
-    """The process group of the pending write whose data files are there."""
+def session_of_writer(table: HudiTable) -> int | None:
+    """The session of the pending write whose data files are there."""
     pid = writer_pid(table)
-    return os.getpgid(pid) if pid else None
+    return os.getsid(pid) if pid else None
 
 
-def processes_of(group: int) -> list[int]:
-    """The living processes of a group."""
+def processes_of(session: int) -> list[int]:
+    """The living processes of a session, whatever their groups (Spark's Python workers have their own)."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = status.read_text().rpartition(")")[2].split()
+            state, _parent, _group, session_id, *_ = status.read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if int(fields[2]) == group and fields[0] != "Z":
+        if int(session_id) == session and state != "Z":
             found.append(int(status.parent.name))
     return found

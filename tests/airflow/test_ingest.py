@@ -133,12 +133,20 @@ class TestSuccess:
         assert secret not in json.dumps(result)
         assert secret not in "".join(p.read_text() for p in Path(table.location).rglob("*.json"))
 
-    def test_a_table_given_by_its_path_is_written_without_a_transaction(self, metastore, table, source):
+    def test_a_table_given_by_its_path_is_written_without_a_transaction(
+        self, metastore, table, source, spark_connect
+    ):
         head = metastore.current_event_id()
-        result = ingest(source, table=table.location).execute({})
+        result = ingest(source, table=table.location, spark_conn_id=spark_connect).execute({})
         assert (result["txn_id"], result["write_id"], result["event_id"]) == (None, None, None)
         assert result["rows_inserted"] == 3
         assert metastore.current_event_id() == head
+
+    def test_over_spark_connect(self, metastore, table, source, spark_connect):
+        result = ingest(source, spark_conn_id=spark_connect).execute({})
+        assert result["rows_inserted"] == 3
+        assert metastore.get_txn(result["txn_id"]).state == TxnState.COMMITTED
+        assert len(rows_of(table)) == 3
 
     def test_by_spark_submit(self, metastore, table, source, spark_on_this_machine):
         result = ingest(source, spark_conn_id=spark_on_this_machine).execute({})
@@ -148,11 +156,11 @@ class TestSuccess:
 
 
 class TestFailure:
-    def test_a_lost_conflict_keeps_its_type_and_leaves_nothing(self, metastore, table, source):
-        ingest(source).execute({})
+    def test_a_lost_conflict_keeps_its_type_and_leaves_nothing(self, metastore, table, source, spark_connect):
+        operator = ingest(source, spark_conn_id=spark_connect)
+        operator.execute({})
         write_rows(source / "a.parquet", [(1, "mon", 11.0)])
         [file_group] = table.view().base_files("day=mon")
-        operator = ingest(source)
         # The job stands before its commit, at the lock, while another writer commits first.
         with open_lock({}, table.storage):
             thread, outcome = in_thread(lambda: operator.execute({}))
@@ -167,17 +175,17 @@ class TestFailure:
         assert rows_of(table) == [(1, "mon", 10.0), (2, "mon", 20.0), (3, "tue", 30.0)]
         assert last_transaction(metastore).state == TxnState.ABORTED
 
-    def test_a_null_key_fails_without_a_retry(self, run_dag, metastore, table, source):
+    def test_a_null_key_fails_without_a_retry(self, run_dag, metastore, table, source, spark_connect):
         write_rows(source / "b.parquet", [(None, "mon", 1.0)])
         with DAG("null_key", **START) as dag:
-            ingest(source, retries=2, retry_delay=timedelta(seconds=1))
+            ingest(source, spark_conn_id=spark_connect, retries=2, retry_delay=timedelta(seconds=1))
         run = run_dag(dag)
         [ti] = run.get_task_instances()
         assert (ti.state, ti.try_number) == ("failed", 1)
         assert table.timeline().instants == ()
         assert last_transaction(metastore).state == TxnState.ABORTED
         with pytest.raises(AirflowFailException, match=r"^InvalidRecordKeyError: ") as raised:
-            ingest(source).execute({})
+            ingest(source, spark_conn_id=spark_connect).execute({})
         assert isinstance(raised.value.__cause__, InvalidRecordKeyError)
 
     @pytest.mark.parametrize(
@@ -207,9 +215,10 @@ class TestFailure:
         assert metastore.current_event_id() == head
         assert table.timeline().instants == ()
 
-    def test_a_source_that_is_not_there_says_so(self, metastore, table, source):
+    def test_a_source_that_is_not_there_says_so(self, metastore, table, source, spark_connect):
+        operator = ingest(source, source=f"{source}/missing/*.parquet", spark_conn_id=spark_connect)
         with pytest.raises(AirflowFailException, match="UnreadableSourceError") as raised:
-            ingest(source, source=f"{source}/missing/*.parquet").execute({})
+            operator.execute({})
         assert isinstance(raised.value.__cause__, UnreadableSourceError)
         assert table.timeline().instants == ()
 

@@ -20,7 +20,7 @@ from airflow_provider.concurrency import begin_write, pending_instants
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import Metastore, TxnState, open_metastore
 from airflow_provider.table.hudi_table import HudiTable
-from tests.airflow.processes import group_of_writer, processes_of, until
+from tests.airflow.processes import processes_of, session_of_writer, until
 
 DAGS = """
 from datetime import datetime
@@ -219,11 +219,11 @@ def test_a_task_set_to_failed_in_the_ui_leaves_no_process_and_no_write(airflow, 
     commits = table.timeline().commits()
     with open_lock({"lease_seconds": 5}, table.storage):
         run = airflow.trigger("load")
-        group = until(lambda: group_of_writer(table), seconds=90)
+        session = until(lambda: session_of_writer(table), seconds=90)
         transaction = metastore.valid_txn_list().high_watermark
-        assert len(processes_of(group)) >= 2
+        assert len(processes_of(session)) >= 2
         airflow.call("PATCH", f"{run}/taskInstances/ingest", {"new_state": "failed"})
-        until(lambda: processes_of(group) == [], seconds=60)
+        until(lambda: processes_of(session) == [], seconds=60)
         until(lambda: pending_instants(table) == [], seconds=10)
     assert table.timeline().commits() == commits
     until(lambda: metastore.get_txn(transaction).state == TxnState.ABORTED, seconds=10)
