@@ -95,7 +95,8 @@ class ConditionalStore:
         :raises InvalidConnectionError: when it does not.
         """
         endpoint = str(self._filesystem.endpoint_url or self._filesystem.client_kwargs.get("endpoint_url"))
-        key = (endpoint, self._base)
+        bucket, _ = self._address("")
+        key = (endpoint, bucket)
         if key not in _HONOURING:
             path = f".hoodie/locks/probe-{uuid.uuid4().hex}"
             etag = self.put(path, b"1", if_match=None)

@@ -1,4 +1,6 @@
-"""An S3 endpoint over HTTP with atomic conditional writes: ``python -m tests.processes.s3_server PORT``.
+"""An S3 endpoint over HTTP with atomic conditional writes.
+
+``python -m tests.processes.s3_server PORT [HEADER...]``; it ignores the headers that are named.
 
 Moto looks at the condition and writes the object in two steps. With threads switching every
 microsecond, 5 of 100 races of eight contenders for ``If-Match`` had two winners; one request
@@ -17,10 +19,14 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import run_simple
 
 
-def _one_at_a_time(application: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+def _one_at_a_time(
+    application: Callable[..., Iterable[bytes]], ignored: list[str]
+) -> Callable[..., Iterable[bytes]]:
     lock = threading.Lock()
 
-    def serve(environ: Any, start_response: Any) -> Iterable[bytes]:
+    def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        for header in ignored:
+            environ.pop(f"HTTP_{header.upper().replace('-', '_')}", None)
         with lock:
             return list(application(environ, start_response))
 
@@ -29,5 +35,5 @@ def _one_at_a_time(application: Callable[..., Iterable[bytes]]) -> Callable[...,
 
 if __name__ == "__main__":
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    application = _one_at_a_time(DomainDispatcherApplication(create_backend_app))
+    application = _one_at_a_time(DomainDispatcherApplication(create_backend_app), sys.argv[2:])
     run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True)

@@ -163,12 +163,15 @@ class Postgres:
 
 
 @contextmanager
-def s3_endpoint(log_file: Path) -> Iterator[int]:
-    """An S3 endpoint; its port on the loopback interface."""
+def s3_endpoint(log_file: Path, *ignored: str) -> Iterator[int]:
+    """An S3 endpoint; its port on the loopback interface.
+
+    :param ignored: request headers that it does not look at.
+    """
     port = free_port()
     with log_file.open("w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "tests.processes.s3_server", str(port)],
+            [sys.executable, "-m", "tests.processes.s3_server", str(port), *ignored],
             stdout=log,
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -201,6 +204,8 @@ class TcpProxy:
         self._thread.start()
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._losing: bytes | None = None
+        self._deaf: set[asyncio.StreamWriter] = set()
         self.mend()
 
     def cut(self) -> None:
@@ -210,6 +215,10 @@ class TcpProxy:
     def mend(self) -> None:
         """Accept connections again."""
         self._run(self._listen())
+
+    def lose_answer(self, beginning: bytes) -> None:
+        """Let one request that begins so reach the server, and drop its answer."""
+        self._losing = beginning
 
     def close(self) -> None:
         self.cut()
@@ -238,13 +247,30 @@ class TcpProxy:
         pair = {writer, far_writer}
         self._writers |= pair
         try:
-            await asyncio.gather(self._pass_on(reader, far_writer), self._pass_on(far_reader, writer))
+            await asyncio.gather(self._ask(reader, far_writer, writer), self._pass_on(far_reader, writer))
         finally:
             self._writers -= pair
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _ask(
+        self, reader: asyncio.StreamReader, far: asyncio.StreamWriter, near: asyncio.StreamWriter
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
+                if self._losing is not None and data.startswith(self._losing):
+                    self._losing = None
+                    self._deaf.add(near)
+                far.write(data)
+                await far.drain()
+        far.close()
+
+    async def _pass_on(self, far_reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await far_reader.read(65536):
+                # "100 Continue" only asks for the rest of the request.
+                if near in self._deaf and not data.startswith(b"HTTP/1.1 100"):
+                    self._deaf.discard(near)
+                    near.transport.abort()
+                    return
+                near.write(data)
+                await near.drain()
+        near.close()

@@ -1,0 +1,103 @@
+"""What is the object store's own: conditions, ETags and answers that get lost."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from airflow_provider.exceptions import InvalidConnectionError, LockLostError, LockTimeoutError
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks.conditional_store import ConditionalStore
+from airflow_provider.table.storage import Storage
+from tests.processes.locks.conftest import s3_options
+from tests.processes.servers import TcpProxy, s3_endpoint
+
+LOCK = ".hoodie/locks/lock.json"
+
+
+@pytest.fixture
+def table(s3: TcpProxy) -> Storage:
+    return Storage(f"s3://lake/{uuid.uuid4().hex}", s3_options(s3.port))
+
+
+def storage_lock(table: Storage, **options: object) -> LockProvider:
+    return open_lock({"provider": "storage", "poll_interval_seconds": 0.05, **options}, table)
+
+
+def test_an_acquisition_whose_answer_got_lost_is_found_out(table: Storage, s3: TcpProxy) -> None:
+    with storage_lock(table):  # the object exists, the conditions are tried
+        pass
+    lock, other = storage_lock(table), storage_lock(table)
+    s3.lose_answer(b"PUT ")
+    lock.acquire(timeout=5)
+    assert lock.is_held()
+    assert lock.fencing_token == 3  # 2 was won, too, but nobody heard of it
+    with pytest.raises(LockTimeoutError):
+        other.acquire(timeout=0.2)
+    lock.release()
+    other.acquire(timeout=5)
+
+
+def test_a_release_whose_answer_got_lost_is_a_release(table: Storage, s3: TcpProxy) -> None:
+    lock = storage_lock(table)
+    lock.acquire()
+    s3.lose_answer(b"PUT ")
+    lock.release()
+    storage_lock(table).acquire(timeout=0)
+
+
+def test_a_renewal_whose_answer_got_lost_is_a_renewal(table: Storage, s3: TcpProxy) -> None:
+    lock = storage_lock(table, lease_seconds=1.5)
+    lock.acquire()
+    s3.lose_answer(b"PUT ")
+    time.sleep(3)
+    assert lock.is_held()
+    lock.release()
+
+
+def test_a_renewal_refuses_who_read_the_lock_before_it(table: Storage) -> None:
+    store = ConditionalStore(table, 10)
+    holder = storage_lock(table, lease_seconds=0.9)
+    holder.acquire()
+    found = store.get(LOCK)
+    assert found is not None
+    content, etag, _ = found
+    deadline = time.monotonic() + 30
+    while (now := store.get(LOCK)) is not None and now[1] == etag:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert store.put(LOCK, content, if_match=etag) is None
+    assert holder.is_held()
+    holder.release()
+
+
+def test_a_lock_object_that_somebody_deleted_is_a_lost_lock(table: Storage) -> None:
+    lock = storage_lock(table)
+    lock.acquire()
+    table.delete(LOCK)
+    assert not lock.is_held()
+    with pytest.raises(LockLostError):
+        lock.release()
+
+
+def test_nothing_but_the_lock_object_is_left(table: Storage) -> None:
+    with storage_lock(table, owner="me"):
+        [found] = table.list("", recursive=True)
+        assert found.path == LOCK
+        said = json.loads(table.read(LOCK))
+    assert (said["owner"], said["fencing_token"], said["released"]) == ("me", 1, False)
+    assert json.loads(table.read(LOCK))["released"]
+
+
+@pytest.mark.parametrize("header", ["If-None-Match", "If-Match"])
+def test_a_store_that_ignores_conditions_is_refused(tmp_path: Path, header: str) -> None:
+    with s3_endpoint(tmp_path / "server.log", header) as port:
+        table = Storage("s3://lake/t", s3_options(port))
+        table._filesystem.mkdir("lake")
+        with pytest.raises(InvalidConnectionError, match=f"{port} ignores If-None-Match or If-Match"):
+            storage_lock(table).acquire()
+        assert table.list("", recursive=True) == []
