@@ -102,20 +102,13 @@ class DatabaseLockProvider(LeaseLock):
         self._contender = uuid.uuid4().hex
         self._is_prepared = False
 
-    def holder(self) -> LockHolder | None:
-        """See :meth:`LockProvider.holder`.
-
-        :raises LockUnavailableError: when the database cannot be reached.
-        """
+    def _look(self) -> LockHolder | None:
         age = current_millis() - locks.c.renewed_at
         query = select(locks.c.owner, locks.c.fencing_token, age).where(
             locks.c.lock_key == self._key, locks.c.contender.is_not(None)
         )
-        try:
-            with self._connect() as connection:
-                row = connection.execute(query).one_or_none()
-        except self.unusable as error:
-            raise self._translated(error) from None
+        with self._connect() as connection:
+            row = connection.execute(query).one_or_none()
         return None if row is None else LockHolder(row[0], int(row[1]), max(0, row[2]) / 1000)
 
     def _try_acquire(self) -> int | None:

@@ -64,8 +64,7 @@ class FilesystemLockProvider(LeaseLock):
         self._clock_ahead = None
         super().acquire(timeout)
 
-    def holder(self) -> LockHolder | None:
-        """See :meth:`LockProvider.holder`."""
+    def _look(self) -> LockHolder | None:
         newest, files = self._newest()
         if newest == 0 or "released" in files:
             return None

@@ -6,10 +6,8 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
 
-from airflow_provider.exceptions import LockLostError, LockTimeoutError
+from airflow_provider.locks.contender import Contender
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.locks.protocol import LockHolder
 
@@ -25,7 +23,7 @@ _queues: dict[str, _Queue] = {}
 _queues_guard = threading.Lock()
 
 
-class InProcessLockProvider:
+class InProcessLockProvider(Contender):
     """For tests and for programs that are a table's only process (Hudi's InProcessLockProvider).
 
     :param key: what is locked; usually the table's location.
@@ -34,12 +32,11 @@ class InProcessLockProvider:
     """
 
     def __init__(self, key: str, *, timeout_seconds: float = 60.0, owner: str | None = None) -> None:
+        super().__init__(
+            key, timeout_seconds, owner or f"{describe_owner()}/{threading.current_thread().name}"
+        )
         with _queues_guard:
             self._queue = _queues.setdefault(key, _Queue())
-        self._key = key
-        self._timeout = timeout_seconds
-        self._owner = owner or f"{describe_owner()}/{threading.current_thread().name}"
-        self._token: int | None = None
         self._since = 0.0
 
     def acquire(self, timeout: float | None = None) -> None:
@@ -48,19 +45,12 @@ class InProcessLockProvider:
         queue = self._queue
         with queue.changed:
             if self in queue.contenders:
-                raise LockTimeoutError(
-                    f"lock {self._key!r}: this contender holds it or waits already", key=self._key
-                )
+                raise self._timed_out(limit)  # not re-entrant: it would wait for itself
             queue.contenders.append(self)
             if not queue.changed.wait_for(lambda: queue.contenders[0] is self, limit):
                 queue.contenders.remove(self)
                 queue.changed.notify_all()
-                holder = queue.contenders[0]._owner
-                raise LockTimeoutError(
-                    f"lock {self._key!r} not acquired in {limit:g} s: held by {holder}",
-                    key=self._key,
-                    holder=holder,
-                )
+                raise self._timed_out(limit)
             queue.holdings += 1
             self._token = queue.holdings
             self._since = time.monotonic()
@@ -68,8 +58,7 @@ class InProcessLockProvider:
     def release(self) -> None:
         """See :meth:`LockProvider.release`."""
         with self._queue.changed:
-            if self._token is None:
-                raise LockLostError(f"lock {self._key!r} is not held", key=self._key)
+            _ = self.fencing_token  # raises where there is nothing to release
             self._token = None
             self._queue.contenders.popleft()
             self._queue.changed.notify_all()
@@ -77,13 +66,6 @@ class InProcessLockProvider:
     def is_held(self) -> bool:
         """See :meth:`LockProvider.is_held`."""
         return self._token is not None
-
-    @property
-    def fencing_token(self) -> int:
-        """See :attr:`LockProvider.fencing_token`."""
-        if self._token is None:
-            raise LockLostError(f"lock {self._key!r} is not held", key=self._key)
-        return self._token
 
     def holder(self) -> LockHolder | None:
         """See :meth:`LockProvider.holder`."""
@@ -97,12 +79,3 @@ class InProcessLockProvider:
         """See :meth:`LockProvider.waiters`."""
         with self._queue.changed:
             return [contender._owner for contender in self._queue.contenders if contender._token is None]
-
-    def __enter__(self) -> Self:
-        self.acquire()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()

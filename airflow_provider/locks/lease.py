@@ -14,12 +14,13 @@ import tenacity
 
 from airflow_provider.exceptions import LockUnavailableError
 from airflow_provider.locks.contender import Contender
+from airflow_provider.locks.protocol import LockHolder
 
 
 class LeaseLock(Contender):
     """A lock that contenders poll for, and that its holder renews from a thread.
 
-    A subclass answers five questions, each by one look at the backend or one atomic step.
+    A subclass answers six questions, each by one look at the backend or one atomic step.
 
     :param place: the table's location.
     :param timeout_seconds: how long :meth:`acquire` waits by default.
@@ -51,6 +52,10 @@ class LeaseLock(Contender):
     @abstractmethod
     def _try_acquire(self) -> int | None:
         """Take the lock if it is free or its lease has run out; the fencing token, or None."""
+
+    @abstractmethod
+    def _look(self) -> LockHolder | None:
+        """Who holds the lock, by one look."""
 
     @abstractmethod
     def _renew(self, token: int) -> bool:
@@ -88,12 +93,7 @@ class LeaseLock(Contender):
         try:
             retrying(attempt)
         except tenacity.RetryError:
-            if attempt.failure is not None:
-                raise attempt.failure from None
-            try:
-                raise self._timed_out(limit) from None
-            except self.unusable as error:
-                raise self._translated(error) from None
+            raise (attempt.failure or self._timed_out(limit)) from None
 
     def release(self) -> None:
         """See :meth:`LockProvider.release`.
@@ -121,6 +121,13 @@ class LeaseLock(Contender):
             return False
         # Asked again: the answer may have been long on its way.
         return held and self._renewal.in_time()
+
+    def holder(self) -> LockHolder | None:
+        """See :meth:`LockProvider.holder`."""
+        try:
+            return self._look()
+        except self.unusable as error:
+            raise self._translated(error) from None
 
     def _begin(self, token: int, begun: float) -> None:
         self._token = token

@@ -13,7 +13,8 @@ class LockHolder:
 
     :param owner: who it is, for people: host, process and purpose.
     :param fencing_token: the token of this holding.
-    :param age_seconds: seconds since the holder last renewed its lease.
+    :param age_seconds: seconds since the holder last renewed its lease; 0 where the backend
+        itself ends the holding of who is not heard of.
     """
 
     owner: str
@@ -44,10 +45,14 @@ class LockProvider(Protocol):
         """Give the lock back.
 
         :raises LockLostError: when it was not this contender's any more.
+        :raises LockUnavailableError: when the backend cannot be told; the lease runs out then.
         """
 
     def is_held(self) -> bool:
-        """Whether this contender holds the lock at this moment, by asking the backend."""
+        """Whether this contender holds the lock at this moment, by asking the backend.
+
+        :return: False also when the backend cannot say.
+        """
 
     @property
     def fencing_token(self) -> int:
@@ -57,7 +62,10 @@ class LockProvider(Protocol):
         """
 
     def holder(self) -> LockHolder | None:
-        """Who holds the lock now; None when nobody does."""
+        """Who holds the lock now; None when nobody does.
+
+        :raises LockUnavailableError: when the backend cannot be reached.
+        """
 
     def waiters(self) -> list[str]:
         """Who waits for the lock, first come first, as far as the backend knows."""

@@ -82,15 +82,8 @@ class StorageLockProvider(LeaseLock):
         self._contender = uuid.uuid4().hex
         self._etag = ""
 
-    def holder(self) -> LockHolder | None:
-        """See :meth:`LockProvider.holder`.
-
-        :raises LockUnavailableError: when the store cannot be reached.
-        """
-        try:
-            seen = self._read()
-        except self.unusable as error:
-            raise self._translated(error) from None
+    def _look(self) -> LockHolder | None:
+        seen = self._read()
         if seen is None or seen.holding.released:
             return None
         return LockHolder(seen.holding.owner, seen.holding.fencing_token, max(0.0, seen.age_seconds))

@@ -16,10 +16,12 @@ from airflow_provider.table.storage import Storage
 MakeLock = Callable[..., LockProvider]
 
 
-@pytest.fixture(params=["filesystem", "in_process"])
+@pytest.fixture(params=["filesystem", "in_process", "database"])
 def make_lock(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLock:
+    where = {"url": f"sqlite:///{tmp_path}/locks.db"} if request.param == "database" else {}
+
     def make(**options: object) -> LockProvider:
-        return open_lock({"provider": request.param, **options}, Storage(str(tmp_path)))
+        return open_lock({"provider": request.param, **where, **options}, Storage(str(tmp_path)))
 
     return make
 
@@ -91,6 +93,32 @@ def test_threads_exclude_each_other(make_lock: MakeLock) -> None:
     assert most == 1
 
 
+def test_leaving_the_block_does_not_hide_what_happened_in_it(make_lock: MakeLock) -> None:
+    lock = make_lock()
+
+    def work() -> None:
+        with lock:
+            lock.release()  # lost, as far as the block's end knows
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+
+
+def test_a_contender_whose_clock_is_ahead_does_not_rob_the_holder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Storage(str(tmp_path))
+    holder, other = open_lock({"lease_seconds": 30}, storage), open_lock({"lease_seconds": 30}, storage)
+    holder.acquire()
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 3600)
+    with pytest.raises(LockTimeoutError):
+        other.acquire(timeout=0.2)
+    assert holder.is_held()
+    assert [path.name for path in (tmp_path / ".hoodie/locks").iterdir()] == ["lock1.acquired"]
+
+
 def test_in_process_serves_first_come_first(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     order: list[int] = []
@@ -118,7 +146,10 @@ def test_in_process_serves_first_come_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"provider": "zoo"}, "lock provider 'zoo' is not known; known: database, filesystem, in_process, storage, zookeeper"),
+        (
+            {"provider": "zoo"},
+            "known: database, filesystem, in_process, storage, zookeeper",
+        ),
         ({"provider": "in_process", "lease_seconds": 3}, "has no option 'lease_seconds'"),
         ({"lease_seconds": "soon"}, "must be a number of seconds above zero, not 'soon'"),
         ({"timeout_seconds": 0}, "must be a number of seconds above zero"),
