@@ -13,6 +13,7 @@ from airflow_provider.spark.batch_profile import BatchProfile
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 _MOST_CASES = 48
 _AS_LITERAL = (pa.types.is_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_date)
@@ -121,12 +122,13 @@ def _all_equal(frame: DataFrame, row: Mapping[str, Any]) -> Column:
 def _literal(value: Any, arrow_type: pa.DataType) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-    if not pa.types.is_struct(arrow_type):
-        return F.lit(value).cast("int")
-    if value is None:
-        return F.lit(None).cast("struct<numbers:array<int>,bounds:array<bigint>,total:bigint>")
-    return F.struct(
-        F.lit(value["numbers"]).cast("array<int>").alias("numbers"),
-        F.lit(value["bounds"]).cast("array<bigint>").alias("bounds"),
-        F.lit(value["total"]).cast("bigint").alias("total"),
-    )
+    if pa.types.is_struct(arrow_type) and value is not None:
+        members = [arrow_type.field(position) for position in range(arrow_type.num_fields)]
+        return F.struct(*(_literal(value[each.name], each.type).alias(each.name) for each in members))
+    return F.lit(value).cast(_in_spark(arrow_type))
+
+
+def _in_spark(arrow_type: pa.DataType) -> DataType:
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return from_arrow_type(arrow_type)

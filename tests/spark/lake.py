@@ -13,6 +13,7 @@ from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 from pyspark.sql import SparkSession
 
 from airflow_provider.spark import IngestJob, ingest, read_snapshot
+from airflow_provider.spark.source import spark_schema
 from airflow_provider.table import HudiTable, snapshot
 
 Rows = Sequence[Mapping[str, Any]]
@@ -53,7 +54,7 @@ class LakeTable:
             names = {name for row in rows for name in row}
             fields = [field for field in self.table.schema if field.name in names]
             rows = pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema(fields))
-        frame = self.spark.createDataFrame(rows)
+        frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))
         return ingest(self.spark, IngestJob(self.location, operation=operation, **job), dataframe=frame)
 
     def load(self, operation: str, *source: Path | str, **job: Any) -> dict[str, Any]:
