@@ -20,9 +20,10 @@ from airflow_provider.operators import CreateTableOperator, IngestOperator
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
 
 TABLE = "lake.flights"
-# A `spark_connect` connection lets many small loads share one Spark; without one, each load
-# starts a local Spark of its own.
-SPARK = os.environ.get("FLIGHTS_SPARK_CONN_ID") or None
+# `spark_connect` connections let many small loads share one Spark; without, each load starts a
+# local Spark of its own.
+STEADY_SPARK = os.environ.get("FLIGHTS_STEADY_SPARK_CONN_ID") or None
+BACKFILL_SPARK = os.environ.get("FLIGHTS_BACKFILL_SPARK_CONN_ID") or None
 
 COLUMNS = {
     "year": "bigint",
@@ -72,7 +73,7 @@ with DAG(
         source_format="parquet",
         operation="upsert",
         priority="ingestion",
-        spark_conn_id=SPARK,
+        spark_conn_id=STEADY_SPARK,
     )
     # Whoever follows the notification log knows of this day ...
     caught_up = NotificationLogCatchupSensor(
@@ -108,5 +109,5 @@ with DAG(
         source_format="parquet",
         operation="upsert",
         priority="backfill",
-        spark_conn_id=SPARK,
+        spark_conn_id=BACKFILL_SPARK,
     )

@@ -68,7 +68,10 @@ def spark_job(
     _refuse(conf, "spark_conf", f"the Spark Connect server of {conn_id!r}")
     if connection.password:
         mask_secret(connection.password)
-    return ChildSparkJob(log, {"SPARK_REMOTE": SparkConnectHook(conn_id).get_connection_url()})
+    url = SparkConnectHook(conn_id).get_connection_url()
+    if session_id := connection.extra_dejson.get("session_id"):
+        url = f"{url};session_id={session_id}"
+    return ChildSparkJob(log, {"SPARK_REMOTE": url})
 
 
 def _refuse(options: Mapping[str, Any], name: str, where: str) -> None:

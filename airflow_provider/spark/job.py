@@ -100,7 +100,9 @@ def _run(job: IngestJob, parent: Parent) -> dict[str, Any]:
     try:
         return ingest(spark, job, is_alive=parent.is_alive)
     finally:
-        spark.stop()
+        # A session that was given by its id belongs to whoever gave it, and others use it too.
+        if "session_id=" not in os.environ.get("SPARK_REMOTE", ""):
+            spark.stop()
 
 
 def _tell(job: IngestJob, outcome: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 from rich.console import Console
@@ -40,10 +41,10 @@ def main() -> None:
         _airflow(environment, "db", "migrate")
     with console.status("one Spark for all loads ..."), spark_connect_server(HOME / "spark.log") as port:
         environment |= {
-            "FLIGHTS_SPARK_CONN_ID": "spark_demo",
-            "AIRFLOW_CONN_SPARK_DEMO": json.dumps(
-                {"conn_type": "spark_connect", "host": "sc://127.0.0.1", "port": port}
-            ),
+            "FLIGHTS_STEADY_SPARK_CONN_ID": "spark_steady",
+            "FLIGHTS_BACKFILL_SPARK_CONN_ID": "spark_backfill",
+            "AIRFLOW_CONN_SPARK_STEADY": _connection(port),
+            "AIRFLOW_CONN_SPARK_BACKFILL": _connection(port),
         }
         console.print("[bold]flights_table[/]: create lake.flights")
         _wait({"flights_table": _start(environment, "flights_table", report, ["2013-01-01"])})
@@ -77,6 +78,14 @@ def airflow_environment(lake: Path, landing: Path) -> dict[str, str]:
         "AIRFLOW_VAR_LAKE": str(lake),
         "AIRFLOW_VAR_FLIGHTS_LANDING": str(landing),
     }
+
+
+def _connection(port: int) -> str:
+    # Each DAG has a session of its own, which its runs share one after the other.
+    session = {"session_id": str(uuid.uuid4())}
+    return json.dumps(
+        {"conn_type": "spark_connect", "host": "sc://127.0.0.1", "port": port, "extra": session}
+    )
 
 
 def _airflow(environment: dict[str, str], *command: str) -> None:
