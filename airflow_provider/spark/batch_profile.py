@@ -13,10 +13,9 @@ from airflow_provider.exceptions import (
     EmptySourceError,
     IncompatibleSchemaError,
     InvalidRecordKeyError,
-    UnreadableSourceError,
 )
 from airflow_provider.spark.ingest_job import IngestJob
-from airflow_provider.spark.source import is_text, unreadable
+from airflow_provider.spark.source import is_text, spark_errors, unreadable
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
 
@@ -82,7 +81,6 @@ def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable) -> BatchPr
 
 
 def _aggregated(job: IngestJob, frame: DataFrame, table: HudiTable) -> pa.Table:
-    from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     counts = [F.count(F.lit(1)).alias(_ROWS)]
@@ -101,10 +99,8 @@ def _aggregated(job: IngestJob, frame: DataFrame, table: HudiTable) -> pa.Table:
     try:
         partitions = [F.col(name) for name in table.config.partition_fields]
         return frame.groupBy(*partitions).agg(*counts).toArrow()
-    except PySparkException as error:
-        if job.source:
-            raise unreadable(job, error) from error
-        raise UnreadableSourceError(f"the DataFrame cannot be read: {error}") from error
+    except spark_errors() as error:
+        raise unreadable(job, error) from error
 
 
 def _key_conditions(frame: DataFrame, table: HudiTable) -> tuple[Column, Column | None]:

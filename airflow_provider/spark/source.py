@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,12 +21,12 @@ from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.schema import writable_schema
 
 if TYPE_CHECKING:
-    from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _TEXT_FORMATS = frozenset({"csv", "json", "xml"})
 _NO_SCHEMA = ("UNABLE_TO_INFER_SCHEMA",)
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] .*")
 
 
 def is_text(job: IngestJob) -> bool:
@@ -46,8 +47,6 @@ def open_source(spark: SparkSession, job: IngestJob, table: HudiTable) -> DataFr
     :raises UnreadableSourceError: when there is nothing, or Spark cannot read it.
     :raises EmptySourceError: when there are no files in it.
     """
-    from pyspark.errors import PySparkException
-
     if not job.source:
         raise InvalidInputError("an ingestion needs a source: paths to read, or a DataFrame")
     reader = spark.read.format(job.source_format)
@@ -61,28 +60,57 @@ def open_source(spark: SparkSession, job: IngestJob, table: HudiTable) -> DataFr
         if str(options.get("inferSchema", "false")).lower() == "true":
             return frame
         return reader.schema(_typed_as(frame.schema, table.schema)).load(list(job.source))
-    except PySparkException as error:
+    except spark_errors() as error:
         raise unreadable(job, error) from error
 
 
-def unreadable(job: IngestJob, error: PySparkException) -> InvalidInputError:
-    """What Spark's error about a source means to the job's author.
+def unreadable(job: IngestJob, error: Exception) -> InvalidInputError:
+    """What Spark's error about the incoming rows means to the job's author.
 
     :param job: the ingestion.
-    :param error: from Spark.
+    :param error: one of :func:`spark_errors`.
     """
-    where = f"source {', '.join(job.source)} ({job.source_format})"
-    if error.getCondition() in _NO_SCHEMA:
+    where = f"source {', '.join(job.source)} ({job.source_format})" if job.source else "the DataFrame"
+    condition, reason = _explained(error)
+    if condition in _NO_SCHEMA:
         return EmptySourceError(
             f"{where} holds no {job.source_format} file with a schema; check the path and the format",
             source=list(job.source),
         )
-    reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return UnreadableSourceError(
         f"{where} cannot be read: {reason}; check the path, the format and the source options",
         source=list(job.source),
-        condition=error.getCondition(),
+        condition=condition,
     )
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What Spark raises when it fails; a local session has also errors of its JVM."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    except ImportError:  # a client of Spark Connect
+        return (PySparkException,)
+    return (PySparkException, Py4JJavaError)
+
+
+def _explained(error: Exception) -> tuple[str | None, str]:
+    """Spark's name for an error, and its first line that says something."""
+    from pyspark.errors import PySparkException
+
+    messages = [str(error)]
+    if not isinstance(error, PySparkException):
+        cause, messages = error.java_exception, []  # type: ignore[attr-defined]
+        while cause is not None:
+            messages.append(cause.getMessage() or "")
+            cause = cause.getCause()
+    lines = [line.strip() for message in messages for line in message.splitlines() if line.strip()]
+    named = [match for line in lines if (match := _CONDITION.search(line))]
+    if named:
+        # The innermost one names the file or the value; those around it only say that a task failed.
+        return named[-1][1], named[-1][0]
+    return None, lines[-1] if lines else type(error).__name__
 
 
 def check_columns(job: IngestJob, incoming: pa.Schema, table: HudiTable) -> None:
