@@ -96,6 +96,9 @@ class ZookeeperSettings:
 def open_session(settings: ZookeeperSettings, limit: float) -> KazooClient:
     """A new session.
 
+    A server that cannot be connected to takes its share of the connection timeout; one that
+    accepts and is silent takes its share of the session timeout, which is kazoo's rule.
+
     :param limit: seconds to wait for it at most, and never longer than the connection timeout.
     :raises ZookeeperUnreachableError: when there is none by then.
     """

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider.exceptions import LockLostError, LockTimeoutError, LockUnavailableError
 from tests.processes.locks.conftest import FAIR, PROVIDERS, SERVERS, Backend
 
-LEASE = 2.0
+LEASE = 1.5
 # How much later than due something may happen on a machine that is busy with other things.
 BUSY = 6.0
 
@@ -142,7 +142,7 @@ def test_holder_and_waiter_outlive_a_restart_of_the_backend(backend: Backend) ->
 
 @every_server
 def test_without_the_backend_nobody_waits_for_long_and_nobody_holds(backend: Backend) -> None:
-    options = {"lease_seconds": 3, "connection_timeout_seconds": 1}
+    options = {"lease_seconds": 2, "connection_timeout_seconds": 1}
     holder, waiter = backend.contender(**options), backend.contender(**options)
     holder.acquire()
     waiter.tell("acquire", 60)
