@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider.concurrency import PendingInstant
+from airflow_provider.concurrency.recovery import partition_specs, recover_transactions
 from airflow_provider.exceptions import (
     MetastoreUnavailableError,
     NoSuchTransactionError,
+    TableServiceError,
     TransactionAbortedError,
 )
 from airflow_provider.hooks.lock_provider import LockProviderHook
@@ -25,7 +27,6 @@ from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import ResolvedTable, TableHook
 from airflow_provider.metastore import PartitionSpec, TableTransaction
 from airflow_provider.operators.failing import failing_without_retries
-from airflow_provider.operators.registration import partition_specs
 from airflow_provider.operators.spark_job import SparkJob, spark_job
 from airflow_provider.operators.task_operation import TaskOperation
 from airflow_provider.spark.ingest_job import IngestJob
@@ -140,6 +141,8 @@ class TableJobOperator(BaseOperator, abc.ABC):
         job.validate()
         if operation.is_retry and (earlier := self._end_earlier_try(resolved, table, operation, job)):
             return earlier
+        if resolved.is_registered:
+            self._recover(options)
         return self._write(resolved, table, operation, job)
 
     def on_kill(self) -> None:
@@ -189,6 +192,22 @@ class TableJobOperator(BaseOperator, abc.ABC):
         if interruption is not None:
             raise interruption
         return self._result(summary, **ids, event_id=transaction.event_id if transaction else None)
+
+    def _recover(self, storage_options: Mapping[str, Any]) -> None:
+        """End the transactions of writers that died, as every writer does that comes by."""
+        metastore = self._metastore_hook().get_metastore()
+        try:
+            recovered = recover_transactions(metastore, storage_options=storage_options)
+        except (TableServiceError, OSError) as error:
+            # They may be of other tables, in other storages; this write does not depend on them.
+            self.log.warning("transactions left alone could not be ended now: %s", error)
+            return
+        for each in recovered:
+            self.log.info(
+                "transaction %d had been left alone: %s",
+                each.txn_id,
+                "its instants had completed, committed" if each.committed else "aborted",
+            )
 
     def _end_earlier_try(
         self, resolved: ResolvedTable, table: HudiTable, operation: TaskOperation, job: IngestJob

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import statistics
 from collections import Counter
 from pathlib import Path
 
@@ -55,26 +56,23 @@ def print_summary(console: Console, location: Path, report: Path, home: Path) ->
     stats = {instant.requested_time: timeline.commit_metadata(instant) for instant in timeline.commits()}
     entries = list(CommitLog(table.storage).after(0))
 
-    lines = Table(
-        "DAG", "priority", "commits", "rows", "files", "seconds a commit", "tries > 1", "sensors waited"
-    )
+    lines = Table("DAG", "priority", "commits", "rows", "files", "s/commit", "retries", "sensors")
+    lines.columns[0].no_wrap = lines.columns[1].no_wrap = True
     for dag, priority in (("flights_steady", 400), ("flights_backfill", 300)):
         mine = [entry for entry in entries if entry.rolls_back is None and entry.priority == priority]
+        written = [stat for entry in mine for stat in stats[entry.instant].write_stats]
         tasks = [(name, task) for run in runs if run["dag"] == dag for name, task in run["tasks"].items()]
-        seconds = sorted(
-            (parse_time(e.completion_time) - parse_time(e.instant)).total_seconds() for e in mine
-        )
-        inserted = sum(stat.num_inserts for e in mine for stat in stats[e.instant].write_stats)
-        waited = sum(task["seconds"] or 0 for name, task in tasks if name != "ingest")
+        seconds = [(parse_time(e.completion_time) - parse_time(e.instant)).total_seconds() for e in mine]
+        sensors = [task["seconds"] or 0 for name, task in tasks if name != "ingest"]
         lines.add_row(
             dag,
             names[priority],
             str(len(mine)),
-            f"{inserted:,}",
-            str(sum(len(stats[e.instant].write_stats) for e in mine)),
-            f"{seconds[len(seconds) // 2]:.1f} (at most {seconds[-1]:.1f})" if seconds else "-",
-            str(sum((task["tries"] or 1) > 1 for _, task in tasks)),
-            f"{waited:.0f} s in {sum(name != 'ingest' for name, _ in tasks)}",
+            f"{sum(stat.num_inserts for stat in written):,}",
+            str(len(written)),
+            f"{statistics.median(seconds):.1f}, max {max(seconds):.1f}",
+            str(sum((task["tries"] or 1) - 1 for _, task in tasks)),
+            f"{len(sensors)}, waited {sum(sensors):.0f} s" if sensors else "-",
         )
     console.print(lines)
 

@@ -123,7 +123,7 @@ class TestKill:
     def test_a_kill_that_comes_after_the_commit_does_not_undo_it(self, metastore, table, source):
         operator = ingest(source)
         thread, _ = in_thread(lambda: operator.execute({}))
-        until(lambda: table.timeline().commits(), seconds=60)
+        until(lambda: table.timeline().commits())
         operator.on_kill()
         thread.join(30)
         assert len(rows_of(table)) == 3
@@ -226,3 +226,17 @@ class TestRetry:
         again = ingest(source, **insert).execute(try_of(store, max_tries=2))
         assert again["write_id"] == 2
         assert len(table.timeline().commits()) == 2
+
+
+class TestRecovery:
+    def test_a_transaction_left_alone_is_ended_by_the_next_write(
+        self, metastore, table, source, tmp_path, spark_connect
+    ):
+        left_alone = metastore.open_txn("someone", "a worker that is gone", agent="another task")
+        metastore.allocate_table_write_id(left_alone, "lake", "flights")
+        with closing(sqlite3.connect(tmp_path / "metastore.db")) as database, database:
+            database.execute("UPDATE metastore_txns SET heartbeat_at = 0 WHERE id = ?", [left_alone])
+        result = ingest(source, spark_conn_id=spark_connect).execute({})
+        assert metastore.get_txn(left_alone).state == TxnState.ABORTED
+        assert metastore.get_txn(result["txn_id"]).state == TxnState.COMMITTED
+        assert str(metastore.valid_write_id_list("lake", "flights")).startswith("lake.flights:2:")
