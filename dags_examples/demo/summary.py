@@ -56,24 +56,25 @@ def print_summary(console: Console, location: Path, report: Path, home: Path) ->
     stats = {instant.requested_time: timeline.commit_metadata(instant) for instant in timeline.commits()}
     entries = list(CommitLog(table.storage).after(0))
 
-    lines = Table("DAG", "priority", "commits", "rows", "files", "s/commit", "retries", "sensors")
-    lines.columns[0].no_wrap = lines.columns[1].no_wrap = True
+    columns = {}
     for dag, priority in (("flights_steady", 400), ("flights_backfill", 300)):
         mine = [entry for entry in entries if entry.rolls_back is None and entry.priority == priority]
         written = [stat for entry in mine for stat in stats[entry.instant].write_stats]
         tasks = [(name, task) for run in runs if run["dag"] == dag for name, task in run["tasks"].items()]
         seconds = [(parse_time(e.completion_time) - parse_time(e.instant)).total_seconds() for e in mine]
         sensors = [task["seconds"] or 0 for name, task in tasks if name != "ingest"]
-        lines.add_row(
-            dag,
-            names[priority],
-            str(len(mine)),
-            f"{sum(stat.num_inserts for stat in written):,}",
-            str(len(written)),
-            f"{statistics.median(seconds):.1f}, max {max(seconds):.1f}",
-            str(sum((task["tries"] or 1) - 1 for _, task in tasks)),
-            f"{len(sensors)}, waited {sum(sensors):.0f} s" if sensors else "-",
-        )
+        columns[dag] = {
+            "priority": names[priority],
+            "commits": str(len(mine)),
+            "rows": f"{sum(stat.num_inserts for stat in written):,}",
+            "base files written": str(len(written)),
+            "seconds a commit": f"median {statistics.median(seconds):.1f}, longest {max(seconds):.1f}",
+            "retries": str(sum((task["tries"] or 1) - 1 for _, task in tasks)),
+            "sensors": f"{len(sensors)}, waited {sum(sensors):.0f} s in all" if sensors else "none",
+        }
+    lines = Table("", *columns)
+    for name in columns["flights_steady"]:
+        lines.add_row(name, *(column[name] for column in columns.values()))
     console.print(lines)
 
     first, last = parse_time(entries[0].instant), parse_time(entries[-1].completion_time)
