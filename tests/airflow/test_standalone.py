@@ -93,7 +93,7 @@ class Airflow:
         self._token: str | None = None
 
     def start(self) -> None:
-        until(self._is_healthy, seconds=120)
+        until(self._is_healthy)
         self._token = self.call("GET", "/auth/token")["access_token"]
         until(lambda: {"load", "wait"} <= {dag["dag_id"] for dag in self.call("GET", "/api/v2/dags")["dags"]})
 
@@ -164,7 +164,7 @@ def metastore(airflow) -> Metastore:
 def loaded(airflow) -> str:
     """A run that has loaded three rows."""
     run = airflow.trigger("load")
-    until(lambda: airflow.state(run, "ingest") in {"success", "failed"}, seconds=120)
+    until(lambda: airflow.state(run, "ingest") in {"success", "failed"})
     assert airflow.state(run, "ingest") == "success", airflow.log(run, "ingest")
     return run
 
@@ -193,9 +193,9 @@ def test_sensors_defer_to_the_triggerer_and_come_back(airflow, metastore, table)
             lambda: airflow.state(run, "caught_up") == airflow.state(run, "fence") == "deferred", seconds=60
         )
         metastore.advance_consumer("replica", until_event)
-        until(lambda: airflow.state(run, "caught_up") == "success", seconds=60)
+        until(lambda: airflow.state(run, "caught_up") == "success")
         assert airflow.state(run, "fence") == "deferred"
-    until(lambda: airflow.state(run, "fence") == "success", seconds=60)
+    until(lambda: airflow.state(run, "fence") == "success")
     assert airflow.result(run, "caught_up")["consumers"] == {"replica": until_event}
     assert f"waiting: commit {earlier.instant} (UPSERT) by " in airflow.log(run, "fence")
     metastore.unregister_consumer("replica")
@@ -210,8 +210,8 @@ def test_clearing_a_task_does_its_work_again(airflow, loaded, table):
         f"{dag[0]}/clearTaskInstances",
         {"dry_run": False, "dag_run_id": dag[2], "task_ids": ["ingest"], "only_failed": False},
     )
-    until(lambda: len(table.timeline().commits()) == commits + 1, seconds=90)
-    until(lambda: airflow.state(loaded, "ingest") == "success", seconds=60)
+    until(lambda: len(table.timeline().commits()) == commits + 1)
+    until(lambda: airflow.state(loaded, "ingest") == "success")
     assert airflow.result(loaded, "ingest")["write_id"] == first["write_id"] + 1
 
 
@@ -219,11 +219,11 @@ def test_a_task_set_to_failed_in_the_ui_leaves_no_process_and_no_write(airflow, 
     commits = table.timeline().commits()
     with open_lock({"lease_seconds": 5}, table.storage):
         run = airflow.trigger("load")
-        session = until(lambda: session_of_writer(table), seconds=90)
+        session = until(lambda: session_of_writer(table))
         transaction = metastore.valid_txn_list().high_watermark
         assert len(processes_of(session)) >= 2
         airflow.call("PATCH", f"{run}/taskInstances/ingest", {"new_state": "failed"})
-        until(lambda: processes_of(session) == [], seconds=60)
+        until(lambda: processes_of(session) == [])
         until(lambda: pending_instants(table) == [], seconds=10)
     assert table.timeline().commits() == commits
     until(lambda: metastore.get_txn(transaction).state == TxnState.ABORTED, seconds=10)
