@@ -71,11 +71,9 @@ def ingest(
         earlier try of the same operation still runs.
     :raises CommitError: when the write ended otherwise without a commit.
     """
-    job.validate()
+    if (earlier := earlier_try(job)) is not None:
+        return earlier
     table = HudiTable.open(job.location, job.storage_options)
-    table.check_writable()
-    if job.operation_key is not None and (earlier := _earlier_try(job, table)):
-        return earlier_result(job, table, earlier)
     incoming = open_source(spark, job, table) if dataframe is None else dataframe
     check_columns(job, arrow_schema(incoming, table.schema), table)
     wanted = delete_columns(table.config) if job.operation == "delete" else tuple(table.schema.names)
@@ -97,15 +95,33 @@ def ingest(
         return _Ingestion(spark, job, table, frame, profile, writer).run()
 
 
-def _earlier_try(job: IngestJob, table: HudiTable) -> CommitResult | None:
-    """What an earlier try of the same operation committed; what it left of a dead one is removed."""
-    found = find_operation(table, job.operation_key or "")
+def earlier_try(job: IngestJob) -> dict[str, Any] | None:
+    """Look for an earlier try of the same operation; needs no Spark session.
+
+    :param job: the ingestion.
+    :return: the result of the try that committed; None when the work is to be done, and what a
+        try that died had left is removed.
+    :raises InvalidInputError: when the job cannot work.
+    :raises TableError: when the location holds no table that can be written.
+    :raises WriteConflictError: when an earlier try still runs.
+    """
+    job.validate()
+    table = HudiTable.open(job.location, job.storage_options)
+    table.check_writable()
+    if job.operation_key is None:
+        return None
+    commit = _settled(table, job.operation_key)
+    return None if commit is None else earlier_result(job, table, commit)
+
+
+def _settled(table: HudiTable, key: str) -> CommitResult | None:
+    found = find_operation(table, key)
     if not isinstance(found, PendingInstant):
         return found
     if found.alive:
         raise WriteConflictError(
-            f"table {table.location}: an earlier try of operation {job.operation_key!r} by {found.owner} "
-            f"still writes instant {found.instant}; wait for its end, or stop it, and try again",
+            f"table {table.location}: an earlier try of operation {key!r} by {found.owner} still writes "
+            f"instant {found.instant}; wait for its end, or stop it, and try again",
             instant=found.instant,
         )
     log.info("rolling back instant %s of an earlier try that died", found.instant)
@@ -113,7 +129,7 @@ def _earlier_try(job: IngestJob, table: HudiTable) -> CommitResult | None:
         rollback(table, found.instant, reason="its operation is tried again")
     except TableError:
         # It may have ended by itself in between; then it is no longer pending.
-        again = find_operation(table, job.operation_key or "")
+        again = find_operation(table, key)
         if isinstance(again, PendingInstant):
             raise
         return again

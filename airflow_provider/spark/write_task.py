@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider.exceptions import InvalidInputError, to_dict
+from airflow_provider.concurrency.heartbeat import heartbeat_path
+from airflow_provider.exceptions import InstantRolledBackError, TableServiceError, to_dict
 from airflow_provider.spark.file_group_plan import Target
 from airflow_provider.spark.merge import Batch, Matches, latest_versions, row_groups, surviving
 from airflow_provider.table.base_file import (
@@ -130,10 +131,25 @@ class _FileGroupTask:
             tables = _gathered(batches)
             first = next(tables, None)
             if first is not None:  # else nothing came, and nothing changes
+                self._check_wanted()
                 self._write_all(_chain(first, tables))
-        except InvalidInputError as error:
+                self._check_wanted()
+        except TableServiceError as error:
             return Report(self._number, self._rows_in, error=to_dict(error))
         return Report(self._number, self._rows_in, tuple(self._stats))
+
+    def _check_wanted(self) -> None:
+        """Make sure that a task which outlives its driver leaves no file behind a rollback."""
+        plan = self._plan
+        if plan.storage.stat(heartbeat_path(plan.instant)) is not None:
+            return
+        for stat in self._stats:
+            plan.storage.delete(stat.path)
+        raise InstantRolledBackError(
+            f"table {plan.storage.root}: instant {plan.instant} was rolled back while it was written; run "
+            "the write again",
+            instant=plan.instant,
+        )
 
     def _write_all(self, tables: Iterator[pa.Table]) -> None:
         plan, target = self._plan, self._target

@@ -115,7 +115,7 @@ def children() -> Iterator[list[subprocess.Popen[str]]]:
     for each in started:
         if each.poll() is None:
             each.kill()
-            each.wait()
+        each.communicate()
 
 
 def _is_writing(table: HudiTable) -> None:
@@ -172,7 +172,7 @@ def test_a_job_ends_with_its_parent(
     pid = int(parent.stdout.readline())
     _eventually(_is_writing)(table)
     parent.kill()
-    parent.wait()
+    parent.communicate()
 
     def ended() -> None:
         assert not Path(f"/proc/{pid}").exists() or "zombie" in Path(f"/proc/{pid}/status").read_text()
