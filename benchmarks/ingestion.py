@@ -1,0 +1,198 @@
+"""Ingestion beside its peers, in one run: Spark's own Parquet write, and delta-rs.
+
+* bulk ingestion of 2 million rows (six copies of the flights of 2013 under six years), beside
+  Spark's Parquet write of the same rows in the same session;
+* an upsert of 200,000 rows into them (180,000 updates over all years, 20,000 new), beside
+  delta-rs' MERGE of the same rows into the same rows.
+
+Usage: ``python -m benchmarks.ingestion [--runs N]``. The first two rounds warm up and are not
+counted. Prints medians and ratios; on a busy machine only the ratios mean something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from airflow_provider.spark import IngestJob, ingest, local_session
+from airflow_provider.table import HudiTable, snapshot
+from dags_examples.demo.flights import read_flights
+
+YEARS = range(2013, 2019)
+UPDATES, NEW = 180_000, 20_000
+WARM_UP = 2  # rounds that a JVM needs before its code is compiled
+
+
+@dataclass
+class Workload:
+    """The rows, on disk for Spark and in memory for delta-rs (which that favours)."""
+
+    folder: Path
+    source: pa.Table
+    batch: pa.Table
+
+    @classmethod
+    def make(cls, folder: Path) -> Workload:
+        """Lay the rows out."""
+        flights = read_flights()
+        random = np.random.default_rng(42)
+        count, each = flights.num_rows, UPDATES // len(YEARS)
+        years, batches = [], []
+        for number, year in enumerate(YEARS):
+            ids = pa.array(np.arange(count) + number * count)
+            rows = flights.set_column(0, "year", pa.repeat(pa.scalar(year), count)).add_column(
+                0, "flight_id", ids
+            )
+            years.append(rows)
+            changed = rows.take(np.sort(random.choice(count, each, replace=False)))
+            at = rows.schema.get_field_index("dep_delay")
+            delays = pa.array(random.integers(0, 500, each))
+            batches.append(changed.set_column(at, "dep_delay", delays))
+            new = rows.slice(0, NEW // len(YEARS) + 1)
+            batches.append(
+                new.set_column(0, "flight_id", pa.array(np.arange(new.num_rows) + 10**9 + number * count))
+            )
+        batch = pa.concat_tables(batches)
+        batch = batch.take(random.permutation(batch.num_rows)).slice(0, UPDATES + NEW)
+        workload = cls(folder, pa.concat_tables(years), batch)
+        for name, rows, files in (("source", workload.source, 6), ("batch", batch, 4)):
+            (folder / name).mkdir()
+            size = -(-rows.num_rows // files)
+            for number in range(files):
+                pq.write_table(rows.slice(number * size, size), folder / name / f"{number}.parquet")
+        return workload
+
+
+def timed(run: Callable[[], object], prepare: Callable[[], object]) -> float:
+    """Seconds of one run, without its preparation."""
+    prepare()
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+class Ours:
+    """This package, in a Spark session."""
+
+    def __init__(self, spark: SparkSession, workload: Workload) -> None:
+        self._spark, self._workload = spark, workload
+        self.location = workload.folder / "hudi"
+        self._loaded = workload.folder / "hudi-loaded"
+
+    def create(self) -> None:
+        shutil.rmtree(self.location, ignore_errors=True)
+        HudiTable.create(
+            str(self.location),
+            name="flights",
+            schema=self._workload.source.schema,
+            record_key=["flight_id"],
+            partition_by=["year"],
+        )
+
+    def bulk_insert(self) -> None:
+        self._ingest("source", "bulk_insert")
+
+    def upsert(self) -> None:
+        self._ingest("batch", "upsert")
+
+    def keep(self) -> None:
+        shutil.copytree(self.location, self._loaded)
+
+    def restore(self) -> None:
+        shutil.rmtree(self.location)
+        shutil.copytree(self._loaded, self.location)
+
+    def _ingest(self, folder: str, operation: str) -> None:
+        source = str(self._workload.folder / folder / "*.parquet")
+        ingest(self._spark, IngestJob(location=str(self.location), source=(source,), operation=operation))
+
+
+class DeltaRs:
+    """delta-rs, partitioned alike, with the partition in the merge's condition."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self.location = workload.folder / "delta"
+        self._loaded = workload.folder / "delta-loaded"
+        write_deltalake(self._loaded, workload.source, partition_by=["year"])
+
+    def restore(self) -> None:
+        shutil.rmtree(self.location, ignore_errors=True)
+        shutil.copytree(self._loaded, self.location)
+
+    def merge(self) -> None:
+        merge = DeltaTable(self.location).merge(
+            self._workload.batch,
+            "target.year = source.year AND target.flight_id = source.flight_id",
+            source_alias="source",
+            target_alias="target",
+        )
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def check(ours: Ours, theirs: DeltaRs) -> None:
+    """Both tables hold the same rows."""
+    mine = snapshot(HudiTable.open(str(ours.location))).to_table(columns=["flight_id", "dep_delay"])
+    other = pa.table(
+        DeltaTable(theirs.location).to_pyarrow_dataset().to_table(columns=["flight_id", "dep_delay"])
+    )
+    assert mine.sort_by("flight_id").cast(other.schema).equals(other.sort_by("flight_id")), "results differ"
+
+
+def main() -> None:
+    """Run, and print a table."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--runs", type=int, default=5, help="counted runs of each")
+    runs = arguments.parse_args().runs
+    console = Console()
+    with tempfile.TemporaryDirectory() as folder:
+        workload = Workload.make(Path(folder))
+        spark = local_session("benchmark", "local[2]", {"spark.driver.memory": "4g"})
+        spark.sparkContext.setLogLevel("ERROR")
+        frame = spark.read.parquet(str(workload.folder / "source"))
+        parquet = workload.folder / "parquet"
+        ours, theirs = Ours(spark, workload), DeltaRs(workload)
+
+        def spark_write() -> None:
+            frame.write.partitionBy("year").parquet(str(parquet))
+
+        def no_parquet() -> None:
+            shutil.rmtree(parquet, ignore_errors=True)
+
+        bulk = ("bulk ingestion, 2 M rows", ours.bulk_insert, ours.create)
+        spark_s = ("Spark's Parquet write", spark_write, no_parquet)
+        upsert = ("upsert of 200 k rows", ours.upsert, ours.restore)
+        delta_s = ("delta-rs MERGE", theirs.merge, theirs.restore)
+        lines = Table("", "ours (s)", "peer (s)", "peer", "ratio")
+        for (name, run, prepare), (peer, peer_run, peer_prepare) in ((bulk, spark_s), (upsert, delta_s)):
+            # In turn, so that a machine that slows down slows both down.
+            rounds = [(timed(run, prepare), timed(peer_run, peer_prepare)) for _ in range(runs + WARM_UP)]
+            mine, others = zip(*rounds[WARM_UP:], strict=True)
+            if name == bulk[0]:
+                ours.keep()
+            ratio = statistics.median(a / b for a, b in zip(mine, others, strict=True))
+            lines.add_row(name, _spread(mine), _spread(others), peer, f"{ratio:.2f}")
+        check(ours, theirs)
+        console.print(lines)
+
+
+def _spread(seconds: Sequence[float]) -> str:
+    return f"{statistics.median(seconds):.2f} [{min(seconds):.2f}-{max(seconds):.2f}]"
+
+
+if __name__ == "__main__":
+    main()
