@@ -178,9 +178,13 @@ def test_the_result_the_log_and_the_state_of_a_load(airflow, loaded, metastore):
     result = airflow.result(loaded, "ingest")
     assert (result["rows_inserted"], result["write_id"]) == (3, 1)
     assert metastore.get_txn(result["txn_id"]).event_id == result["event_id"]
+    log = airflow.log(loaded, "ingest")
+    assert "Using Spark's default log4j profile" in log
+    assert f"instant {result['instant']} completed at {result['completion_time']}: 3 rows inserted" in log
     # What the next try would go by is there for people too, in the task's tab "Storage".
-    [kept] = airflow.call("GET", f"{loaded}/taskInstances/ingest/task-state-store")["task_state_store"]
-    assert '"txn_id": 1' in json.dumps(kept) or "txn_id" in json.dumps(kept)
+    [kept] = airflow.call("GET", f"{loaded}/taskInstances/ingest/state-store")["task_state_store"]
+    assert kept["value"]["txn_id"] == result["txn_id"]
+    assert kept["value"]["key"].startswith("load.ingest/manual__")
 
 
 def test_sensors_defer_to_the_triggerer_and_come_back(airflow, metastore, table):
