@@ -7,8 +7,8 @@ from pathlib import Path
 
 import airflow_provider
 
-# A driver or an executor reads and writes tables and does nothing else; in particular it
-# needs neither Airflow nor a database.
+# A driver or an executor reads and writes tables and does nothing else. The metastore is in
+# for a lock in a database; nothing imports it where the lock is another.
 _NOT_FOR_CLUSTERS = frozenset(
     {
         "hooks",
@@ -16,7 +16,6 @@ _NOT_FOR_CLUSTERS = frozenset(
         "sensors",
         "triggers",
         "plugins",
-        "metastore",
         "replication",
         "cli.py",
         "get_provider_info.py",

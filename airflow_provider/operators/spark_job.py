@@ -106,7 +106,8 @@ class SparkJob(abc.ABC):
         :param storage: the table's storage, where the job also leaves its outcome.
         :return: the job's result.
         :raises TableServiceError: what the job raised, as the type it was there.
-        :raises JobFailedError: when it ended without saying why; with the end of its log.
+        :raises JobFailedError: when it was killed, or ended without saying why; with the end of
+            its log.
         """
         with tempfile.TemporaryDirectory(prefix="table-services-") as folder:
             specification = Path(folder) / f"{job.job_id}.json"
@@ -114,6 +115,8 @@ class SparkJob(abc.ABC):
             specification.write_text(job.to_json())
             end = self._run(specification)
         outcome = self._outcome or read_outcome(storage, job.job_id)
+        if outcome is None and self.is_killed:
+            raise JobFailedError(f"Spark job {job.job_id} was killed with its task", job_id=job.job_id)
         if outcome is None:
             tail = "\n".join(self._tail)
             raise JobFailedError(
@@ -230,6 +233,12 @@ class SubmittedSparkJob(SparkJob):
             return "killed before it was submitted"
         try:
             hook.submit(str(_JOB_FILE), start_new_session=True, stdin=subprocess.DEVNULL)
+        except FileNotFoundError as error:
+            raise InvalidConnectionError(
+                f"connection {self._conn_id!r}: the program {error.filename!r} is not on this worker's PATH; "
+                "install Spark there (the package pyspark brings it), or leave spark_conn_id out",
+                connection=self._conn_id,
+            ) from error
         except (AirflowException, RuntimeError) as error:
             return str(error)
         finally:

@@ -94,6 +94,7 @@ class TestKill:
             took = time.monotonic() - started
         [error] = outcome
         assert isinstance(error, JobFailedError)
+        assert "killed with its task" in str(error) or "ended by SIGTERM" in str(error)
         until(lambda: processes_of(session) == [], seconds=5)
         assert_undone(metastore, table)
         # Airflow escalates to SIGKILL after five seconds.

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider.exceptions import InvalidConnectionError
 from airflow_provider.operators.spark_job import SubmittedSparkJob
 from tests.airflow.flights import ingest, rows_of
 from tests.packaging.uv import uv
@@ -54,3 +56,12 @@ def test_a_driver_on_the_cluster_gets_the_job_shipped(connect, tmp_path):
         "--name": "load",
     }
     assert command[-2:] == ["job.py", "0815.json"]
+
+
+def test_a_worker_without_spark_submit_says_so(metastore, table, source, connect, monkeypatch, tmp_path):
+    connect("spark", conn_type="spark", host="local[1]")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(AirflowFailException, match="'spark-submit' is not on this worker's PATH") as raised:
+        ingest(source, spark_conn_id="spark").execute({})
+    assert isinstance(raised.value.__cause__, InvalidConnectionError)
+    assert table.timeline().instants == ()
