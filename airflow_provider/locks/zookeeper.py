@@ -22,7 +22,6 @@ from urllib.parse import quote
 import tenacity
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
-    AuthFailedError,
     CancelledError,
     ConnectionClosedError,
     ConnectionLoss,
@@ -41,10 +40,12 @@ from airflow_provider.exceptions import LockUnavailableError
 from airflow_provider.locks.contender import Contender
 from airflow_provider.locks.protocol import LockHolder
 from airflow_provider.locks.zookeeper_session import (
+    REFUSED,
     ZookeeperSettings,
     ZookeeperUnreachableError,
     close_session,
     open_session,
+    was_refused,
 )
 from airflow_provider.table.properties import parse_properties
 from airflow_provider.table.storage import Storage
@@ -128,6 +129,7 @@ class ZookeeperLockProvider(Contender):
         self._lock_key = lock_key
         self._session: KazooClient | None = None
         self._closer: Callable[[], Any] | None = None
+        self._is_refused = False
         self._node = ""
         self._held_by: tuple[int, bytes] | None = None
 
@@ -277,6 +279,7 @@ class ZookeeperLockProvider(Contender):
         if self._session is not None and not self._session.connected and self._token is None:
             self._close()  # a session that comes back is of no use to who holds nothing
         if self._session is None:
+            self._is_refused = False
             self._session = open_session(self._settings, limit)
             # Kazoo's threads keep a session alive for ever: it must end with this object.
             closer = weakref.finalize(self, close_session, self._session)
@@ -285,6 +288,7 @@ class ZookeeperLockProvider(Contender):
         return self._session
 
     def _close(self) -> None:
+        self._is_refused = self._session is not None and was_refused(self._session)
         self._session = None
         if self._closer is not None:
             self._closer()
@@ -314,18 +318,17 @@ class ZookeeperLockProvider(Contender):
             raise self._unavailable(
                 f"{error}; check that it runs, and hosts and tls of the connection"
             ) from None
-        except AuthFailedError:
-            raise self._unavailable(
-                f"ZooKeeper at {settings.hosts} refuses the username or the password"
-            ) from None
         except NoAuthError:
             raise self._unavailable(
                 f"the ACL of {self._base_path} on ZooKeeper at {settings.hosts} denies access to "
                 f"{settings.username or 'who does not authenticate'}"
             ) from None
         except (KazooException, KazooTimeoutError) as error:
-            said = f"{type(error).__name__} {error}".strip()
-            raise self._unavailable(f"ZooKeeper at {settings.hosts} does not answer: {said}") from error
+            if self._is_refused or (self._session is not None and was_refused(self._session)):
+                said = REFUSED
+            else:
+                said = f"it does not answer: {type(error).__name__} {error}".strip()
+            raise self._unavailable(f"ZooKeeper at {settings.hosts} cannot be used: {said}") from error
 
 
 def _is_passing(error: BaseException) -> bool:

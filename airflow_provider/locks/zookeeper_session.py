@@ -30,6 +30,9 @@ _CHOICES = {
 }
 
 
+REFUSED = "it refuses the username or the password"
+
+
 class ZookeeperUnreachableError(Exception):
     """Raised when no session could be had; says why, without any secret."""
 
@@ -137,11 +140,16 @@ def open_session(settings: ZookeeperSettings, limit: float) -> KazooClient:
     )
     client.start_async().wait(min(limit, settings.connection_timeout))
     if not client.connected:
-        refused = client.client_state == KeeperState.AUTH_FAILED
+        why = REFUSED if was_refused(client) else reasons.last or "no answer"
         close_session(client)
-        why = "it refuses the username or the password" if refused else reasons.last or "no answer"
         raise ZookeeperUnreachableError(f"ZooKeeper at {settings.hosts} cannot be reached: {why}")
     return client
+
+
+def was_refused(client: KazooClient) -> bool:
+    """Whether a session ended because the servers do not accept who it says it is."""
+    # The state itself soon is CLOSED: then only the log still says why.
+    return client.client_state == KeeperState.AUTH_FAILED or "AUTH_FAILED" in (client.logger.last or "")
 
 
 def close_session(client: KazooClient) -> None:

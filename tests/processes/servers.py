@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -149,7 +150,7 @@ class Postgres:
     """A PostgreSQL server behind a socket in its folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._server: PostgresServer = get_server(folder, cleanup_mode="stop")
+        self._server: PostgresServer = get_server(folder, cleanup_mode=None)
 
     @property
     def url(self) -> str:
@@ -160,6 +161,17 @@ class Postgres:
 
     def start(self) -> None:
         self._server.ensure_postgres_running()
+
+
+@contextmanager
+def postgresql() -> Iterator[Postgres]:
+    """A PostgreSQL server with an empty database, and nobody else in it."""
+    # Not in pytest's folders: each run of pytest closes them to other users again, and for
+    # root the server runs as a user of its own.
+    with tempfile.TemporaryDirectory(prefix="postgresql-") as folder:
+        server = Postgres(Path(folder) / "data")
+        yield server
+        server.stop()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import pytest
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.table.storage import Storage
 from tests.processes.locks.contender import Contender
-from tests.processes.servers import Postgres, TcpProxy, ZookeeperServer, s3_endpoint, zookeeper
+from tests.processes.servers import Postgres, TcpProxy, ZookeeperServer, postgresql, s3_endpoint, zookeeper
 
 PROVIDERS = ["filesystem", "sqlite", "postgresql", "storage", "zookeeper"]
 SERVERS = ["postgresql", "storage", "zookeeper"]
@@ -68,10 +68,9 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zooke
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    server = Postgres(tmp_path_factory.mktemp("postgres") / "data")
-    yield server
-    server.stop()
+def postgres() -> Iterator[Postgres]:
+    with postgresql() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
