@@ -175,15 +175,12 @@ def postgresql() -> Iterator[Postgres]:
 
 
 @contextmanager
-def s3_endpoint(log_file: Path, *ignored: str) -> Iterator[int]:
-    """An S3 endpoint; its port on the loopback interface.
-
-    :param ignored: request headers that it does not look at.
-    """
+def s3_endpoint(log_file: Path) -> Iterator[int]:
+    """An S3 endpoint; its port on the loopback interface."""
     port = free_port()
     with log_file.open("w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "tests.processes.s3_server", str(port), *ignored],
+            [sys.executable, "-m", "tests.processes.s3_server", str(port)],
             stdout=log,
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},

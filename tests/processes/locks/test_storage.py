@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.locks.conditional_store import ConditionalStore
 from airflow_provider.table.storage import Storage
 from tests.processes.locks.conftest import s3_options
-from tests.processes.servers import TcpProxy, s3_endpoint
+from tests.processes.servers import TcpProxy
 
 LOCK = ".hoodie/locks/lock.json"
 
@@ -93,11 +92,10 @@ def test_nothing_but_the_lock_object_is_left(table: Storage) -> None:
     assert json.loads(table.read(LOCK))["released"]
 
 
-@pytest.mark.parametrize("header", ["If-None-Match", "If-Match"])
-def test_a_store_that_ignores_conditions_is_refused(tmp_path: Path, header: str) -> None:
-    with s3_endpoint(tmp_path / "server.log", header) as port:
-        table = Storage("s3://lake/t", s3_options(port))
-        table._filesystem.mkdir("lake")
-        with pytest.raises(InvalidConnectionError, match=f"{port} ignores If-None-Match or If-Match"):
-            storage_lock(table).acquire()
-        assert table.list("", recursive=True) == []
+@pytest.mark.parametrize("header", ["if-match", "if-none-match"])
+def test_a_store_that_ignores_conditions_is_refused(s3: TcpProxy, header: str) -> None:
+    table = Storage(f"s3://ignores-{header}/t", s3_options(s3.port))
+    table._filesystem.mkdir(f"ignores-{header}")
+    with pytest.raises(InvalidConnectionError, match=f"{s3.port} ignores If-None-Match or If-Match"):
+        storage_lock(table).acquire()
+    assert table.list("", recursive=True) == []

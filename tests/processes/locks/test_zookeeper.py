@@ -346,7 +346,7 @@ class TestTls:
             "tls_key_password": "geheim-7",
         }
         trusted = {"tls_ca": str(certificates / "authority.pem")}
-        quick = {"hosts": hosts, "connection_timeout_seconds": 2}
+        quick = {"hosts": hosts, "connection_timeout_seconds": 1}
         with zookeeper_lock(tmp_path, hosts=hosts, tls="on", **trusted, **client) as lock:
             assert lock.is_held()
         with zookeeper_lock(tmp_path, hosts=hosts, tls="unverified", **client) as lock:
