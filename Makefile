@@ -44,8 +44,8 @@ format: setup    ## Rewrite to the house style
 bench: setup     ## Side by side with peers
 	$(RUN) python -m benchmarks.ingestion
 
-soak: setup      ## The interleaving tests, for a night
-	INTERLEAVINGS=100000 $(RUN) pytest tests/unit/concurrency -o timeout=0
+soak: setup      ## 100,000 interleavings and many more examples, for a night
+	EXAMPLES=5000 INTERLEAVINGS=100000 $(RUN) pytest tests/unit -o timeout=0
 
 clean:           ## Remove what make has made
 	rm -rf .venv $(TOOLS) build dist demo-home

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import HealthCheck, settings
 
-# This machine may be busy with other things: no deadlines for single examples.
-settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Few examples a run, because there are many runs; `make soak` takes many. The machine may be
+# busy with other things: no deadlines for single examples.
+settings.register_profile(
+    "project",
+    max_examples=int(os.environ.get("EXAMPLES", "40")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("project")
