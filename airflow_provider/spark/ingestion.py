@@ -75,9 +75,10 @@ def ingest(
         return earlier
     table = HudiTable.open(job.location, job.storage_options)
     incoming = open_source(spark, job, table) if dataframe is None else dataframe
-    check_columns(job, arrow_schema(incoming, table.schema), table)
+    found = arrow_schema(incoming, table.schema)
+    check_columns(job, found, table)
     wanted = delete_columns(table.config) if job.operation == "delete" else tuple(table.schema.names)
-    frame = conformed(incoming, tuple(name for name in wanted if name in incoming.columns), table.schema)
+    frame = conformed(incoming, tuple(name for name in wanted if name in found.names), table.schema)
     with _settings(spark, _PROFILING):
         profile = profile_batch(job, frame, table)
     writer = begin_write(

@@ -195,13 +195,15 @@ def conformed(frame: DataFrame, names: tuple[str, ...], table: pa.Schema) -> Dat
     """
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-    targets = spark_schema(table)
-    columns = []
-    for name in names:
-        source, target = frame.schema[name].dataType, targets[name].dataType
-        plain = not pa.types.is_nested(table.field(name).type)
-        columns.append(F.col(name).cast(target) if plain and source != target else F.col(name))
-    return frame.select(*columns)
+    sources, targets = frame.schema, spark_schema(table)
+    casts = {
+        name: targets[name].dataType
+        for name in names
+        if sources[name].dataType != targets[name].dataType and not pa.types.is_nested(table.field(name).type)
+    }
+    if not casts and tuple(sources.names) == names:
+        return frame
+    return frame.select(*(F.col(name).cast(casts[name]) if name in casts else F.col(name) for name in names))
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
