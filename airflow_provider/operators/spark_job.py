@@ -181,8 +181,13 @@ class ChildSparkJob(SparkJob):
             if self.is_killed:
                 self._kill()
             stdout: IO[str] = self._process.stdout  # type: ignore[assignment]  # PIPE
-            for line in self._listen(stdout):
-                self._log.info(line.rstrip())
+            try:
+                for line in self._listen(stdout):
+                    self._log.info(line.rstrip())
+            except BaseException:
+                # A timeout of the task, say; leaving the block waits for the process.
+                self._kill()
+                raise
             return _describe_exit(self._process.wait())
 
     def _kill(self) -> None:

@@ -100,11 +100,15 @@ class TestKill:
         # Airflow escalates to SIGKILL after five seconds.
         assert took < 5
 
-    def test_a_timeout_of_the_task_ends_the_job_too(self, metastore, table, source):
-        operator = ingest(source)
+    @pytest.mark.parametrize("where", [None, "spark_connect"])
+    def test_a_timeout_of_the_task_ends_the_job_too(self, metastore, table, source, request, where):
+        operator = ingest(source, spark_conn_id=where and request.getfixturevalue(where))
+
+        fired_at: list[float] = []
 
         def fire():
             until(lambda: writer_pid(table))
+            fired_at.append(time.monotonic())
             os.kill(os.getpid(), signal.SIGUSR1)
 
         def interrupt(number, frame):
@@ -116,9 +120,11 @@ class TestKill:
                 thread, _ = in_thread(fire)
                 with pytest.raises(AirflowTaskTimeout):
                     operator.execute({})
+                took = time.monotonic() - fired_at[0]
                 thread.join()
         finally:
             signal.signal(signal.SIGUSR1, previous)
+        assert took < 5
         assert_undone(metastore, table)
 
     def test_a_kill_that_comes_after_the_commit_does_not_undo_it(self, metastore, table, source):
