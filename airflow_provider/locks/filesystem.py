@@ -12,20 +12,25 @@ so that
 
 A holder renews its lease by rewriting ``lock<N>.heartbeat`` from a thread; a holding whose
 heartbeat is older than the lease that it was acquired with is expired. N is the fencing token.
+Contenders wait in a line (:mod:`~airflow_provider.locks.waiting_line`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 import re
 import time
-import uuid
 
 from airflow_provider.locks.lease import LeaseLock
 from airflow_provider.locks.protocol import LockHolder
+from airflow_provider.locks.waiting_line import WaitingLine
 from airflow_provider.table.storage import FileStatus, Storage
 
 LOCKS_FOLDER = ".hoodie/locks"
+# Who is next in the line looks so many times per poll interval.
+_LOOKS = 25
 _NAME = re.compile(r"^lock(\d+)\.(acquired|released|heartbeat)$")
 
 
@@ -35,7 +40,8 @@ class FilesystemLockProvider(LeaseLock):
     :param storage: the table's storage.
     :param timeout_seconds: how long :meth:`acquire` waits by default.
     :param lease_seconds: a holder that did not renew for so long has lost the lock.
-    :param poll_interval_seconds: the longest pause between two looks while waiting.
+    :param poll_interval_seconds: the longest pause between two looks while waiting; who is next
+        in the line looks 25 times as often.
     :param owner: who contends, for people; host and process by default.
     """
 
@@ -57,15 +63,57 @@ class FilesystemLockProvider(LeaseLock):
             owner=owner,
         )
         self._storage = storage
-        self._clock_ahead: float | None = None
+        self._line = WaitingLine(storage, LOCKS_FOLDER, self._owner)
+        self._ahead = 0
 
     def acquire(self, timeout: float | None = None) -> None:
         """See :meth:`LeaseLock.acquire`."""
-        self._clock_ahead = None
-        super().acquire(timeout)
+        try:
+            super().acquire(timeout)
+        finally:
+            # A line that cannot be left is left all the same: nobody waits long for who is not seen.
+            with contextlib.suppress(OSError):
+                self._line.leave()
+
+    def waiters(self) -> list[str]:
+        """See :meth:`LockProvider.waiters`."""
+        try:
+            return self._line.owners(self._storage.list(LOCKS_FOLDER))
+        except OSError as error:
+            raise self._translated(error) from None
+
+    def _try_acquire(self) -> int | None:
+        files = self._storage.list(LOCKS_FOLDER)
+        newest, held = _newest(files)
+        is_held = newest > 0 and "released" not in held
+        if is_held or self._line.ahead(files):
+            self._line.stand(files)
+            self._ahead = self._line.ahead(files)
+            if self._ahead:
+                return None
+            if is_held:
+                if self._line.now() - _renewed(held) <= self._lease_of(newest):
+                    return None
+                self._storage.put_if_absent(_path(newest, "released"), self._content(reclaimed=True))
+        token = newest + 1
+        if not self._storage.put_if_absent(_path(token, "acquired"), self._content()):
+            return None
+        files = self._storage.list(LOCKS_FOLDER)
+        if _newest(files)[0] != token:
+            # An old listing made this id look free after its files were swept; the larger
+            # id is the lock.
+            self._storage.delete(_path(token, "acquired"))
+            return None
+        self._sweep(token, files)
+        return token
+
+    def _pause(self, attempt: int) -> float:
+        # The nearer to the lock the more often one looks, so that it is not idle for long.
+        longest = min(self._poll_interval, self._poll_interval / _LOOKS * (self._ahead + 1))
+        return random.uniform(0, longest)  # noqa: S311 - no secret
 
     def _look(self) -> LockHolder | None:
-        newest, files = self._newest()
+        newest, files = _newest(self._storage.list(LOCKS_FOLDER))
         if newest == 0 or "released" in files:
             return None
         try:
@@ -74,23 +122,6 @@ class FilesystemLockProvider(LeaseLock):
             return None
         return LockHolder(owner, newest, max(0.0, time.time() - _renewed(files)))
 
-    def _try_acquire(self) -> int | None:
-        newest, files = self._newest()
-        if newest and "released" not in files:
-            if self._now() - _renewed(files) <= self._lease_of(newest):
-                return None
-            self._storage.put_if_absent(_path(newest, "released"), self._content(reclaimed=True))
-        token = newest + 1
-        if not self._storage.put_if_absent(_path(token, "acquired"), self._content()):
-            return None
-        if self._newest()[0] != token:
-            # An old listing made this id look free after its files were swept; the larger
-            # id is the lock.
-            self._storage.delete(_path(token, "acquired"))
-            return None
-        self._sweep(token)
-        return token
-
     def _renew(self, token: int) -> bool:
         if self._storage.stat(_path(token, "released")) is not None:
             return False
@@ -98,42 +129,18 @@ class FilesystemLockProvider(LeaseLock):
         return True
 
     def _holds(self, token: int) -> bool:
-        newest, files = self._newest()
+        newest, files = _newest(self._storage.list(LOCKS_FOLDER))
         return newest == token and "released" not in files
 
     def _give_back(self, token: int) -> bool:
-        return self._newest()[0] == token and self._storage.put_if_absent(
-            _path(token, "released"), self._content()
-        )
+        newest, _ = _newest(self._storage.list(LOCKS_FOLDER))
+        return newest == token and self._storage.put_if_absent(_path(token, "released"), self._content())
 
-    def _newest(self) -> tuple[int, dict[str, FileStatus]]:
-        holdings: dict[int, dict[str, FileStatus]] = {}
-        for status in self._storage.list(LOCKS_FOLDER):
-            if match := _NAME.match(status.name):
-                holdings.setdefault(int(match[1]), {})[match[2]] = status
-        acquired = [token for token, files in holdings.items() if "acquired" in files]
-        newest = max(acquired, default=0)
-        return newest, holdings.get(newest, {})
-
-    def _sweep(self, token: int) -> None:
-        for status in self._storage.list(LOCKS_FOLDER):
+    def _sweep(self, token: int, files: list[FileStatus]) -> None:
+        for status in files:
             if (match := _NAME.match(status.name)) and int(match[1]) < token:
                 self._storage.delete(status.path)
-
-    def _now(self) -> float:
-        """The time by the storage's clock, which is the one that dates the heartbeats.
-
-        A contender whose own clock is ahead would take the lock from a living holder.
-        """
-        if self._clock_ahead is None:
-            path = f"{LOCKS_FOLDER}/clock-{uuid.uuid4().hex}"
-            self._storage.put(path, b"")
-            status = self._storage.stat(path)
-            self._storage.delete(path)
-            if status is None:
-                raise FileNotFoundError(path)
-            self._clock_ahead = status.modified - time.monotonic()
-        return time.monotonic() + self._clock_ahead
+        self._line.sweep(files)
 
     def _lease_of(self, token: int) -> float:
         # The holder's own lease counts: a contender with a shorter one must not rob it.
@@ -146,6 +153,15 @@ class FilesystemLockProvider(LeaseLock):
         return json.dumps(
             {"owner": self._owner, "lease_seconds": self._lease, "reclaimed": reclaimed}
         ).encode()
+
+
+def _newest(files: list[FileStatus]) -> tuple[int, dict[str, FileStatus]]:
+    holdings: dict[int, dict[str, FileStatus]] = {}
+    for status in files:
+        if match := _NAME.match(status.name):
+            holdings.setdefault(int(match[1]), {})[match[2]] = status
+    newest = max((token for token, kinds in holdings.items() if "acquired" in kinds), default=0)
+    return newest, holdings.get(newest, {})
 
 
 def _renewed(files: dict[str, FileStatus]) -> float:

@@ -5,6 +5,7 @@ The rules that all of them share are here; where a lease is kept is a subclass's
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from abc import abstractmethod
@@ -73,6 +74,11 @@ class LeaseLock(Contender):
         """Why the backend cannot be used, for people, without any secret."""
         return f"storage cannot be used: {error}"
 
+    def _pause(self, attempt: int) -> float:
+        """Seconds until the next look, after the attempt of this number, which is 1 or more."""
+        longest = min(self._poll_interval, 0.002 * 2 ** min(attempt, 30))
+        return random.uniform(0, longest)  # noqa: S311 - no secret
+
     def _may_pass(self, error: Exception) -> bool:
         """Whether waiting a little can help."""
         return False
@@ -87,7 +93,7 @@ class LeaseLock(Contender):
         attempt = _Attempt(self, limit)
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_result(lambda acquired: not acquired),
-            wait=tenacity.wait_random_exponential(multiplier=0.002, max=self._poll_interval),
+            wait=lambda state: self._pause(state.attempt_number),
             stop=tenacity.stop_after_delay(limit),
         )
         try:

@@ -19,7 +19,7 @@ from tests.processes.servers import Postgres, TcpProxy, ZookeeperServer, postgre
 
 PROVIDERS = ["filesystem", "sqlite", "postgresql", "storage", "zookeeper"]
 SERVERS = ["postgresql", "storage", "zookeeper"]
-FAIR = ["zookeeper"]
+FAIR = ["filesystem", "zookeeper"]
 
 
 @dataclass

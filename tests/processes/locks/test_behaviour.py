@@ -124,6 +124,39 @@ def test_first_come_first_served(backend: Backend) -> None:
     assert observer.waiters() == []
 
 
+@pytest.mark.parametrize("backend", FAIR, indirect=True)
+def test_nobody_waits_for_long_behind_a_waiter_that_died(backend: Backend) -> None:
+    holder, dead, patient = (backend.contender(lease_seconds=3) for _ in range(3))
+    observer = backend.lock()
+    holder.acquire()
+    for number, contender in enumerate((dead, patient), start=1):
+        contender.tell("acquire", 60)
+        while len(observer.waiters()) < number:
+            time.sleep(0.01)
+    dead.kill()
+    holder.release()
+    patient.answer(timeout=3 + BUSY)
+    assert patient.is_held()
+
+
+@pytest.mark.parametrize("backend", FAIR, indirect=True)
+def test_who_contends_all_the_time_does_not_starve_the_others(backend: Backend, tmp_path: Path) -> None:
+    """When the first one has had its 30 turns, each other one has had at least 15."""
+    contenders = [backend.contender() for _ in range(4)]
+    for number, contender in enumerate(contenders):
+        (tmp_path / str(number)).write_text("")
+        contender.acquire()  # everybody is there and connected
+        contender.release()
+    for number, contender in enumerate(contenders):
+        contender.tell("append_tokens", tmp_path / str(number), 30)
+    for contender in contenders:
+        contender.answer()
+    tokens = [[int(t) for t in (tmp_path / str(number)).read_text().split()] for number in range(4)]
+    first_done = min(of_one[-1] for of_one in tokens)
+    for of_one in tokens:
+        assert sum(token <= first_done for token in of_one) >= 15
+
+
 @every_server
 def test_holder_and_waiter_outlive_a_restart_of_the_backend(backend: Backend) -> None:
     options = {"lease_seconds": 30, "connection_timeout_seconds": 20}

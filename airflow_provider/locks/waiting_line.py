@@ -1,0 +1,112 @@
+"""Who waits for a file lock, first come first served.
+
+A waiter is a file ``waiter<N>`` beside the lock's files, rewritten as long as its process waits.
+It is a courtesy and no more: who finds a living waiter before itself does not try to take the
+lock. Without it whoever releases the lock takes it again, while the others are asleep between
+two looks. The lock's own put-if-absent keeps two contenders apart, whatever the line says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable
+
+from airflow_provider.table.storage import FileStatus, Storage
+
+_NAME = re.compile(r"^waiter(\d+)$")
+# A waiter that did not show itself for so long is passed over; the line stands still until then.
+_PATIENCE_SECONDS = 2.0
+_SHOWN_EVERY_SECONDS = 0.5
+# Swept so long after its last sign of life: its process is gone, or was stopped for very long.
+_ABANDONED_SECONDS = 60.0
+
+
+class WaitingLine:
+    """One contender's place in the line.
+
+    :param storage: the table's storage.
+    :param folder: where the lock's files are.
+    :param owner: who contends, for people.
+    """
+
+    def __init__(self, storage: Storage, folder: str, owner: str) -> None:
+        self._storage = storage
+        self._folder = folder
+        self._content = json.dumps({"owner": owner}).encode()
+        self._place: int | None = None
+        self._shown = 0.0
+        self._clock_ahead = 0.0
+
+    def stand(self, files: Iterable[FileStatus]) -> None:
+        """Take a place, or show oneself in the place one has.
+
+        :param files: the folder's files.
+        """
+        if self._place is None:
+            place = max(_waiters(files), default=0) + 1
+            while not self._storage.put_if_absent(self._path(place), self._content):
+                place += 1
+            self._place = place
+            status = self._storage.stat(self._path(place))
+            if status is None:
+                raise FileNotFoundError(self._path(place))
+            self._shown = time.monotonic()
+            self._clock_ahead = status.modified - self._shown
+        elif time.monotonic() - self._shown > _SHOWN_EVERY_SECONDS:
+            self._shown = time.monotonic()
+            self._storage.put(self._path(self._place), self._content)
+
+    def now(self) -> float:
+        """The time by the storage's clock, which dates heartbeats; only for who stands in the line.
+
+        A contender whose own clock is ahead would take the lock from a living holder.
+        """
+        return time.monotonic() + self._clock_ahead
+
+    def ahead(self, files: Iterable[FileStatus]) -> int:
+        """How many living waiters stand before this one.
+
+        :param files: the folder's files.
+        """
+        return sum(
+            (self._place is None or place < self._place) and self.now() - status.modified <= _PATIENCE_SECONDS
+            for place, status in _waiters(files).items()
+        )
+
+    def leave(self) -> None:
+        """Give the place up."""
+        if self._place is not None:
+            self._storage.delete(self._path(self._place))
+            self._place = None
+
+    def sweep(self, files: Iterable[FileStatus]) -> None:
+        """Delete the waiters that are long gone; only for who stands in the line.
+
+        :param files: the folder's files.
+        """
+        for place, status in _waiters(files).items():
+            if self._place is not None and self.now() - status.modified > _ABANDONED_SECONDS:
+                self._storage.delete(self._path(place))
+
+    def owners(self, files: Iterable[FileStatus]) -> list[str]:
+        """Who waits, the first one first.
+
+        :param files: the folder's files.
+        """
+        found = []
+        for place, status in sorted(_waiters(files).items()):
+            if time.time() - status.modified <= _PATIENCE_SECONDS:
+                try:
+                    found.append(str(json.loads(self._storage.read(self._path(place)))["owner"]))
+                except FileNotFoundError:
+                    continue  # has left
+        return found
+
+    def _path(self, place: int) -> str:
+        return f"{self._folder}/waiter{place}"
+
+
+def _waiters(files: Iterable[FileStatus]) -> dict[int, FileStatus]:
+    return {int(match[1]): status for status in files if (match := _NAME.match(status.name))}
