@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
+import uuid
 from multiprocessing.context import ForkServerContext
 from multiprocessing.queues import Queue
 from pathlib import Path
@@ -43,20 +45,22 @@ def test_killed_after_each_file_operation(
     processes: ForkServerContext, spark_remote: str, tmp_path: Path
 ) -> None:
     spark = session(spark_remote)
-    probe = create(tmp_path / "probe")
-    upsert(spark, probe.location, BEFORE)
+    start = create(tmp_path / "start")
+    upsert(spark, start.location, BEFORE)
+    probe = Path(shutil.copytree(start.location, tmp_path / "probe"))
+    # The victims share a session of the server one after the other: its workers stay warm.
+    remote = f"{spark_remote}/;session_id={uuid.uuid4()}"
     names = processes.Queue()
-    counter = processes.Process(target=_count_operations, args=(spark_remote, probe.location, names))
+    counter = processes.Process(target=_count_operations, args=(remote, str(probe), names))
     counter.start()
     operations = names.get(timeout=120)
     counter.join()
     assert any("commit_log/0000" in name for name in operations)
     committed = 0
     for at in range(1, len(operations) + 1):
-        table = create(tmp_path / f"t{at}")
-        upsert(spark, table.location, BEFORE)
+        table = HudiTable.open(str(shutil.copytree(start.location, tmp_path / f"t{at}")))
         victim = processes.Process(
-            target=upsert_and_die, args=(spark_remote, table.location, CHANGE, at, signal.SIGKILL)
+            target=upsert_and_die, args=(remote, table.location, CHANGE, at, signal.SIGKILL)
         )
         victim.start()
         victim.join(120)
