@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 # busy with other things: no deadlines for single examples.
 settings.register_profile(
     "project",
-    max_examples=int(os.environ.get("EXAMPLES", "40")),
+    max_examples=int(os.environ.get("EXAMPLES", "25")),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

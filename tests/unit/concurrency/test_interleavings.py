@@ -35,7 +35,7 @@ def _sweep(table: HudiTable, actor: Actor) -> None:
     rollback_dead_writers(table)
 
 
-@settings(max_examples=int(os.environ.get("INTERLEAVINGS", "250")))
+@settings(max_examples=int(os.environ.get("INTERLEAVINGS", "150")))
 @given(
     groups=st.lists(st.sets(st.sampled_from([A, B, C]), min_size=1), min_size=2, max_size=3),
     schedule=st.lists(steps, max_size=250),
