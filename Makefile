@@ -25,8 +25,10 @@ $(READY): pyproject.toml uv.lock | $(UV)
 demo: setup      ## Flights of a year through a real DAG into a real Hudi table
 	$(RUN) python -m dags_examples.demo
 
+# What starts servers, kills processes and looks at the clock has the machine to itself.
 test: setup      ## Every test
-	$(RUN) pytest
+	$(RUN) pytest tests/airflow tests/packaging tests/processes
+	$(RUN) pytest -n 2 --dist loadfile tests/spark tests/unit
 
 test-unit: setup ## Without Airflow and Spark, in seconds
 	$(RUN) pytest -n 2 tests/unit
