@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,7 +24,6 @@ def recover_transactions(
     *,
     timeout_seconds: float = 300.0,
     storage_options: Mapping[str, Any] | None = None,
-    open_table: Callable[[str, Mapping[str, Any] | None], HudiTable] = HudiTable.open,
 ) -> list[RecoveredTxn]:
     """End every transaction without a heartbeat as the timelines of its tables say.
 
@@ -36,7 +35,6 @@ def recover_transactions(
     :param timeout_seconds: silence after which a transaction counts as left alone
         (Hive's ``hive.txn.timeout``).
     :param storage_options: keyword arguments of the tables' fsspec file systems.
-    :param open_table: opens a table by its location.
     :return: what became of each.
     """
 
@@ -45,7 +43,7 @@ def recover_transactions(
         if txn.agent is None:
             return False
         try:
-            table = open_table(write.location, storage_options)
+            table = HudiTable.open(write.location, storage_options)
         except NotATableError:
             return False
         since = format_time(datetime.fromtimestamp(txn.opened_at, UTC) - _CLOCK_SKEW)

@@ -64,12 +64,6 @@ class FileSystemView:
         self.timeline = timeline
         self._listed: dict[str, dict[str, BaseFile]] = {}
 
-    @property
-    def latest_completion_time(self) -> str | None:
-        """Completion time of the newest commit in view; None for an empty table."""
-        commits = self.timeline.commits()
-        return commits[-1].completion_time if commits else None
-
     def partitions(self) -> list[str]:
         """Partition paths that hold at least one visible base file, sorted."""
         return [partition for partition in self._all_partitions if self.base_files(partition)]
