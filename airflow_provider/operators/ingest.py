@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow_provider.concurrency import PRIORITIES
 from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.operators.table_job import TableJobOperator
-from airflow_provider.spark.ingest_job import IngestJob
 
 
 class IngestOperator(TableJobOperator):

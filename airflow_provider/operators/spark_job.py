@@ -24,8 +24,8 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider import exceptions
 from airflow_provider.exceptions import InvalidConnectionError, JobFailedError
+from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.operators.engine_archive import write_engine_archive
-from airflow_provider.spark.ingest_job import IngestJob
 from airflow_provider.spark.outcome import RESULT_PREFIX, read_outcome
 from airflow_provider.table.storage import Storage
 

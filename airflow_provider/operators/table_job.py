@@ -25,12 +25,12 @@ from airflow_provider.exceptions import (
 from airflow_provider.hooks.lock_provider import LockProviderHook
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import ResolvedTable, TableHook
+from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.ingestion.result import earlier_result
 from airflow_provider.metastore import PartitionSpec, TableTransaction
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.spark_job import SparkJob, spark_job
 from airflow_provider.operators.task_operation import TaskOperation
-from airflow_provider.spark.ingest_job import IngestJob
-from airflow_provider.spark.outcome import earlier_result
 from airflow_provider.table.hudi_table import HudiTable
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.ingestion import IngestJob
+
 if TYPE_CHECKING:
-    from airflow_provider.spark.ingest_job import IngestJob
     from airflow_provider.spark.ingestion import ingest
     from airflow_provider.spark.read import read_snapshot
     from airflow_provider.spark.session import local_session
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["IngestJob", "ingest", "local_session", "read_snapshot"]
 
 _MODULES = {
-    "IngestJob": "ingest_job",
     "ingest": "ingestion",
     "local_session": "session",
     "read_snapshot": "read",

@@ -14,7 +14,7 @@ from airflow_provider.exceptions import (
     IncompatibleSchemaError,
     InvalidRecordKeyError,
 )
-from airflow_provider.spark.ingest_job import IngestJob
+from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.spark.source import is_text, spark_errors, unreadable
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys

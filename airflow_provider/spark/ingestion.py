@@ -17,27 +17,23 @@ from airflow_provider.concurrency import (
     rollback,
 )
 from airflow_provider.exceptions import CommitError, TableError, WriteConflictError, from_dict
-from airflow_provider.locks import open_lock
-from airflow_provider.spark.batch_profile import BatchProfile, profile_batch
-from airflow_provider.spark.file_group_plan import (
+from airflow_provider.ingestion.columns import check_columns, delete_columns
+from airflow_provider.ingestion.file_group_plan import (
     FileGroupPlan,
     Target,
     add_shares,
     bytes_per_row,
     plan_without_tagging,
 )
-from airflow_provider.spark.ingest_job import IngestJob
-from airflow_provider.spark.outcome import earlier_result, result_of
+from airflow_provider.ingestion.file_group_task import ARRIVAL, Report, WritePlan
+from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.ingestion.result import earlier_result, result_of
+from airflow_provider.locks import open_lock
+from airflow_provider.spark.batch_profile import BatchProfile, profile_batch
 from airflow_provider.spark.routing import routed, target_of_new_rows
-from airflow_provider.spark.source import (
-    arrow_schema,
-    check_columns,
-    conformed,
-    delete_columns,
-    open_source,
-)
+from airflow_provider.spark.source import arrow_schema, conformed, open_source
 from airflow_provider.spark.tagging import FILE, location_columns, tag
-from airflow_provider.spark.write_task import ARRIVAL, REPORT_SCHEMA, Report, WritePlan, write_task
+from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.schema import arrow_to_avro
@@ -221,7 +217,7 @@ class _Ingestion:
         )
         sent = routed(frame, target, len(plan.targets), columns)
         rows = sent.mapInArrow(write_task(write_plan), REPORT_SCHEMA).toArrow().to_pylist()
-        return [Report.from_row(row) for row in rows]
+        return [report_of(row) for row in rows]
 
     def _with_tags(self, frame: DataFrame, target: Column, tags: DataFrame) -> tuple[DataFrame, Column]:
         from pyspark.sql import functions as F  # noqa: N812 - its usual name

@@ -23,7 +23,7 @@ _HERE = str(Path(__file__).resolve().parent)
 sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 
 from airflow_provider.exceptions import TableServiceError  # noqa: E402
-from airflow_provider.spark.ingest_job import IngestJob  # noqa: E402
+from airflow_provider.ingestion.ingest_job import IngestJob  # noqa: E402
 from airflow_provider.spark.outcome import RESULT_PREFIX, failure, success, write_outcome  # noqa: E402
 from airflow_provider.table.storage import Storage  # noqa: E402
 

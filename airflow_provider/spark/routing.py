@@ -74,7 +74,7 @@ def target_of_new_rows(
 
     :param frame: the rows.
     :param profile: their partitions.
-    :param shares: see :class:`~airflow_provider.spark.file_group_plan.FileGroupPlan`.
+    :param shares: see :class:`~airflow_provider.ingestion.file_group_plan.FileGroupPlan`.
     :param key_columns: the record key's columns.
     :return: the rows, perhaps with further columns, and the number's expression; null for rows
         of partitions that have no share.

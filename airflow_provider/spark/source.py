@@ -11,14 +11,10 @@ from airflow_provider.exceptions import (
     EmptySourceError,
     IncompatibleSchemaError,
     InvalidInputError,
-    MissingColumnError,
     UnreadableSourceError,
 )
-from airflow_provider.spark.ingest_job import IngestJob
+from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.keys import partition_paths, record_keys
-from airflow_provider.table.properties import TableConfig
-from airflow_provider.table.schema import writable_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -113,47 +109,6 @@ def _explained(error: Exception) -> tuple[str | None, str]:
     return None, lines[-1] if lines else type(error).__name__
 
 
-def check_columns(job: IngestJob, incoming: pa.Schema, table: HudiTable) -> None:
-    """Hold the incoming columns against what the operation needs and the table allows.
-
-    :param job: the ingestion.
-    :param incoming: the source's columns.
-    :param table: the table.
-    :raises MissingColumnError: when a record key, partition or ordering column is missing.
-    :raises IncompatibleSchemaError: when a column does not fit.
-    :raises InvalidRecordKeyError: when a key column's type cannot be a key.
-    :raises InvalidPartitionValueError: when a partition column's type cannot be a folder.
-    """
-    config = table.config
-    wanted = {"record key": config.record_key_fields, "partition": config.partition_fields}
-    deletes = job.operation == "delete"
-    if not deletes:
-        wanted["ordering"] = config.ordering_fields
-    for role, columns in wanted.items():
-        for column in columns:
-            if column not in incoming.names:
-                raise MissingColumnError(
-                    f"{role} column {column!r} of table {table.location} is not in the source, which has "
-                    f"{', '.join(incoming.names)}; add or rename it",
-                    column=column,
-                )
-    if deletes:
-        needed = [field for field in table.schema if field.name in delete_columns(config)]
-        present = [field for field in incoming if field.name in delete_columns(config)]
-        writable_schema(pa.schema(present), pa.schema([f.with_nullable(True) for f in needed]))
-    else:
-        writable_schema(incoming, table.schema)
-    record_keys(table.schema.empty_table(), config)
-    partition_paths(table.schema.empty_table(), config)
-
-
-def delete_columns(config: TableConfig) -> tuple[str, ...]:
-    """The columns that a delete looks at; the ordering column may be missing."""
-    return tuple(
-        dict.fromkeys([*config.record_key_fields, *config.partition_fields, *config.ordering_fields])
-    )
-
-
 def arrow_schema(frame: DataFrame, table: pa.Schema) -> pa.Schema:
     """The columns of a DataFrame, as Arrow sees them.
 
@@ -189,7 +144,7 @@ def conformed(frame: DataFrame, names: tuple[str, ...], table: pa.Schema) -> Dat
 
     Keys and partition values have to be of the table's type before they become text.
 
-    :param frame: rows that passed :func:`check_columns`.
+    :param frame: rows that passed :func:`~airflow_provider.ingestion.columns.check_columns`.
     :param names: columns to keep, in this order.
     :param table: the table's columns.
     """

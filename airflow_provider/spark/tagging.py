@@ -1,8 +1,7 @@
 """Tagging: in which file group does a key live? (Hudi's bloom index, non-global.)
 
 Keys go to the files, not the files' keys to the rows: a task gets the incoming keys of a
-partition and a bundle of its base files, throws out files by key range and bloom filter, and
-reads only the key column of what is left.
+partition and a bundle of its base files to look in.
 """
 
 from __future__ import annotations
@@ -13,17 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from airflow_provider.ingestion.key_lookup import keys_in_base_file
 from airflow_provider.spark.batch_profile import BatchProfile
-from airflow_provider.spark.merge import row_groups
 from airflow_provider.spark.routing import with_partition_entry
-from airflow_provider.table.base_file import read_footer
 from airflow_provider.table.file_groups import BaseFile
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.properties import TableConfig
-from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
 
 if TYPE_CHECKING:
@@ -112,29 +108,8 @@ def probe_task(plan: TaggingPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterat
 
 
 def _probe(plan: TaggingPlan, number: int, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    path = plan.files[number].path
-    keys = record_keys(rows, plan.config)
-    footer = read_footer(plan.storage, path)
-    if not footer.num_rows:
-        return
-    candidates = np.ones(len(keys), np.bool_)
-    if footer.min_key is not None and footer.max_key is not None:
-        in_range = pc.and_(pc.greater_equal(keys, footer.min_key), pc.less_equal(keys, footer.max_key))
-        candidates = in_range.to_numpy(zero_copy_only=False)
-    if not candidates.any():
-        return
-    if footer.bloom is not None:
-        candidates[candidates] = footer.bloom.might_contain(keys.filter(pa.array(candidates)))
-        if not candidates.any():
-            return
-    wanted = keys.filter(pa.array(candidates))
-    found = np.zeros(len(wanted), np.bool_)
-    for group in row_groups(plan.storage, path, [META_COLUMNS[2]]):
-        found |= pc.is_in(wanted, value_set=group[META_COLUMNS[2]].combine_chunks()).to_numpy(
-            zero_copy_only=False
-        )
-    candidates[candidates] = found
-    hits = rows.filter(pa.array(candidates))
+    found = keys_in_base_file(plan.storage, plan.files[number].path, record_keys(rows, plan.config))
+    hits = rows.filter(pa.array(found))
     if hits.num_rows:
         numbers = pa.array(np.full(hits.num_rows, number, np.int32))
         yield from hits.append_column(FILE, numbers).to_batches()

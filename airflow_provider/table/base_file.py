@@ -354,6 +354,20 @@ def read_base_file(storage: Storage, path: str, columns: Sequence[str] | None = 
         return parquet.read(columns=list(columns) if columns is not None else None)
 
 
+def row_groups(storage: Storage, path: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """A base file's rows, one row group at a time, each as :func:`read_base_file` gives them.
+
+    :param storage: the table's storage.
+    :param path: path relative to the table.
+    :param columns: the columns to read, all when None.
+    :raises CorruptTableError: when it is not a Parquet file.
+    :raises FileNotFoundError: when there is no such file.
+    """
+    with _opened(storage, path) as parquet:
+        for number in range(parquet.num_row_groups):
+            yield parquet.read_row_group(number, columns=list(columns) if columns is not None else None)
+
+
 def _opened(storage: Storage, path: str) -> pq.ParquetFile:
     filesystem, root = storage.arrow()
     try:

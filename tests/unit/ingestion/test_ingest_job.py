@@ -18,7 +18,7 @@ from airflow_provider.exceptions import (
     UnknownOperationError,
     from_dict,
 )
-from airflow_provider.spark.ingest_job import OPERATIONS, IngestJob
+from airflow_provider.ingestion.ingest_job import OPERATIONS, IngestJob
 from airflow_provider.spark.outcome import JOBS_FOLDER, failure, read_outcome, success, write_outcome
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage import Storage

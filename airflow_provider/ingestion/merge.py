@@ -5,22 +5,18 @@ Everything is vectorised; the batch is in memory, the base file passes by row gr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from airflow_provider.table.schema import META_COLUMNS
-from airflow_provider.table.storage import Storage
 
 Mask = npt.NDArray[np.bool_]
 
 _RECORD_KEY = META_COLUMNS[2]
-_CONSTANT = [META_COLUMNS[0], META_COLUMNS[3], META_COLUMNS[4]]
 
 
 @dataclass(frozen=True)
@@ -105,20 +101,6 @@ def surviving(batch: Batch, old: pa.Table, ordering_field: str | None, matches: 
         replaced = hit.copy()
         replaced[hit] = wins
     return old.filter(pa.array(~replaced))
-
-
-def row_groups(storage: Storage, path: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
-    """A base file's rows, one row group at a time, with Hudi's constant columns as dictionaries.
-
-    :param storage: the table's storage.
-    :param path: path relative to the table.
-    :param columns: the columns to read, all when None.
-    """
-    filesystem, root = storage.arrow()
-    with filesystem.open_input_file(f"{root}/{path}") as source:
-        parquet = pq.ParquetFile(source, read_dictionary=_CONSTANT)
-        for number in range(parquet.num_row_groups):
-            yield parquet.read_row_group(number, columns=columns)
 
 
 def _at_least(new: pa.Array, old: pa.Array) -> Mask:

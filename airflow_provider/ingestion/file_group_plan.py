@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from airflow_provider.spark.ingest_job import IngestJob
+from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.table.base_file import new_file_id
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.metadata import WriteStat

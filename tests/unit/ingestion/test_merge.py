@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.spark.merge import Batch, Matches, latest_versions, surviving
+from airflow_provider.ingestion.merge import Batch, Matches, latest_versions, surviving
 
 INT64 = pa.int64()
 

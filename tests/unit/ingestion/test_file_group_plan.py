@@ -8,14 +8,14 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from airflow_provider.spark.file_group_plan import (
+from airflow_provider.ingestion.file_group_plan import (
     FileGroupPlan,
     Target,
     add_shares,
     bytes_per_row,
     plan_without_tagging,
 )
-from airflow_provider.spark.ingest_job import IngestJob
+from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 

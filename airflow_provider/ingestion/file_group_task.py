@@ -1,0 +1,273 @@
+"""One task writes the next base file of one file group, wherever it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_provider.concurrency.heartbeat import heartbeat_path
+from airflow_provider.exceptions import InstantRolledBackError, TableServiceError, to_dict
+from airflow_provider.ingestion.file_group_plan import Target
+from airflow_provider.ingestion.merge import Batch, Matches, latest_versions, surviving
+from airflow_provider.table.base_file import (
+    BaseFileWriter,
+    WrittenFile,
+    new_file_id,
+    read_footer,
+    row_groups,
+    write_partition_metadata,
+)
+from airflow_provider.table.keys import record_keys
+from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.storage import Storage
+
+ARRIVAL = "_arrival"
+"""Column that numbers the incoming rows, where the last of equals counts."""
+
+_ROWS_A_WRITE = 131_072
+_ROWS_BEFORE_COMPACTION = 1_000_000
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """What every task has to know.
+
+    :param storage: the table's storage.
+    :param config: the table's configuration.
+    :param schema: the table's data columns.
+    :param instant: requested time of the write.
+    :param looks_up_keys: whether rows replace older versions of their records.
+    :param deletes: whether rows take their records out.
+    :param target_file_size: bytes at which a new file group is full.
+    :param targets: by task number.
+    """
+
+    storage: Storage
+    config: TableConfig
+    schema: pa.Schema
+    instant: str
+    looks_up_keys: bool
+    deletes: bool
+    target_file_size: int
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a task did.
+
+    :param target: number of the target.
+    :param rows_in: rows that came in.
+    :param write_stats: one a base file written.
+    :param error: an error of ours, from :func:`airflow_provider.exceptions.to_dict`: to run the
+        task again would not help, so it is told and not raised.
+    """
+
+    target: int
+    rows_in: int
+    write_stats: tuple[WriteStat, ...] = ()
+    error: dict[str, Any] | None = None
+
+
+class FileGroupTask:
+    """The work on one target of a plan.
+
+    :param plan: what to write.
+    :param number: of the target.
+    :param write_token: tells this attempt's file from those of other attempts.
+    """
+
+    def __init__(self, plan: WritePlan, number: int, write_token: str) -> None:
+        self._plan = plan
+        self._number = number
+        self._target = plan.targets[number]
+        self._write_token = write_token
+        self._rows_in = 0
+        self._next_row = 0
+        self._stats: list[WriteStat] = []
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Report:
+        """Write what comes.
+
+        :param batches: the target's rows; where keys are looked up with the column :data:`ARRIVAL`.
+        :return: what was done; an error of ours is told in it.
+        """
+        try:
+            tables = _gathered(batches)
+            first = next(tables, None)
+            if first is not None:  # else nothing came, and nothing changes
+                self._check_wanted()
+                self._write_all(_chain(first, tables))
+                self._check_wanted()
+        except TableServiceError as error:
+            return Report(self._number, self._rows_in, error=to_dict(error))
+        return Report(self._number, self._rows_in, tuple(self._stats))
+
+    def _check_wanted(self) -> None:
+        """Make sure that a task which outlives its driver leaves no file behind a rollback."""
+        plan = self._plan
+        if plan.storage.stat(heartbeat_path(plan.instant)) is not None:
+            return
+        for stat in self._stats:
+            plan.storage.delete(stat.path)
+        raise InstantRolledBackError(
+            f"table {plan.storage.root}: instant {plan.instant} was rolled back while it was written; run "
+            "the write again",
+            instant=plan.instant,
+        )
+
+    def _write_all(self, tables: Iterator[pa.Table]) -> None:
+        plan, target = self._plan, self._target
+        write_partition_metadata(plan.storage, target.partition_path, plan.instant)
+        if plan.looks_up_keys:
+            self._merge(self._collect(tables))
+        elif target.base_file is not None:
+            self._add_to_file_group(tables)
+        else:
+            self._fill_new_file_groups(tables)
+
+    # --- rows whose keys matter ---------------------------------------------------------
+
+    def _collect(self, tables: Iterable[pa.Table]) -> Batch:
+        gathered: list[pa.Table] = []
+        count, limit = 0, _ROWS_BEFORE_COMPACTION
+        for table in tables:
+            self._rows_in += table.num_rows
+            gathered.append(table)
+            count += table.num_rows
+            if count >= limit:
+                # However often keys repeat, only their latest versions stay in memory.
+                gathered = [self._latest(pa.concat_tables(gathered)).rows]
+                count = gathered[0].num_rows
+                limit = max(_ROWS_BEFORE_COMPACTION, 2 * count)
+        return self._latest(pa.concat_tables(gathered))
+
+    def _latest(self, rows: pa.Table) -> Batch:
+        rows = rows.combine_chunks()
+        ordering_field = self._ordering_field(rows)
+        ordering = rows[ordering_field].combine_chunks() if ordering_field else None
+        batch = Batch(rows, record_keys(rows, self._plan.config), ordering)
+        return latest_versions(batch, rows[ARRIVAL].combine_chunks())
+
+    def _ordering_field(self, rows: pa.Table) -> str | None:
+        fields = self._plan.config.ordering_fields
+        return fields[0] if fields and fields[0] in rows.schema.names else None
+
+    def _merge(self, batch: Batch) -> None:
+        base_file = self._target.base_file
+        matches = Matches.none(batch)
+        taken_out = 0
+        with self._open(self._target.file_id) as writer:
+            if base_file is not None:
+                for old in row_groups(self._plan.storage, base_file.path):
+                    kept = surviving(batch, old, self._ordering_field(batch.rows), matches)
+                    taken_out += old.num_rows - kept.num_rows
+                    writer.write_preserved(kept)
+            wins = ~matches.beaten
+            if not taken_out and (self._plan.deletes or not wins.any()):
+                writer.abort()  # a slice that says the same again would only cost
+                return
+            if not self._plan.deletes:
+                winners = batch if wins.all() else batch.filter(wins)
+                writer.write(winners.rows.drop_columns([ARRIVAL]), winners.keys)
+            self._finish(
+                writer,
+                inserts=0 if self._plan.deletes else int((~matches.found).sum()),
+                updates=0 if self._plan.deletes else int((matches.found & wins).sum()),
+                deletes=taken_out if self._plan.deletes else 0,
+            )
+
+    # --- rows that are only added -------------------------------------------------------
+
+    def _add_to_file_group(self, tables: Iterable[pa.Table]) -> None:
+        base_file = self._target.base_file
+        if base_file is None:
+            raise ValueError("a new file group has no rows to keep")
+        with self._open(self._target.file_id) as writer:
+            for old in row_groups(self._plan.storage, base_file.path):
+                writer.write_preserved(old)
+            kept = writer.rows
+            for table in tables:
+                self._write(writer, table)
+            self._finish(writer, inserts=writer.rows - kept)
+
+    def _fill_new_file_groups(self, tables: Iterator[pa.Table]) -> None:
+        file_id: str | None = self._target.file_id
+        while file_id is not None:
+            with self._open(file_id) as writer:
+                file_id = None
+                for table in tables:
+                    self._write(writer, table)
+                    # The plan guesses how large rows are; the file says.
+                    if writer.size >= self._plan.target_file_size:
+                        file_id = new_file_id()
+                        break
+                if writer.rows:
+                    self._finish(writer, inserts=writer.rows)
+
+    def _write(self, writer: BaseFileWriter, rows: pa.Table) -> None:
+        self._rows_in += rows.num_rows
+        writer.write(rows, record_keys(rows.combine_chunks(), self._plan.config))
+
+    # --- files --------------------------------------------------------------------------
+
+    def _open(self, file_id: str) -> BaseFileWriter:
+        plan, base_file = self._plan, self._target.base_file
+        return BaseFileWriter(
+            plan.storage,
+            partition_path=self._target.partition_path,
+            file_id=file_id,
+            write_token=self._write_token,
+            instant=plan.instant,
+            schema=plan.schema,
+            table_name=plan.config.name,
+            first_row=self._next_row,
+            preserved_bloom=read_footer(plan.storage, base_file.path).bloom if base_file else None,
+        )
+
+    def _finish(self, writer: BaseFileWriter, *, inserts: int, updates: int = 0, deletes: int = 0) -> None:
+        written = writer.close()
+        self._next_row = writer.next_row
+        self._stats.append(_write_stat(self._target, written, inserts, updates, deletes))
+
+
+def _write_stat(target: Target, written: WrittenFile, inserts: int, updates: int, deletes: int) -> WriteStat:
+    base_file = target.base_file
+    return WriteStat(
+        file_id=written.path.rpartition("/")[2].partition("_")[0],
+        partition_path=target.partition_path,
+        path=written.path,
+        prev_commit=base_file.instant if base_file else "null",
+        num_writes=written.rows,
+        num_inserts=inserts,
+        num_update_writes=updates,
+        num_deletes=deletes,
+        total_write_bytes=written.size,
+        file_size=written.size,
+        prev_base_file=base_file.path.rpartition("/")[2] if base_file else None,
+    )
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    # Spark's batches are small, so that it need not keep much; a write has its price.
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        waiting.append(batch)
+        count += batch.num_rows
+        if count >= _ROWS_A_WRITE:
+            yield pa.Table.from_batches(waiting)
+            waiting, count = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    yield from rest
