@@ -31,6 +31,8 @@
     │   ├── AlreadyExistsError
     │   ├── NoSuchTransactionError
     │   ├── TransactionAbortedError      (retryable)
+    │   ├── TransactionOpenError
+    │   ├── NoSuchLockError
     │   ├── EventsExpiredError
     │   └── MetastoreUnavailableError    (retryable)
     └── JobFailedError                   a Spark job ended without saying why
@@ -183,6 +185,14 @@ class TransactionAbortedError(MetastoreError):
     """Raised when a transaction was aborted, by its owner or by its timeout."""
 
     retryable = True
+
+
+class TransactionOpenError(MetastoreError):
+    """Raised when an acquired lock is to be given back while its transaction is open."""
+
+
+class NoSuchLockError(MetastoreError):
+    """Raised when a lock id was never given out, was unlocked, timed out, or ended with its transaction."""
 
 
 class EventsExpiredError(MetastoreError):

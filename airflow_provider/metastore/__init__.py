@@ -1,4 +1,4 @@
-"""Catalog, transactions, write ids and the notification log: Hive's model, on SQLAlchemy.
+"""Catalog, transactions, write ids, locks and the notification log: Hive's model, on SQLAlchemy.
 
 Begin at :func:`~airflow_provider.metastore.metastore.open_metastore`; around one write into one
 table use :func:`~airflow_provider.metastore.table_transactions.table_transaction`.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_provider.metastore.catalog import Column, DatabaseInfo, TableInfo
+    from airflow_provider.metastore.locks import LockComponent, LockInfo, LockResponse, LockState, LockType
     from airflow_provider.metastore.metastore import Metastore, open_metastore
     from airflow_provider.metastore.notifications import Consumer, EventType, NotificationEvent, Purged
     from airflow_provider.metastore.partitions import PartitionInfo, PartitionSpec
@@ -24,6 +25,11 @@ __all__ = [
     "Consumer",
     "DatabaseInfo",
     "EventType",
+    "LockComponent",
+    "LockInfo",
+    "LockResponse",
+    "LockState",
+    "LockType",
     "Metastore",
     "NotificationEvent",
     "PartitionInfo",
@@ -47,6 +53,11 @@ _MODULES = {
     "Consumer": "notifications",
     "DatabaseInfo": "catalog",
     "EventType": "notifications",
+    "LockComponent": "locks",
+    "LockInfo": "locks",
+    "LockResponse": "locks",
+    "LockState": "locks",
+    "LockType": "locks",
     "Metastore": "metastore",
     "NotificationEvent": "notifications",
     "PartitionInfo": "partitions",

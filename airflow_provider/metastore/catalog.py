@@ -6,11 +6,10 @@ are never made or deleted.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, select, update
@@ -22,88 +21,20 @@ from airflow_provider.exceptions import (
     MetastoreError,
     NoSuchObjectError,
 )
+from airflow_provider.metastore.hive_json import encode_database, encode_table
 from airflow_provider.metastore.notifications import EventType, append_event
+from airflow_provider.metastore.objects import NO_WRITE_ID, Column, DatabaseInfo, TableInfo
 from airflow_provider.metastore.schema import (
     current_millis,
     databases,
     insert_if_absent,
+    lock_components,
     tables,
     write_id_sequences,
 )
 
-NO_WRITE_ID = -1
-"""What Hive's messages and requests say where no write id belongs to a change."""
-
 # Hive's own rule (MetaStoreUtils.validateName); `:`, `.` and `$` would break snapshot strings.
 _NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column, or a partition key.
-
-    :param name: its name.
-    :param type: its type in Hive's words, such as ``bigint`` or ``decimal(10,2)``.
-    :param comment: a remark for people.
-    """
-
-    name: str
-    type: str
-    comment: str | None = None
-
-
-@dataclass(frozen=True)
-class DatabaseInfo:
-    """A database of the catalog.
-
-    :param id: never used again after a drop.
-    :param location: where its tables go by default, if that was said.
-    """
-
-    id: int
-    name: str
-    location: str | None = None
-    comment: str | None = None
-    parameters: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class TableInfo:
-    """A table of the catalog.
-
-    :param id: never used again after a drop, the same after a rename.
-    :param location: the table's folder or URL.
-    :param schema: the columns, without the partition keys.
-    :param partition_keys: empty for a table without partitions.
-    :param table_type: ``MANAGED_TABLE`` or ``EXTERNAL_TABLE``, as Hive has it.
-    """
-
-    id: int
-    database: str
-    name: str
-    location: str
-    schema: tuple[Column, ...]
-    partition_keys: tuple[Column, ...] = ()
-    table_type: str = "MANAGED_TABLE"
-    parameters: dict[str, str] = field(default_factory=dict)
-    owner: str | None = None
-
-    @property
-    def full_name(self) -> str:
-        """``database.table``."""
-        return f"{self.database}.{self.name}"
-
-    def to_json(self) -> str:
-        """The table as text, as it stands in the ``tableObj..Json`` fields of events."""
-        return json.dumps(asdict(self), ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> TableInfo:
-        """Rebuild a table from :meth:`to_json`."""
-        described = json.loads(text)
-        for columns in ("schema", "partition_keys"):
-            described[columns] = tuple(Column(**column) for column in described[columns])
-        return cls(**described)
 
 
 def object_name(kind: str, name: str) -> str:
@@ -143,7 +74,7 @@ def create_database(
         raise AlreadyExistsError(f"database {name!r} exists already", database=name)
     created = get_database(connection, name)
     append_event(
-        connection, EventType.CREATE_DATABASE, {"db": name, "dbJson": _database_json(created)}, database=name
+        connection, EventType.CREATE_DATABASE, {"db": name, "dbJson": encode_database(created)}, database=name
     )
     return created
 
@@ -175,7 +106,7 @@ def drop_database(connection: Connection, name: str, *, cascade: bool) -> None:
         drop_table(connection, found.name, table)
     with _taken(f"a table in database {found.name!r}"):
         connection.execute(delete(databases).where(databases.c.id == found.id))
-    message = {"db": found.name, "dbJson": _database_json(found)}
+    message = {"db": found.name, "dbJson": encode_database(found)}
     append_event(connection, EventType.DROP_DATABASE, message, database=found.name)
 
 
@@ -304,7 +235,7 @@ def rename_table(
         connection.execute(
             update(tables).where(tables.c.id == before.id).values(database_id=home.id, name=new_name)
         )
-    # Write ids belong to the table, whatever its name (Hive: OnRenameFunction).
+    # Write ids and locks belong to the table, whatever its name (Hive: OnRenameFunction).
     with _taken(f"write ids of {target}"):
         connection.execute(
             update(write_id_sequences)
@@ -314,18 +245,28 @@ def rename_table(
             )
             .values(database_name=home.name, table_name=new_name)
         )
+    connection.execute(
+        update(lock_components)
+        .where(
+            lock_components.c.database_name == before.database, lock_components.c.table_name == before.name
+        )
+        .values(database_name=home.name, table_name=new_name)
+    )
     after = get_table(connection, home.name, new_name)
     _append_alter(connection, before, after, NO_WRITE_ID)
     return after
 
 
-def table_fields(table: TableInfo) -> dict[str, Any]:
-    """The fields that the messages of all table and partition events share."""
+def table_fields(table: TableInfo, write_id: int = NO_WRITE_ID) -> dict[str, Any]:
+    """The fields that the messages of all table and partition events share.
+
+    :param write_id: the write id under which the change is made.
+    """
     return {
         "db": table.database,
         "table": table.name,
         "tableType": table.table_type,
-        "tableObjJson": table.to_json(),
+        "tableObjJson": encode_table(table, write_id),
     }
 
 
@@ -336,8 +277,8 @@ def _append_alter(connection: Connection, before: TableInfo, after: TableInfo, w
         "db": before.database,
         "table": before.name,
         "tableType": before.table_type,
-        "tableObjBeforeJson": before.to_json(),
-        "tableObjAfterJson": after.to_json(),
+        "tableObjBeforeJson": encode_table(before),
+        "tableObjAfterJson": encode_table(after, write_id),
         "isTruncateOp": "false",
         "writeId": write_id,
     }
@@ -370,10 +311,6 @@ def _table_row(connection: Connection, database: str, name: str, *, lock: bool =
 
 def _database(row: Row[Any]) -> DatabaseInfo:
     return DatabaseInfo(row.id, row.name, row.location, row.comment, row.parameters)
-
-
-def _database_json(database: DatabaseInfo) -> str:
-    return json.dumps(asdict(database), ensure_ascii=False)
 
 
 def _table(row: Row[Any]) -> TableInfo:

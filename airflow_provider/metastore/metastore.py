@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_provider.metastore.catalog_api import CatalogApi
 from airflow_provider.metastore.engine import MetastoreEngine
+from airflow_provider.metastore.lock_api import LockApi
 from airflow_provider.metastore.notification_api import NotificationApi
 from airflow_provider.metastore.schema import SCHEMA_REVISION
 from airflow_provider.metastore.transaction_api import TransactionApi
@@ -26,8 +27,8 @@ def open_metastore(url: str, *, timeout_seconds: float = 30.0) -> Metastore:
     return Metastore(engine)
 
 
-class Metastore(CatalogApi, TransactionApi, NotificationApi):
-    """Databases, tables, partitions, transactions, write ids and the notification log.
+class Metastore(CatalogApi, TransactionApi, LockApi, NotificationApi):
+    """Databases, tables, partitions, transactions, write ids, locks and the notification log.
 
     Every change writes its notification event in the same database transaction: both are
     there, or neither. All methods may be called from any thread (in async code through

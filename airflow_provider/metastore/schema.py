@@ -7,7 +7,8 @@ Rows that several writers count on are taken with ``UPDATE .. RETURNING``, which
 row's lock until the database transaction ends; on SQLite every writing transaction begins
 with ``BEGIN IMMEDIATE`` and is alone anyway. A database transaction takes its locks in
 this order, the event counter last, so that no two of them wait for each other:
-transaction, catalog table, write-id sequence, transaction counter, event counter.
+transaction, catalog table, write-id sequence, transaction counter, lock counter, lock,
+event counter.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-SCHEMA_REVISION = "0001"
+SCHEMA_REVISION = "0002"
 """The Alembic revision that this code reads and writes: the head of ``migrations``."""
 
 VERSION_TABLE = "metastore_schema_version"
@@ -63,11 +64,12 @@ class Counter(StrEnum):
     """The rows of :data:`counters`."""
 
     TXN_ID = "txn_id"
+    LOCK_ID = "lock_id"
     EVENT_ID = "event_id"
     PURGED_EVENT_ID = "purged_event_id"
 
 
-counters = Table(  # NEXT_TXN_ID, NOTIFICATION_SEQUENCE
+counters = Table(  # NEXT_TXN_ID, NEXT_LOCK_ID, NOTIFICATION_SEQUENCE
     "metastore_counters",
     metadata,
     Column("name", String(32), primary_key=True),
@@ -170,6 +172,39 @@ txn_writes = Table(  # TXN_COMPONENTS; here a component is a Hudi instant
     Column("table_id", ForeignKey(tables.c.id, ondelete="CASCADE"), primary_key=True),
     Column("instant", String(32), primary_key=True),
     Index("ix_metastore_txn_writes_table_id", "table_id"),
+)
+
+locks = Table(  # HIVE_LOCKS
+    "metastore_locks",
+    metadata,
+    Column("id", big_id, primary_key=True, autoincrement=False),
+    Column("state", String(1), nullable=False),
+    Column("txn_id", BigInteger),
+    Column("user_name", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("agent", Text),
+    # Null for a transaction's locks: they live as long as it does.
+    Column("timeout_millis", BigInteger),
+    Column("heartbeat_at", BigInteger, nullable=False),
+    Column("acquired_at", BigInteger),
+    Index(
+        "ix_metastore_locks_of_txn",
+        "txn_id",
+        sqlite_where=text("txn_id IS NOT NULL"),
+        postgresql_where=text("txn_id IS NOT NULL"),
+    ),
+)
+
+lock_components = Table(  # HIVE_LOCKS; by name as in Hive: what is locked need not exist yet
+    "metastore_lock_components",
+    metadata,
+    Column("lock_id", ForeignKey(locks.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("lock_type", String(1), nullable=False),
+    Column("database_name", String(255), nullable=False),
+    Column("table_name", String(255)),
+    Column("partition_name", Text),
+    Index("ix_metastore_lock_components_place", "database_name", "table_name"),
 )
 
 notification_log = Table(  # NOTIFICATION_LOG

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, select, update
 
 from airflow_provider.exceptions import (
     InvalidInputError,
@@ -30,6 +30,7 @@ from airflow_provider.metastore.schema import (
     current_millis,
     databases,
     insert_if_absent,
+    locks,
     tables,
     txn_write_ids,
     txn_writes,
@@ -60,6 +61,8 @@ _CLOSE = (
     .where(txns.c.id == bindparam("txn"))
     .values(state=bindparam("to"), closing_event_id=bindparam("event"), closed_at=current_millis())
 )
+# A transaction's locks end with it.
+_END_LOCKS = delete(locks).where(locks.c.txn_id == bindparam("txn"))
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,7 @@ def commit_txn(connection: Connection, txn_id: int) -> int:
     # Hive fills these only when it dumps the log; its readers join with ALLOC_WRITE_ID.
     unfilled = ("writeIds", "databases", "tables", "partitions", "tableObjs", "partitionObjs", "files")
     message = {"txnid": txn_id, **dict.fromkeys(unfilled)}
+    connection.execute(_END_LOCKS, {"txn": txn_id})
     event_id = append_event(connection, EventType.COMMIT_TXN, message)
     _close(connection, txn_id, TxnState.COMMITTED, event_id)
     return event_id
@@ -175,6 +179,7 @@ def abort_txn(connection: Connection, txn_id: int) -> int:
         return int(row.closing_event_id)
     require_open(txn_id, row)
     updated = sorted({write.database for write in writes_of(connection, txn_id)})
+    connection.execute(_END_LOCKS, {"txn": txn_id})
     event_id = append_event(connection, EventType.ABORT_TXN, {"txnid": txn_id, "dbsUpdated": updated})
     _close(connection, txn_id, TxnState.ABORTED, event_id)
     return event_id
