@@ -17,7 +17,8 @@
     │   ├── TableExistsError
     │   ├── UnsupportedTableError
     │   ├── CorruptTableError
-    │   └── NoSuchInstantError
+    │   ├── NoSuchInstantError
+    │   └── CheckpointExpiredError
     ├── CommitError                      a write that did not become visible
     │   ├── WriteConflictError           (retryable)
     │   ├── InstantRolledBackError       (retryable)
@@ -119,6 +120,10 @@ class CorruptTableError(TableError):
 
 class NoSuchInstantError(TableError):
     """Raised when an instant named by the caller is not on the timeline."""
+
+
+class CheckpointExpiredError(TableError):
+    """Raised when what changed since a checkpoint was archived or cleaned meanwhile."""
 
 
 class CommitError(TableServiceError):

@@ -25,6 +25,9 @@ _AVRO_MAGIC = b"Obj\x01"
 COMMIT_METADATA = "HoodieCommitMetadata"
 REPLACE_COMMIT_METADATA = "HoodieReplaceCommitMetadata"
 
+REWRITES = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})
+"""Operation types after which a table holds the same rows in other files."""
+
 
 @dataclass(frozen=True)
 class WriteStat:

@@ -1,0 +1,388 @@
+"""Incremental reads: what changed in a table since a checkpoint (RFC-22, "Incremental reads").
+
+With many writers commits complete in another order than they were requested. RFC-22 names three
+ways to read on from there, and each makes another promise:
+
+``completion``
+    The checkpoint is a completion time, and completion times only grow: every commit is read
+    exactly once, as soon as it completed. This is RFC-22's ``END_COMMIT_TIME``.
+``fenced``
+    The checkpoint is a requested time, and reading stops before the first commit that is still
+    in flight: every commit is read exactly once, and after it none that was requested earlier.
+``requested``
+    The checkpoint is a requested time, and everything that completed after it is read at once;
+    the checkpoint moves only as far as no earlier commit is in flight, and until then what lies
+    beyond it is read again: every commit at least once, and never lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import tenacity
+
+from airflow_provider.exceptions import CheckpointExpiredError, InvalidInputError, NoSuchInstantError
+from airflow_provider.table.archived_timeline import archived_commits
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, format_time, parse_time
+from airflow_provider.table.metadata import REWRITES, CommitMetadata, WriteStat
+from airflow_provider.table.schema import with_meta_columns
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+COMMIT_TIME = "_hoodie_commit_time"
+
+# Every writer has a file here, named like its instant, before the instant is on the timeline.
+_HEARTBEAT_FOLDER = ".hoodie/.heartbeat"
+
+
+class Order(StrEnum):
+    """In which order commits are read, and so what a checkpoint is; see this module."""
+
+    COMPLETION = "completion"
+    FENCED = "fenced"
+    REQUESTED = "requested"
+
+
+@dataclass(frozen=True)
+class Increment:
+    """What changed in a table between two checkpoints; made by :func:`increment`.
+
+    :param table: the table.
+    :param order: which of the three options was read.
+    :param start: the checkpoint that was read from; None for a snapshot.
+    :param end: the new checkpoint, to be kept once the rows were processed; None while the
+        table holds nothing to start from.
+    :param commits: the commits of the window in the order of their completion; clustering and
+        other rewrites are among them, but have no rows of their own.
+    :param paths: the base files that hold rows of these commits, relative to the table.
+    :param held_by: the oldest instant in flight, where it holds completed commits back
+        (``fenced``) or the new checkpoint (``requested``); None otherwise.
+    """
+
+    table: HudiTable = field(repr=False)
+    order: Order
+    start: str | None
+    end: str | None
+    commits: tuple[Instant, ...] = ()
+    paths: tuple[str, ...] = field(default=(), repr=False)
+    held_by: Instant | None = None
+
+    @property
+    def commit_times(self) -> list[str] | None:
+        """The values of ``_hoodie_commit_time`` that belong to this window; None for all."""
+        return None if self.start is None else sorted(i.requested_time for i in self.commits)
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        *,
+        meta_columns: bool = False,
+    ) -> ds.Scanner:
+        """The rows that the commits of this window wrote, as they were at its end.
+
+        A row that several of them wrote comes once. A row that was deleted, or that a later
+        commit beyond the window's end wrote again, is not told here.
+
+        :param columns: the columns to read; all when None.
+        :param filter: an expression over any columns that rows must meet as well.
+        :param meta_columns: whether Hudi's five meta columns are among all columns.
+        :return: a pyarrow scanner: ``to_table()``, ``to_batches()``, ``count_rows()`` ...
+        """
+        import pyarrow.dataset as ds  # see airflow_provider.table.read
+
+        schema = with_meta_columns(self.table.schema)
+        if self.paths:
+            filesystem, base = self.table.storage.arrow()
+            files = [f"{base}/{path}" for path in self.paths]
+            rows = ds.dataset(files, schema=schema, format="parquet", filesystem=filesystem)
+        else:
+            rows = ds.dataset(schema.empty_table())
+        if (times := self.commit_times) is not None:
+            inside = ds.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
+            filter = inside if filter is None else inside & filter
+        if columns is None:
+            columns = schema.names if meta_columns else self.table.schema.names
+        return rows.scanner(columns=list(columns), filter=filter)
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception_type(NoSuchInstantError),
+    stop=tenacity.stop_after_attempt(5),
+    reraise=True,
+)
+def increment(
+    table: HudiTable,
+    start: str | None = None,
+    *,
+    order: Order | str = Order.COMPLETION,
+    end: str | None = None,
+) -> Increment:
+    """What changed in a table since a checkpoint.
+
+    The timeline is listed twice; beyond that only the commits of the window are read, and of
+    the data files none. Nothing is written.
+
+    :param table: the table.
+    :param start: the checkpoint: the ``end`` of the increment before; not part of the window.
+        None starts with a snapshot: every row of the table.
+    :param order: ``completion``, ``fenced`` or ``requested``; see :class:`Order`. A checkpoint
+        belongs to one order.
+    :param end: read no commit after this checkpoint, for reading a window again or a long one
+        in parts; not with ``requested``, whose windows overlap by nature.
+    :raises InvalidInputError: when a checkpoint is not an instant time, or the order is unknown.
+    :raises CheckpointExpiredError: when commits of the window were archived, or files that it
+        needs were cleaned.
+    """
+    order = _order(order)
+    start, end = _checkpoint(start, "start"), _checkpoint(end, "end")
+    if end is not None and order is Order.REQUESTED:
+        raise InvalidInputError("end: windows in requested order have no end; leave it out", end=end)
+    moment = _Moment.of(table.storage)
+    if order is Order.COMPLETION:
+        commits = [i for i in moment.completed if _within(_completion(i), start, end)]
+        upto = _completion(commits[-1]) if commits else start
+        shown = [i for i in moment.completed if upto is not None and _completion(i) <= upto]
+    else:
+        upto = moment.fence(start, end)
+        shown = list(moment.completed)
+        if order is Order.FENCED:
+            shown = [i for i in shown if upto is not None and i.requested_time <= upto]
+        commits = [i for i in shown if _within(i.requested_time, start, None)]
+    _verify_not_archived(table, order, start, end, moment.timeline)
+    if start is None:
+        paths = _snapshot_paths(table.storage, moment.timeline, commits)
+    else:
+        paths = _touched_paths(commits, moment.metadata)
+    # Only what was superseded is ever cleaned.
+    if len(shown) < len(moment.timeline.commits()):
+        _verify_not_cleaned(table, start, paths)
+    held_by = None
+    if order is not Order.COMPLETION and moment.in_flight and moment.withholds(upto, end):
+        held_by = moment.in_flight[0]
+    return Increment(table, order, start, upto, tuple(commits), tuple(paths), held_by)
+
+
+def movable_checkpoint(table: HudiTable, start: str | None = None) -> str | None:
+    """How far a consumer that reads in requested order may move its checkpoint.
+
+    RFC-22's timeline API for option 1: up to the returned time nothing is in flight, so no
+    commit can appear there any more. It is the ``end`` of ``increment(order="requested")`` at
+    this moment. What completed beyond it is read again from there.
+
+    :param table: the table.
+    :param start: the checkpoint so far.
+    :return: a requested time; ``start`` when the checkpoint may not move.
+    :raises InvalidInputError: when the checkpoint is not an instant time.
+    """
+    return _Moment.of(table.storage).fence(_checkpoint(start, "start"), None)
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """What had completed and what was in flight at one moment.
+
+    :param timeline: the timeline.
+    :param completed: commits in the order of their completion, without a gap.
+    :param in_flight: writes that may still complete, in the order of their requested times.
+    :param metadata: reads a commit's metadata, once.
+    """
+
+    timeline: Timeline
+    completed: tuple[Instant, ...]
+    in_flight: tuple[Instant, ...]
+    metadata: Callable[[Instant], CommitMetadata]
+
+    @classmethod
+    def of(cls, storage: Storage) -> _Moment:
+        """Look at a table.
+
+        A listing that runs while files are created may show the later one and miss the earlier.
+        So what counts as completed is what had completed when a first listing ended; the second
+        one shows all of that, and every write that was requested before.
+        """
+        newest = max(map(_completion, Timeline.load(storage).commits()), default="")
+        heartbeats = [name for name in storage.names(_HEARTBEAT_FOLDER) if name.isdigit()]
+        timeline = Timeline.load(storage)
+        commits = timeline.commits()
+        in_flight = [i for i in timeline.pending() if i.action in WRITE_ACTIONS]
+        in_flight += [i for i in commits if _completion(i) > newest]
+        # An instant exists from its heartbeat on. What is older than the timeline has ended.
+        first = min((i.requested_time for i in timeline.instants), default="")
+        in_flight += [
+            Instant(name, Action.COMMIT, State.REQUESTED)
+            for name in heartbeats
+            if name > first and timeline.find(name) is None
+        ]
+        return cls(
+            timeline,
+            tuple(i for i in commits if _completion(i) <= newest),
+            tuple(sorted(in_flight, key=_request)),
+            cache(timeline.commit_metadata),
+        )
+
+    def fence(self, start: str | None, end: str | None) -> str | None:
+        """The last requested time up to which everything has ended and stands on its own.
+
+        A commit that was merged on one with a later requested time takes that one's file groups
+        out (a rebase). Neither can be told without the other, so they stay together.
+        """
+        first = self.in_flight[0].requested_time if self.in_flight else None
+        ready = [
+            instant
+            for instant in sorted(self.completed, key=_request)
+            if _within(instant.requested_time, start, end)
+            and (first is None or instant.requested_time < first)
+        ]
+        while ready:
+            last = ready[-1].requested_time
+            beyond = [instant for instant in self.completed if instant.requested_time > last]
+            resting = next((i for i in ready if any(self._rests_on(i, later) for later in beyond)), None)
+            if resting is None:
+                return last
+            ready = ready[: ready.index(resting)]
+        return start
+
+    def withholds(self, upto: str | None, end: str | None) -> bool:
+        """Whether a completed commit lies beyond a requested time, and not beyond the end."""
+        return any(_within(instant.requested_time, upto, end) for instant in self.completed)
+
+    def _rests_on(self, instant: Instant, later: Instant) -> bool:
+        if instant.action is not Action.REPLACE_COMMIT or _completion(later) > _completion(instant):
+            return False
+        return not _replaced(self.metadata(instant)).isdisjoint(
+            _file_group(stat) for stat in self.metadata(later).write_stats
+        )
+
+
+def _touched_paths(commits: Iterable[Instant], metadata: Callable[[Instant], CommitMetadata]) -> list[str]:
+    """The base files, as of the last of some commits, in which they left rows of theirs.
+
+    No listing and no other commit is needed: what replaced or rewrote a file group that one of
+    them wrote completed after it, and so is one of them.
+    """
+    newest: dict[FileGroupId, tuple[str, str]] = {}
+    for instant in commits:
+        described = metadata(instant)
+        replaced = _replaced(described)
+        # What is taken out is carried over, at most, into new file groups of its partition.
+        carried_over = {group.partition_path for group in replaced & newest.keys()}
+        for group in replaced:
+            newest.pop(group, None)
+        for stat in described.write_stats:
+            group = _file_group(stat)
+            if group in newest or group.partition_path in carried_over or _adds_rows(described, stat):
+                newest[group] = max(newest.get(group, ("", "")), (instant.requested_time, stat.path))
+    return sorted(path for _, path in newest.values())
+
+
+def _snapshot_paths(storage: Storage, timeline: Timeline, commits: Iterable[Instant]) -> list[str]:
+    """The base files that show exactly these commits, and what was archived before them."""
+    shown = frozenset(commits)
+    if not shown:
+        return []
+    # What is left out counts as pending, as it was then: a view takes files of instants that it
+    # does not know, and that are older than all it knows, for archived commits.
+    instants = (
+        Instant(i.requested_time, i.action, State.INFLIGHT)
+        if i.action in WRITE_ACTIONS and i not in shown
+        else i
+        for i in timeline.instants
+    )
+    view = FileSystemView(storage, Timeline(storage, instants))
+    return sorted(base_file.path for base_file in view.all_base_files())
+
+
+def _adds_rows(described: CommitMetadata, stat: WriteStat) -> bool:
+    if described.operation_type.upper() in REWRITES:
+        return False
+    only_deletes = stat.num_deletes > 0 and stat.num_inserts == stat.num_update_writes == 0
+    return not only_deletes
+
+
+def _file_group(stat: WriteStat) -> FileGroupId:
+    return FileGroupId(stat.partition_path, stat.file_id)
+
+
+def _replaced(described: CommitMetadata) -> frozenset[FileGroupId]:
+    return frozenset(
+        FileGroupId(partition, file_id) for partition, ids in described.replaced.items() for file_id in ids
+    )
+
+
+def _verify_not_archived(
+    table: HudiTable, order: Order, start: str | None, end: str | None, timeline: Timeline
+) -> None:
+    if start is None:
+        return  # a snapshot shows archived commits too
+    if order is Order.COMPLETION:
+        archived, position = archived_commits(table.storage, completed_after=start), _completion
+    else:
+        archived, position = archived_commits(table.storage, requested_after=start), _request
+    for instant in archived:
+        # Archival writes the history first and takes instants off the timeline after.
+        if _within(position(instant), None, end) and timeline.find(instant.requested_time) is None:
+            why = f"commit {instant.requested_time}, completed at {_completion(instant)}, was archived"
+            raise _expired(table, start, why)
+
+
+def _verify_not_cleaned(table: HudiTable, start: str | None, paths: Iterable[str]) -> None:
+    by_folder: dict[str, set[str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        by_folder.setdefault(folder, set()).add(name)
+    for folder, names in sorted(by_folder.items()):
+        if gone := names - set(table.storage.names(folder)):
+            path = f"{folder}/{min(gone)}".lstrip("/")
+            raise _expired(table, start, f"base file {path} of its window was cleaned")
+
+
+def _expired(table: HudiTable, start: str | None, why: str) -> CheckpointExpiredError:
+    return CheckpointExpiredError(
+        f"table {table.location}: the changes since checkpoint {start} cannot be read any more: {why}; "
+        "start again from a snapshot, that is without a checkpoint (start=None)",
+        location=table.location,
+        checkpoint=start,
+    )
+
+
+def _order(order: Order | str) -> Order:
+    try:
+        return Order(order)
+    except ValueError:
+        known = ", ".join(Order)
+        raise InvalidInputError(f"order {order!r} is unknown; known: {known}", order=str(order)) from None
+
+
+def _checkpoint(text: str | None, name: str) -> str | None:
+    if text is None:
+        return None
+    try:
+        return format_time(parse_time(text))
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"{name}: {error}; give the 'end' of an increment", checkpoint=text
+        ) from error
+
+
+def _within(time: str, start: str | None, end: str | None) -> bool:
+    return (start is None or time > start) and (end is None or time <= end)
+
+
+def _request(instant: Instant) -> str:
+    return instant.requested_time
+
+
+def _completion(instant: Instant) -> str:
+    return instant.completion_time or ""
