@@ -10,21 +10,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_provider.metastore.catalog import Column, DatabaseInfo, TableInfo
     from airflow_provider.metastore.locks import LockComponent, LockInfo, LockResponse, LockState, LockType
     from airflow_provider.metastore.metastore import Metastore, open_metastore
     from airflow_provider.metastore.notifications import Consumer, EventType, NotificationEvent, Purged
-    from airflow_provider.metastore.partitions import PartitionInfo, PartitionSpec
+    from airflow_provider.metastore.objects import (
+        Column,
+        DatabaseInfo,
+        FunctionInfo,
+        PartitionInfo,
+        PartitionSpec,
+        TableInfo,
+    )
     from airflow_provider.metastore.table_transactions import TableTransaction, table_transaction
     from airflow_provider.metastore.transaction_api import RecoveredTxn
-    from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo, TxnState
-    from airflow_provider.metastore.write_ids import ValidTxnList, ValidWriteIdList, compare
+    from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo, TxnState, TxnType
+    from airflow_provider.metastore.write_ids import (
+        ReadSnapshot,
+        TableSnapshot,
+        ValidTxnList,
+        ValidWriteIdList,
+        compare,
+    )
 
 __all__ = [
     "Column",
     "Consumer",
     "DatabaseInfo",
     "EventType",
+    "FunctionInfo",
     "LockComponent",
     "LockInfo",
     "LockResponse",
@@ -35,12 +48,15 @@ __all__ = [
     "PartitionInfo",
     "PartitionSpec",
     "Purged",
+    "ReadSnapshot",
     "RecoveredTxn",
     "TableInfo",
+    "TableSnapshot",
     "TableTransaction",
     "TableWriteInfo",
     "TxnInfo",
     "TxnState",
+    "TxnType",
     "ValidTxnList",
     "ValidWriteIdList",
     "compare",
@@ -49,10 +65,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Column": "catalog",
+    "Column": "objects",
     "Consumer": "notifications",
-    "DatabaseInfo": "catalog",
+    "DatabaseInfo": "objects",
     "EventType": "notifications",
+    "FunctionInfo": "objects",
     "LockComponent": "locks",
     "LockInfo": "locks",
     "LockResponse": "locks",
@@ -60,15 +77,18 @@ _MODULES = {
     "LockType": "locks",
     "Metastore": "metastore",
     "NotificationEvent": "notifications",
-    "PartitionInfo": "partitions",
-    "PartitionSpec": "partitions",
+    "PartitionInfo": "objects",
+    "PartitionSpec": "objects",
     "Purged": "notifications",
+    "ReadSnapshot": "write_ids",
     "RecoveredTxn": "transaction_api",
-    "TableInfo": "catalog",
+    "TableInfo": "objects",
+    "TableSnapshot": "write_ids",
     "TableTransaction": "table_transactions",
     "TableWriteInfo": "transactions",
     "TxnInfo": "transactions",
     "TxnState": "transactions",
+    "TxnType": "transactions",
     "ValidTxnList": "write_ids",
     "ValidWriteIdList": "write_ids",
     "compare": "write_ids",

@@ -7,7 +7,7 @@ are never made or deleted.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -25,6 +25,8 @@ from airflow_provider.metastore.hive_json import encode_database, encode_table
 from airflow_provider.metastore.notifications import EventType, append_event
 from airflow_provider.metastore.objects import NO_WRITE_ID, Column, DatabaseInfo, TableInfo
 from airflow_provider.metastore.schema import (
+    Counter,
+    counters,
     current_millis,
     databases,
     insert_if_absent,
@@ -73,9 +75,8 @@ def create_database(
             return get_database(connection, name)
         raise AlreadyExistsError(f"database {name!r} exists already", database=name)
     created = get_database(connection, name)
-    append_event(
-        connection, EventType.CREATE_DATABASE, {"db": name, "dbJson": encode_database(created)}, database=name
-    )
+    message = {"db": name, "dbJson": encode_database(created)}
+    append_catalog_event(connection, EventType.CREATE_DATABASE, message, name)
     return created
 
 
@@ -90,6 +91,46 @@ def get_database(connection: Connection, name: str) -> DatabaseInfo:
 def list_databases(connection: Connection) -> list[str]:
     """The names of all databases, in order."""
     return list(connection.execute(select(databases.c.name).order_by(databases.c.name)).scalars())
+
+
+def alter_database(connection: Connection, name: str, *, changes: Mapping[str, Any]) -> DatabaseInfo:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.alter_database`.
+
+    :param changes: values by the names of :class:`DatabaseInfo`'s fields.
+    """
+    row = _database_row(connection, name.lower(), lock=True)
+    if row is None:
+        raise NoSuchObjectError(f"database {name!r} does not exist; create it first", database=name)
+    before = _database(row)
+    values = dict(changes)
+    if "parameters" in values:
+        values["parameters"] = _parameters(values["parameters"])
+    if values:
+        connection.execute(update(databases).where(databases.c.id == before.id).values(**values))
+    after = get_database(connection, before.name)
+    message = {
+        "db": before.name,
+        "dbObjBeforeJson": encode_database(before),
+        "dbObjAfterJson": encode_database(after),
+    }
+    append_catalog_event(connection, EventType.ALTER_DATABASE, message, before.name)
+    return after
+
+
+def all_databases(connection: Connection) -> list[DatabaseInfo]:
+    """All databases, by name."""
+    return [_database(row) for row in connection.execute(select(databases).order_by(databases.c.name))]
+
+
+def append_catalog_event(
+    connection: Connection, event_type: EventType, message: Mapping[str, Any], database: str
+) -> int:
+    """Tell a change of a database or a function, and count it: see ``Counter.CATALOG_EVENT_ID``."""
+    event_id = append_event(connection, event_type, message, database=database)
+    connection.execute(
+        update(counters).where(counters.c.name == Counter.CATALOG_EVENT_ID).values(last_value=event_id)
+    )
+    return event_id
 
 
 def drop_database(connection: Connection, name: str, *, cascade: bool) -> None:
@@ -107,7 +148,7 @@ def drop_database(connection: Connection, name: str, *, cascade: bool) -> None:
     with _taken(f"a table in database {found.name!r}"):
         connection.execute(delete(databases).where(databases.c.id == found.id))
     message = {"db": found.name, "dbJson": encode_database(found)}
-    append_event(connection, EventType.DROP_DATABASE, message, database=found.name)
+    append_catalog_event(connection, EventType.DROP_DATABASE, message, found.name)
 
 
 def create_table(
@@ -178,13 +219,8 @@ def list_tables(connection: Connection, database: str) -> list[str]:
 def drop_table(connection: Connection, database: str, name: str) -> None:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.drop_table`."""
     dropped = get_table(connection, database, name, lock=True)
+    # Its write ids stay taken: the data may be registered again, and carries them.
     connection.execute(delete(tables).where(tables.c.id == dropped.id))
-    connection.execute(
-        delete(write_id_sequences).where(
-            write_id_sequences.c.database_name == dropped.database,
-            write_id_sequences.c.table_name == dropped.name,
-        )
-    )
     append_event(
         connection,
         EventType.DROP_TABLE,
@@ -200,12 +236,12 @@ def alter_table(
     name: str,
     *,
     changes: Mapping[str, Any],
-    write_id: int = NO_WRITE_ID,
+    write_id: Callable[[TableInfo], int],
 ) -> TableInfo:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.alter_table`.
 
     :param changes: values by the names of :class:`TableInfo`'s fields.
-    :param write_id: the write id under which the change is made.
+    :param write_id: gives the write id under which the change is made.
     """
     before = get_table(connection, database, name, lock=True)
     values = dict(changes)
@@ -217,7 +253,7 @@ def alter_table(
     if values:
         connection.execute(update(tables).where(tables.c.id == before.id).values(**values))
     after = get_table(connection, before.database, before.name)
-    _append_alter(connection, before, after, write_id)
+    _append_alter(connection, before, after, write_id(before))
     return after
 
 
@@ -237,6 +273,13 @@ def rename_table(
         )
     # Write ids and locks belong to the table, whatever its name (Hive: OnRenameFunction).
     with _taken(f"write ids of {target}"):
+        # Those of a dropped table of that name, which is another one.
+        connection.execute(
+            delete(write_id_sequences).where(
+                write_id_sequences.c.database_name == home.name,
+                write_id_sequences.c.table_name == new_name,
+            )
+        )
         connection.execute(
             update(write_id_sequences)
             .where(
@@ -294,8 +337,9 @@ def _taken(what: str) -> Iterator[None]:
         raise AlreadyExistsError(f"{what} exists already; another process made it just now") from error
 
 
-def _database_row(connection: Connection, name: str) -> Row[Any] | None:
-    return connection.execute(select(databases).where(databases.c.name == name)).one_or_none()
+def _database_row(connection: Connection, name: str, *, lock: bool = False) -> Row[Any] | None:
+    query = select(databases).where(databases.c.name == name)
+    return connection.execute(query.with_for_update() if lock else query).one_or_none()
 
 
 def _table_row(connection: Connection, database: str, name: str, *, lock: bool = False) -> Row[Any] | None:

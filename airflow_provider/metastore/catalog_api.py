@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
 from airflow_provider.exceptions import NoSuchObjectError
-from airflow_provider.metastore import catalog, partitions, transactions
-from airflow_provider.metastore.catalog import Column, DatabaseInfo, TableInfo
+from airflow_provider.metastore import catalog, functions, partitions
 from airflow_provider.metastore.engine import MetastoreEngine
-from airflow_provider.metastore.partitions import PartitionInfo, PartitionSpec
+from airflow_provider.metastore.objects import (
+    Column,
+    DatabaseInfo,
+    FunctionInfo,
+    PartitionInfo,
+    PartitionSpec,
+    TableInfo,
+)
+from airflow_provider.metastore.partition_filter import partition_filter
+from airflow_provider.metastore.table_changes import TableChange
+
+T = TypeVar("T")
 
 
 class CatalogApi:
@@ -54,6 +64,26 @@ class CatalogApi:
         :raises NoSuchObjectError: when it does not exist.
         """
         return self._engine.read(lambda connection: catalog.get_database(connection, name))
+
+    def alter_database(
+        self,
+        name: str,
+        *,
+        location: str | None = None,
+        comment: str | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> DatabaseInfo:
+        """Replace those properties of a database that are given.
+
+        :param location: where tables go by default from now on; those that exist stay.
+        :param parameters: all of the database's parameters from now on.
+        :raises NoSuchObjectError: when it does not exist.
+        """
+        given: dict[str, Any] = {"location": location, "comment": comment, "parameters": parameters}
+        changes = {field: value for field, value in given.items() if value is not None}
+        return self._engine.write(
+            lambda connection: catalog.alter_database(connection, name, changes=changes)
+        )
 
     def list_databases(self) -> list[str]:
         """The names of all databases, in order; ``default`` is always there."""
@@ -134,7 +164,8 @@ class CatalogApi:
         """Replace those properties of a table that are given.
 
         :param parameters: all of the table's parameters from now on.
-        :param txn_id: the open transaction to which the change belongs; its write id goes into the event.
+        :param txn_id: the open transaction to which the change belongs; its write id, taken if it has none,
+            goes into the event. None for a transaction around this change alone.
         :raises NoSuchObjectError: when the table does not exist.
         :raises NoSuchTransactionError: when the transaction is not open.
         :raises TransactionAbortedError: when it was aborted.
@@ -142,11 +173,12 @@ class CatalogApi:
         given = {"schema": schema, "location": location, "parameters": parameters, "owner": owner}
         changes = {field: value for field, value in given.items() if value is not None}
 
-        def alter(connection: Connection) -> TableInfo:
-            write_id = transactions.write_id_for(connection, txn_id, database, name)
-            return catalog.alter_table(connection, database, name, changes=changes, write_id=write_id)
-
-        return self._engine.write(alter)
+        return self._change(
+            txn_id,
+            lambda connection, write_id: catalog.alter_table(
+                connection, database, name, changes=changes, write_id=write_id
+            ),
+        )
 
     def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableInfo:
         """Give a table another name or database; id, partitions and write ids go with it.
@@ -159,7 +191,9 @@ class CatalogApi:
         )
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> bool:
-        """Drop a table, its partitions and its write ids; data files stay.
+        """Drop a table and its partitions; data files stay.
+
+        Its write ids stay taken: a table of the same name goes on above them.
 
         :return: True when this call dropped it.
         :raises NoSuchObjectError: when it does not exist, unless ``if_exists``.
@@ -188,7 +222,7 @@ class CatalogApi:
         """Register partitions, with one event for all that are new and none when none is.
 
         :param if_not_exists: leave those that exist as they are; else one that exists is an error.
-        :param txn_id: an open transaction to which the change belongs.
+        :param txn_id: as in :meth:`alter_table`.
         :return: those that were added.
         :raises NoSuchObjectError: when the table does not exist.
         :raises AlreadyExistsError: see ``if_not_exists``.
@@ -197,14 +231,17 @@ class CatalogApi:
         :raises TransactionAbortedError: when it was aborted.
         """
 
-        def add(connection: Connection) -> list[PartitionInfo]:
-            if txn_id is not None:
-                transactions.lock_open(connection, txn_id)
-            return partitions.add_partitions(
-                connection, database, table, partitions_to_add, if_not_exists=if_not_exists
-            )
-
-        return self._engine.write(add)
+        return self._change(
+            txn_id,
+            lambda connection, write_id: partitions.add_partitions(
+                connection,
+                database,
+                table,
+                partitions_to_add,
+                if_not_exists=if_not_exists,
+                write_id=write_id,
+            ),
+        )
 
     def get_partitions(self, database: str, table: str) -> list[PartitionInfo]:
         """All partitions of a table, in the order of their values.
@@ -212,6 +249,21 @@ class CatalogApi:
         :raises NoSuchObjectError: when the table does not exist.
         """
         return self._engine.read(lambda connection: partitions.get_partitions(connection, database, table))
+
+    def get_partitions_by_filter(self, database: str, table: str, filter_text: str) -> list[PartitionInfo]:
+        """The partitions that a filter keeps, in the order of their values.
+
+        :param filter_text: Hive's partition filter language; see :mod:`.partition_filter`.
+        :raises NoSuchObjectError: when the table does not exist.
+        :raises InvalidInputError: when the filter cannot be used on this table.
+        """
+
+        def look(connection: Connection) -> list[PartitionInfo]:
+            keys = catalog.get_table(connection, database, table).partition_keys
+            keep = partition_filter(filter_text, keys)
+            return [one for one in partitions.get_partitions(connection, database, table) if keep(one)]
+
+        return self._engine.read(look)
 
     def get_partition(self, database: str, table: str, values: Sequence[str | None]) -> PartitionInfo:
         """Look one partition up by its values.
@@ -241,13 +293,12 @@ class CatalogApi:
         given: dict[str, Any] = {"location": location, "parameters": parameters}
         changes = {field: value for field, value in given.items() if value is not None}
 
-        def alter(connection: Connection) -> PartitionInfo:
-            write_id = transactions.write_id_for(connection, txn_id, database, table)
-            return partitions.alter_partition(
+        return self._change(
+            txn_id,
+            lambda connection, write_id: partitions.alter_partition(
                 connection, database, table, values, changes=changes, write_id=write_id
-            )
-
-        return self._engine.write(alter)
+            ),
+        )
 
     def drop_partitions(
         self,
@@ -261,16 +312,93 @@ class CatalogApi:
         """Drop partitions by their values, with one event for all; data files stay.
 
         :param if_exists: pass over those that do not exist; else one missing is an error.
-        :param txn_id: an open transaction to which the change belongs.
+        :param txn_id: as in :meth:`alter_table`.
         :return: those that were dropped.
         :raises NoSuchObjectError: when the table does not exist; see ``if_exists``.
         """
+        return self._change(
+            txn_id,
+            lambda connection, write_id: partitions.drop_partitions(
+                connection, database, table, partitions_to_drop, if_exists=if_exists, write_id=write_id
+            ),
+        )
 
-        def drop(connection: Connection) -> list[PartitionInfo]:
-            if txn_id is not None:
-                transactions.lock_open(connection, txn_id)
-            return partitions.drop_partitions(
-                connection, database, table, partitions_to_drop, if_exists=if_exists
+    def fire_insert_event(
+        self,
+        database: str,
+        table: str,
+        files: Sequence[str],
+        *,
+        values: Sequence[str | None] | None = None,
+        replace: bool = False,
+        txn_id: int | None = None,
+    ) -> int:
+        """Tell that data was inserted (Hive: ``fire_listener_event`` with InsertEventRequestData).
+
+        :param files: URLs of the files that were added.
+        :param values: the partition into which; None for a table without partitions.
+        :param replace: whether what was there before is replaced.
+        :param txn_id: as in :meth:`alter_table`.
+        :return: the id of the INSERT event.
+        :raises NoSuchObjectError: when the table or the partition does not exist.
+        """
+        return self._change(
+            txn_id,
+            lambda connection, write_id: partitions.append_insert_event(
+                connection, database, table, files, values=values, replace=replace, write_id=write_id
+            ),
+        )
+
+    def create_function(
+        self,
+        database: str,
+        name: str,
+        class_name: str,
+        *,
+        owner: str | None = None,
+        resources: Sequence[str] = (),
+    ) -> FunctionInfo:
+        """Register a user-defined function.
+
+        :param class_name: the Java class that implements it.
+        :param resources: URLs of the jars, files and archives that it needs.
+        :raises NoSuchObjectError: when the database does not exist.
+        :raises AlreadyExistsError: when there is a function of that name.
+        """
+        return self._engine.write(
+            lambda connection: functions.create_function(
+                connection, database, name, class_name, owner=owner, resources=resources
             )
+        )
 
-        return self._engine.write(drop)
+    def get_function(self, database: str, name: str) -> FunctionInfo:
+        """Look a function up.
+
+        :raises NoSuchObjectError: when it does not exist.
+        """
+        return self._engine.read(lambda connection: functions.get_function(connection, database, name))
+
+    def list_functions(self, database: str) -> list[str]:
+        """The names of a database's functions, in order.
+
+        :raises NoSuchObjectError: when the database does not exist.
+        """
+        return self._engine.read(lambda connection: functions.list_functions(connection, database))
+
+    def drop_function(self, database: str, name: str) -> None:
+        """Drop a function.
+
+        :raises NoSuchObjectError: when it does not exist.
+        """
+        self._engine.write(lambda connection: functions.drop_function(connection, database, name))
+
+    def _change(self, txn_id: int | None, change: Callable[[Connection, Callable[[TableInfo], int]], T]) -> T:
+        """Make a change of a table within its transaction, or within one of its own."""
+
+        def run(connection: Connection) -> T:
+            transaction = TableChange(connection, txn_id)
+            result = change(connection, transaction.write_id)
+            transaction.end()
+            return result
+
+        return self._engine.write(run)

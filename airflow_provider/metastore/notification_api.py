@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from airflow_provider.metastore import notifications
 from airflow_provider.metastore.engine import MetastoreEngine
@@ -49,11 +50,18 @@ class NotificationApi:
         )
 
     def register_consumer(
-        self, name: str, *, event_id: int | None = None, if_not_exists: bool = False
+        self,
+        name: str,
+        *,
+        event_id: int | None = None,
+        expiry_seconds: float | None = None,
+        if_not_exists: bool = False,
     ) -> Consumer:
         """Register a reader of the log; retention waits for it from now on.
 
         :param event_id: the last event that it knows; None for the current one.
+        :param expiry_seconds: after so long without :meth:`advance_consumer` retention waits for it no
+            longer; None to wait for ever.
         :param if_not_exists: when it is registered, return it with the position that it has.
         :raises AlreadyExistsError: when it is registered, unless ``if_not_exists``.
         :raises EventsExpiredError: when events after ``event_id`` are gone.
@@ -61,7 +69,7 @@ class NotificationApi:
         """
         return self._engine.write(
             lambda connection: notifications.register_consumer(
-                connection, name, event_id, if_not_exists=if_not_exists
+                connection, name, event_id, expiry_seconds=expiry_seconds, if_not_exists=if_not_exists
             )
         )
 
@@ -70,10 +78,28 @@ class NotificationApi:
 
         :return: the consumer as it is now.
         :raises NoSuchObjectError: when it is not registered.
+        :raises EventsExpiredError: when it was gone for so long that events after its position were
+            removed: :meth:`restart_consumer`.
         :raises InvalidInputError: when ``event_id`` is beyond the log's end.
         """
         return self._engine.write(
             lambda connection: notifications.advance_consumer(connection, name, event_id)
+        )
+
+    def restart_consumer(self, name: str, *, event_id: int | None = None) -> Consumer:
+        """Let a consumer that fell out of retention, or lost its own state, begin again.
+
+        Call this first, then read the present state (the catalog, the tables), then follow
+        the events after the returned position: what changes in between comes twice, never not at all.
+
+        :param event_id: the last event that it knows; None for the log's end.
+        :return: the consumer at its new position.
+        :raises NoSuchObjectError: when it is not registered.
+        :raises EventsExpiredError: when events after ``event_id`` are gone.
+        :raises InvalidInputError: when ``event_id`` is beyond the log's end.
+        """
+        return self._engine.write(
+            lambda connection: notifications.restart_consumer(connection, name, event_id)
         )
 
     def consumers(self) -> list[Consumer]:
@@ -88,7 +114,7 @@ class NotificationApi:
         self._engine.write(lambda connection: notifications.unregister_consumer(connection, name))
 
     def purge_events(self, ttl_seconds: float) -> Purged:
-        """Remove events that are older than the time to live and that every consumer has read.
+        """Remove events that are older than the time to live and that every live consumer has read.
 
         :param ttl_seconds: Hive's default is a day.
         :return: how many were removed, and who holds back the rest.
@@ -98,4 +124,4 @@ class NotificationApi:
             batch = self._engine.write(lambda connection: notifications.purge_batch(connection, ttl_seconds))
             removed += batch.removed
             if not batch.removed:
-                return Purged(removed, batch.oldest_event_id, batch.held_back_by)
+                return replace(batch, removed=removed)

@@ -38,12 +38,17 @@ MESSAGE_FORMAT = "json-0.2"
 
 _PURGE_BATCH = 10_000
 _APPEND = insert(notification_log)
+_IS_LIVE = consumers.c.expiry_millis.is_(None) | (
+    consumers.c.updated_at + consumers.c.expiry_millis >= current_millis()
+)
+_CONSUMERS = select(consumers, _IS_LIVE.label("is_live"))
 
 
 class EventType(StrEnum):
     """What an event tells; Hive's names (EventMessage.EventType). A rename is ALTER_TABLE."""
 
     CREATE_DATABASE = "CREATE_DATABASE"
+    ALTER_DATABASE = "ALTER_DATABASE"
     DROP_DATABASE = "DROP_DATABASE"
     CREATE_TABLE = "CREATE_TABLE"
     ALTER_TABLE = "ALTER_TABLE"
@@ -51,6 +56,9 @@ class EventType(StrEnum):
     ADD_PARTITION = "ADD_PARTITION"
     ALTER_PARTITION = "ALTER_PARTITION"
     DROP_PARTITION = "DROP_PARTITION"
+    INSERT = "INSERT"
+    CREATE_FUNCTION = "CREATE_FUNCTION"
+    DROP_FUNCTION = "DROP_FUNCTION"
     OPEN_TXN = "OPEN_TXN"
     COMMIT_TXN = "COMMIT_TXN"
     ABORT_TXN = "ABORT_TXN"
@@ -88,11 +96,15 @@ class Consumer:
     :param event_id: the last event that it has applied.
     :param updated_at: seconds since the epoch, by the database's clock, of its registration
         or last advance.
+    :param expiry_seconds: after so long without an advance it counts as gone; None for never.
+    :param is_live: whether it was not gone, when it was looked up.
     """
 
     name: str
     event_id: int
     updated_at: float
+    expiry_seconds: float | None = None
+    is_live: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,13 +113,16 @@ class Purged:
 
     :param removed: number of events removed.
     :param oldest_event_id: the oldest event that is left, or the id that the next event gets.
-    :param held_back_by: names of the consumers that have not read the oldest event left although
+    :param held_back_by: names of the live consumers that have not read the oldest event left although
         it is older than the time to live; empty when none holds events back.
+    :param left_behind: names of the consumers that are gone (see :attr:`Consumer.expiry_seconds`)
+        and have not read the events removed by now: they have to be restarted.
     """
 
     removed: int
     oldest_event_id: int
     held_back_by: tuple[str, ...]
+    left_behind: tuple[str, ...] = ()
 
 
 def append_event(
@@ -169,11 +184,18 @@ def next_events(
 
 
 def register_consumer(
-    connection: Connection, name: str, event_id: int | None, *, if_not_exists: bool
+    connection: Connection,
+    name: str,
+    event_id: int | None,
+    *,
+    expiry_seconds: float | None,
+    if_not_exists: bool,
 ) -> Consumer:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.register_consumer`."""
     if not name:
         raise InvalidInputError("a consumer needs a name that is not empty")
+    if expiry_seconds is not None and expiry_seconds <= 0:
+        raise InvalidInputError(f"consumer {name!r}: an expiry of {expiry_seconds:g} s; give more than 0")
     # Held against a purge at the same time, which must not overtake the registration.
     advance(connection, Counter.PURGED_EVENT_ID, by=0)
     existing = _consumer(connection, name)
@@ -188,9 +210,13 @@ def register_consumer(
     start = last if event_id is None else event_id
     _require_position(start, last)
     _require_kept(connection, start)
-    inserted = insert_if_absent(
-        connection, consumers, {"name": name, "event_id": start, "updated_at": current_millis()}
-    )
+    row = {
+        "name": name,
+        "event_id": start,
+        "updated_at": current_millis(),
+        "expiry_millis": None if expiry_seconds is None else int(expiry_seconds * 1000),
+    }
+    inserted = insert_if_absent(connection, consumers, row)
     registered = _consumer(connection, name)
     if registered is None or not inserted:
         raise AlreadyExistsError(
@@ -202,6 +228,10 @@ def register_consumer(
 def advance_consumer(connection: Connection, name: str, event_id: int) -> Consumer:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.advance_consumer`."""
     _require_position(event_id, current_event_id(connection))
+    known = _consumer(connection, name)
+    if known is not None:
+        # One that fell out must not look as if it had read what is gone.
+        _require_kept(connection, known.event_id)
     connection.execute(
         update(consumers)
         .where(consumers.c.name == name, consumers.c.event_id <= event_id)
@@ -213,10 +243,25 @@ def advance_consumer(connection: Connection, name: str, event_id: int) -> Consum
     return found
 
 
+def restart_consumer(connection: Connection, name: str, event_id: int | None) -> Consumer:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.restart_consumer`."""
+    # As in register_consumer.
+    advance(connection, Counter.PURGED_EVENT_ID, by=0)
+    last = current_event_id(connection)
+    start = last if event_id is None else event_id
+    _require_position(start, last)
+    _require_kept(connection, start)
+    moved = update(consumers).where(consumers.c.name == name)
+    connection.execute(moved.values(event_id=start, updated_at=current_millis()))
+    restarted = _consumer(connection, name)
+    if restarted is None:
+        raise NoSuchObjectError(f"no consumer {name!r} is registered; register it first", consumer=name)
+    return restarted
+
+
 def list_consumers(connection: Connection) -> list[Consumer]:
     """All registered consumers, by name."""
-    rows = connection.execute(select(consumers).order_by(consumers.c.name))
-    return [Consumer(row.name, row.event_id, row.updated_at / 1000) for row in rows]
+    return [_described(row) for row in connection.execute(_CONSUMERS.order_by(consumers.c.name))]
 
 
 def unregister_consumer(connection: Connection, name: str) -> None:
@@ -240,24 +285,29 @@ def purge_batch(connection: Connection, ttl_seconds: float) -> Purged:
         .limit(1)
     ).scalar()
     expired = last if first_young is None else first_young - 1
-    slowest = connection.execute(select(func.min(consumers.c.event_id))).scalar()
+    slowest = connection.execute(select(func.min(consumers.c.event_id)).where(_IS_LIVE)).scalar()
     through = min(expired, purged + _PURGE_BATCH, expired if slowest is None else slowest)
     removed = max(0, through - purged)
     if removed:
         connection.execute(delete(notification_log).where(notification_log.c.event_id <= through))
         advance(connection, Counter.PURGED_EVENT_ID, by=removed)
         purged = through
+    by_name = select(consumers.c.name).order_by(consumers.c.name)
     held_back = connection.execute(
-        select(consumers.c.name)
-        .where(consumers.c.event_id <= purged, consumers.c.event_id < expired)
-        .order_by(consumers.c.name)
+        by_name.where(_IS_LIVE, consumers.c.event_id <= purged, consumers.c.event_id < expired)
     ).scalars()
-    return Purged(removed, purged + 1, tuple(held_back))
+    left_behind = connection.execute(by_name.where(consumers.c.event_id < purged)).scalars()
+    return Purged(removed, purged + 1, tuple(held_back), tuple(left_behind))
 
 
 def _consumer(connection: Connection, name: str) -> Consumer | None:
-    row = connection.execute(select(consumers).where(consumers.c.name == name)).one_or_none()
-    return None if row is None else Consumer(row.name, row.event_id, row.updated_at / 1000)
+    row = connection.execute(_CONSUMERS.where(consumers.c.name == name)).one_or_none()
+    return None if row is None else _described(row)
+
+
+def _described(row: Row[Any]) -> Consumer:
+    expiry = None if row.expiry_millis is None else row.expiry_millis / 1000
+    return Consumer(row.name, row.event_id, row.updated_at / 1000, expiry, bool(row.is_live))
 
 
 def _require_kept(connection: Connection, after: int) -> None:
@@ -265,8 +315,8 @@ def _require_kept(connection: Connection, after: int) -> None:
     if after < purged:
         raise EventsExpiredError(
             f"events {after + 1} to {purged} were removed by retention; the oldest that can be read comes "
-            f"after {purged}: read the present state first, then events after the id current before that, "
-            "and register a consumer so that retention waits for it",
+            f"after {purged}: register or restart a consumer (restart_consumer) at the log's end, so that "
+            "retention waits for it, then read the present state, then the events after that position",
             after=after,
             purged_through=purged,
         )

@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from airflow_provider.exceptions import AlreadyExistsError, InvalidInputError, NoSuchObjectError
-from airflow_provider.metastore.catalog import NO_WRITE_ID, TableInfo, get_table, table_fields
+from airflow_provider.metastore.catalog import get_table, table_fields
+from airflow_provider.metastore.hive_json import encode_partition
 from airflow_provider.metastore.notifications import EventType, append_event
+from airflow_provider.metastore.objects import DEFAULT_PARTITION, PartitionInfo, PartitionSpec, TableInfo
 from airflow_provider.metastore.schema import current_millis
 from airflow_provider.metastore.schema import partitions as partition_rows
 
-DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""What Hive writes for a null partition value."""
-
 # SQLite allows 32,766 variables in a statement, PostgreSQL 65,535.
 _BATCH = 1_000
-
-
-@dataclass(frozen=True)
-class PartitionSpec:
-    """A partition to be registered.
-
-    :param values: one value for each of the table's partition keys, in their order; None is null.
-    :param location: its folder or URL.
-    :param parameters: free key-value pairs.
-    """
-
-    values: tuple[str | None, ...]
-    location: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class PartitionInfo:
-    """A partition of the catalog; fields as in :class:`PartitionSpec`."""
-
-    values: tuple[str | None, ...]
-    location: str
-    parameters: dict[str, str] = field(default_factory=dict)
 
 
 def add_partitions(
@@ -52,8 +27,12 @@ def add_partitions(
     partitions: Sequence[PartitionSpec],
     *,
     if_not_exists: bool,
+    write_id: Callable[[TableInfo], int],
 ) -> list[PartitionInfo]:
-    """See :meth:`airflow_provider.metastore.metastore.Metastore.add_partitions`."""
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.add_partitions`.
+
+    :param write_id: gives the write id under which the change is made.
+    """
     owner = get_table(connection, database, table, lock=True)
     wanted = {_key(owner, spec.values): spec for spec in partitions}
     if len(wanted) != len(partitions) and not if_not_exists:
@@ -85,10 +64,11 @@ def add_partitions(
         ],
     )
     infos = list(added.values())
+    under = write_id(owner)
     message = {
-        **table_fields(owner),
+        **table_fields(owner, under),
         "partitions": [_key_values(owner, info.values) for info in infos],
-        "partitionListJson": [_info_json(info) for info in infos],
+        "partitionListJson": [encode_partition(owner, info, under) for info in infos],
         "partitionFiles": [],
     }
     append_event(connection, EventType.ADD_PARTITION, message, database=owner.database, table=owner.name)
@@ -125,12 +105,12 @@ def alter_partition(
     values: Sequence[str | None],
     *,
     changes: Mapping[str, Any],
-    write_id: int = NO_WRITE_ID,
+    write_id: Callable[[TableInfo], int],
 ) -> PartitionInfo:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.alter_partition`.
 
     :param changes: values by the names of :class:`PartitionInfo`'s fields.
-    :param write_id: the write id under which the change is made.
+    :param write_id: gives the write id under which the change is made.
     """
     owner = get_table(connection, database, table, lock=True)
     key = _key(owner, values)
@@ -141,13 +121,14 @@ def alter_partition(
     if changes:
         connection.execute(update(partition_rows).where(partition_rows.c.id == row.id).values(**changes))
     after = _info(_rows(connection, owner, [key])[key])
+    under = write_id(owner)
     message = {
-        **table_fields(owner),
+        **table_fields(owner, under),
         "keyValues": _key_values(owner, before.values),
-        "partitionObjBeforeJson": _info_json(before),
-        "partitionObjAfterJson": _info_json(after),
+        "partitionObjBeforeJson": encode_partition(owner, before),
+        "partitionObjAfterJson": encode_partition(owner, after, under),
         "isTruncateOp": "false",
-        "writeId": write_id,
+        "writeId": under,
     }
     append_event(connection, EventType.ALTER_PARTITION, message, database=owner.database, table=owner.name)
     return after
@@ -160,8 +141,12 @@ def drop_partitions(
     partitions: Sequence[Sequence[str | None]],
     *,
     if_exists: bool,
+    write_id: Callable[[TableInfo], int],
 ) -> list[PartitionInfo]:
-    """See :meth:`airflow_provider.metastore.metastore.Metastore.drop_partitions`."""
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.drop_partitions`.
+
+    :param write_id: gives the write id under which the change is made.
+    """
     owner = get_table(connection, database, table, lock=True)
     keys = list(dict.fromkeys(_key(owner, values) for values in partitions))
     existing = _rows(connection, owner, keys)
@@ -176,11 +161,37 @@ def drop_partitions(
         connection.execute(delete(partition_rows).where(partition_rows.c.id.in_(ids)))
     dropped = [_info(row) for row in found]
     message = {
-        **table_fields(owner),
+        **table_fields(owner, write_id(owner)),
         "partitions": [_key_values(owner, info.values) for info in dropped],
     }
     append_event(connection, EventType.DROP_PARTITION, message, database=owner.database, table=owner.name)
     return dropped
+
+
+def append_insert_event(
+    connection: Connection,
+    database: str,
+    table: str,
+    files: Sequence[str],
+    *,
+    values: Sequence[str | None] | None,
+    replace: bool,
+    write_id: Callable[[TableInfo], int],
+) -> int:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.fire_insert_event`.
+
+    :param write_id: gives the write id under which was inserted.
+    """
+    owner = get_table(connection, database, table, lock=True)
+    partition = None if values is None else get_partition(connection, database, table, values)
+    under = write_id(owner)
+    message = {
+        **table_fields(owner, under),
+        "ptnObjJson": None if partition is None else encode_partition(owner, partition, under),
+        "replace": str(replace).lower(),
+        "files": list(files),
+    }
+    return append_event(connection, EventType.INSERT, message, database=owner.database, table=owner.name)
 
 
 def _key(table: TableInfo, values: Sequence[str | None]) -> str:
@@ -216,10 +227,6 @@ def _rows(connection: Connection, table: TableInfo, keys: Sequence[str]) -> dict
 
 def _info(row: Row[Any]) -> PartitionInfo:
     return PartitionInfo(tuple(json.loads(row.partition_values)), row.location, row.parameters)
-
-
-def _info_json(info: PartitionInfo) -> str:
-    return json.dumps(asdict(info), ensure_ascii=False)
 
 
 def _key_values(table: TableInfo, values: Sequence[str | None]) -> dict[str, str]:

@@ -41,7 +41,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-SCHEMA_REVISION = "0002"
+SCHEMA_REVISION = "0003"
 """The Alembic revision that this code reads and writes: the head of ``migrations``."""
 
 VERSION_TABLE = "metastore_schema_version"
@@ -67,6 +67,8 @@ class Counter(StrEnum):
     LOCK_ID = "lock_id"
     EVENT_ID = "event_id"
     PURGED_EVENT_ID = "purged_event_id"
+    # The last event that told a change of a database or a function.
+    CATALOG_EVENT_ID = "catalog_event_id"
 
 
 counters = Table(  # NEXT_TXN_ID, NEXT_LOCK_ID, NOTIFICATION_SEQUENCE
@@ -120,11 +122,26 @@ partitions = Table(  # PARTITIONS, PARTITION_KEY_VALS, PARTITION_PARAMS
     sqlite_autoincrement=True,
 )
 
+functions = Table(  # FUNCS, FUNC_RU
+    "metastore_functions",
+    metadata,
+    Column("id", big_id, primary_key=True),
+    Column("database_id", ForeignKey(databases.c.id, ondelete="CASCADE"), nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("class_name", Text, nullable=False),
+    Column("owner", Text),
+    Column("resources", json_document, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("database_id", "name"),
+    sqlite_autoincrement=True,
+)
+
 txns = Table(  # TXNS
     "metastore_txns",
     metadata,
     Column("id", big_id, primary_key=True, autoincrement=False),
     Column("state", String(1), nullable=False),
+    Column("txn_type", Integer, nullable=False, server_default=text("0")),
     Column("user_name", Text, nullable=False),
     Column("host", Text, nullable=False),
     Column("agent", Text),
@@ -225,6 +242,8 @@ consumers = Table(
     Column("name", String(255), primary_key=True),
     Column("event_id", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    # Null for one that retention waits for however long it is silent.
+    Column("expiry_millis", BigInteger),
 )
 
 

@@ -16,7 +16,7 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
 )
 from airflow_provider.metastore.metastore import Metastore
-from airflow_provider.metastore.partitions import PartitionSpec
+from airflow_provider.metastore.objects import PartitionSpec
 
 log = logging.getLogger(__name__)
 

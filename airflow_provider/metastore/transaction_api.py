@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
 from airflow_provider.metastore import catalog, partitions, transactions
 from airflow_provider.metastore.engine import MetastoreEngine
-from airflow_provider.metastore.partitions import PartitionSpec
-from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo
-from airflow_provider.metastore.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_provider.metastore.objects import PartitionSpec
+from airflow_provider.metastore.schema import Counter, counted
+from airflow_provider.metastore.table_changes import TableChange
+from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo, TxnState, TxnType
+from airflow_provider.metastore.write_ids import (
+    ReadSnapshot,
+    TableSnapshot,
+    ValidTxnList,
+    ValidWriteIdList,
+)
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +48,13 @@ class TransactionApi:
         self._engine = engine
 
     def open_txn(
-        self, user: str, host: str, *, agent: str | None = None, commit_on_recovery: bool = True
+        self,
+        user: str,
+        host: str,
+        *,
+        agent: str | None = None,
+        commit_on_recovery: bool = True,
+        txn_type: TxnType = TxnType.DEFAULT,
     ) -> int:
         """Open a transaction.
 
@@ -50,11 +63,18 @@ class TransactionApi:
         :param agent: what opens it, such as a task instance.
         :param commit_on_recovery: False for a transaction that only :meth:`commit_txn` may commit, such as
             one around several ingestions; see :meth:`recover_timed_out`.
+        :param txn_type: READ_ONLY for one that gets no write ids, leaves no events, and hides nothing
+            from anybody's snapshot.
         :return: its id, the last one's + 1.
         """
         return self._engine.write(
             lambda connection: transactions.open_txn(
-                connection, user, host, agent=agent, commit_on_recovery=commit_on_recovery
+                connection,
+                user,
+                host,
+                agent=agent,
+                commit_on_recovery=commit_on_recovery,
+                txn_type=txn_type,
             )
         )
 
@@ -83,16 +103,21 @@ class TransactionApi:
 
         :param new_partitions: by (database, table), partitions to register in the same database
             transaction, so that no reader sees the commit without them; existing ones stay.
-        :return: the id of its COMMIT_TXN event.
+        :return: the id of its COMMIT_TXN event; for a transaction that only reads, of the last event.
         :raises TransactionAbortedError: when it was aborted.
         :raises NoSuchTransactionError: when it was never opened.
         :raises NoSuchObjectError: when a table of ``new_partitions`` does not exist.
         """
 
         def commit(connection: Connection) -> int:
-            transactions.lock_not_aborted(connection, txn_id)
+            state = transactions.lock_not_aborted(connection, txn_id)
+            # What comes after the commit cannot belong to it any more.
+            change = TableChange(connection, txn_id if state == TxnState.OPEN else None)
             for (database, table), specs in sorted((new_partitions or {}).items()):
-                partitions.add_partitions(connection, database, table, specs, if_not_exists=True)
+                partitions.add_partitions(
+                    connection, database, table, specs, if_not_exists=True, write_id=change.write_id
+                )
+            change.end()
             return transactions.commit_txn(connection, txn_id)
 
         return self._engine.write(commit)
@@ -155,15 +180,36 @@ class TransactionApi:
         :raises NoSuchObjectError: when the table does not exist.
         :raises TransactionAbortedError: when the transaction was aborted.
         :raises NoSuchTransactionError: when it is not open.
+        :raises InvalidInputError: when it was opened to read only.
         """
 
         def allocate(connection: Connection) -> int:
             transactions.lock_open(connection, txn_id)
             # Locked, so that the ids do not outlive a table that is dropped meanwhile.
-            catalog.get_table(connection, database, table, lock=True)
-            return transactions.allocate_table_write_id(connection, txn_id, database, table)
+            locked = catalog.get_table(connection, database, table, lock=True)
+            return transactions.allocate_table_write_id(
+                connection, txn_id, database, table, table_id=locked.id
+            )
 
         return self._engine.write(allocate)
+
+    def seed_write_id(self, database: str, table: str, last_write_id: int) -> int:
+        """Let a table's write ids go on above those that were used before it was registered here.
+
+        The data of a table that was registered elsewhere carries write ids in its commit metadata; the
+        next ones must not repeat them. Ids never move back. A table that is dropped and registered
+        again by the same name goes on by itself.
+
+        :param last_write_id: the highest id in use.
+        :return: the highest id in use by now; the next one is this + 1.
+        :raises NoSuchObjectError: when the table does not exist.
+        """
+
+        def seed(connection: Connection) -> int:
+            catalog.get_table(connection, database, table, lock=True)
+            return transactions.seed_write_id(connection, database, table, last_write_id)
+
+        return self._engine.write(seed)
 
     def record_write(self, txn_id: int, database: str, table: str, instant: str) -> None:
         """Record that a transaction writes a table as a Hudi instant; doing it again changes nothing.
@@ -191,6 +237,34 @@ class TransactionApi:
         :raises NoSuchTransactionError: when ``txn_id`` was never opened.
         """
         return self._engine.read(lambda connection: transactions.valid_txn_list(connection, txn_id))
+
+    def read_snapshot(self, tables: Iterable[tuple[str, str]], txn_id: int | None = None) -> ReadSnapshot:
+        """What a reader needs to read several tables as they are now, through any replica's cache.
+
+        Hive's ``getValidWriteIdsAndTblIds``: all of one moment, and never from a cache.
+
+        :param tables: (database, table) pairs.
+        :param txn_id: the reader's own transaction; its writes count as committed.
+        :raises NoSuchObjectError: when a table does not exist.
+        :raises NoSuchTransactionError: when ``txn_id`` was never opened.
+        """
+
+        def look(connection: Connection) -> ReadSnapshot:
+            valid_txns = transactions.valid_txn_list(connection, txn_id)
+            found = [catalog.get_table(connection, database, table) for database, table in tables]
+            return ReadSnapshot(
+                valid_txns=valid_txns,
+                tables={
+                    one.full_name: TableSnapshot(
+                        one.id,
+                        transactions.valid_write_id_list(connection, one.database, one.name, valid_txns),
+                    )
+                    for one in found
+                },
+                catalog_event_id=counted(connection, Counter.CATALOG_EVENT_ID),
+            )
+
+        return self._engine.read(look)
 
     def valid_write_id_list(
         self, database: str, table: str, valid_txns: ValidTxnList | None = None

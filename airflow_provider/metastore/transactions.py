@@ -9,8 +9,9 @@ locked counter and so have no gaps, and which Hudi instants a transaction wrote 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, select, update
@@ -21,8 +22,8 @@ from airflow_provider.exceptions import (
     NoSuchTransactionError,
     TransactionAbortedError,
 )
-from airflow_provider.metastore.catalog import NO_WRITE_ID, get_table
-from airflow_provider.metastore.notifications import EventType, append_event
+from airflow_provider.metastore.catalog import get_table
+from airflow_provider.metastore.notifications import EventType, append_event, current_event_id
 from airflow_provider.metastore.schema import (
     Counter,
     advance,
@@ -38,6 +39,15 @@ from airflow_provider.metastore.schema import (
     write_id_sequences,
 )
 from airflow_provider.metastore.write_ids import NO_OPEN, ValidTxnList, ValidWriteIdList
+
+
+class TxnType(IntEnum):
+    """What a transaction is for; Hive's numbers."""
+
+    DEFAULT = 0
+    REPL_CREATED = 1
+    READ_ONLY = 2
+    COMPACTION = 3
 
 
 class TxnState(StrEnum):
@@ -78,7 +88,9 @@ class TxnInfo:
         :meth:`airflow_provider.metastore.metastore.Metastore.recover_timed_out`.
     :param opened_at: seconds since the epoch, by the database's clock.
     :param heartbeat_at: its last heartbeat, as ``opened_at``.
-    :param event_id: its COMMIT_TXN or ABORT_TXN event; None while it is open.
+    :param event_id: its COMMIT_TXN or ABORT_TXN event; None while it is open. For one that only
+        reads, which leaves no event, the last event when it ended.
+    :param txn_type: what it is for.
     """
 
     id: int
@@ -90,6 +102,7 @@ class TxnInfo:
     opened_at: float
     heartbeat_at: float
     event_id: int | None
+    txn_type: TxnType = TxnType.DEFAULT
 
 
 @dataclass(frozen=True)
@@ -113,8 +126,22 @@ class TableWriteInfo:
     instant: str | None
 
 
+@dataclass(frozen=True)
+class AllocatedWriteId:
+    """A write id that was just taken from its table's sequence."""
+
+    sequence_id: int
+    write_id: int
+
+
 def open_txn(
-    connection: Connection, user: str, host: str, *, agent: str | None, commit_on_recovery: bool
+    connection: Connection,
+    user: str,
+    host: str,
+    *,
+    agent: str | None,
+    commit_on_recovery: bool,
+    txn_type: TxnType = TxnType.DEFAULT,
 ) -> int:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.open_txn`."""
     txn_id = advance(connection, Counter.TXN_ID)
@@ -125,8 +152,12 @@ def open_txn(
         "host": host,
         "agent": agent,
         "commit_on_recovery": commit_on_recovery,
+        "txn_type": txn_type,
     }
     connection.execute(_OPEN, row)
+    if txn_type == TxnType.READ_ONLY:
+        # Nobody who follows the log has anything to do for it (DbNotificationListener).
+        return txn_id
     append_event(connection, EventType.OPEN_TXN, {"txnIds": [txn_id], "fromTxnId": txn_id, "toTxnId": txn_id})
     return txn_id
 
@@ -146,6 +177,7 @@ def get_txn(connection: Connection, txn_id: int) -> TxnInfo:
         opened_at=row.opened_at / 1000,
         heartbeat_at=row.heartbeat_at / 1000,
         event_id=row.closing_event_id,
+        txn_type=TxnType(row.txn_type),
     )
 
 
@@ -167,7 +199,7 @@ def commit_txn(connection: Connection, txn_id: int) -> int:
     unfilled = ("writeIds", "databases", "tables", "partitions", "tableObjs", "partitionObjs", "files")
     message = {"txnid": txn_id, **dict.fromkeys(unfilled)}
     connection.execute(_END_LOCKS, {"txn": txn_id})
-    event_id = append_event(connection, EventType.COMMIT_TXN, message)
+    event_id = _append_end(connection, row, EventType.COMMIT_TXN, message)
     _close(connection, txn_id, TxnState.COMMITTED, event_id)
     return event_id
 
@@ -180,9 +212,18 @@ def abort_txn(connection: Connection, txn_id: int) -> int:
     require_open(txn_id, row)
     updated = sorted({write.database for write in writes_of(connection, txn_id)})
     connection.execute(_END_LOCKS, {"txn": txn_id})
-    event_id = append_event(connection, EventType.ABORT_TXN, {"txnid": txn_id, "dbsUpdated": updated})
+    message = {"txnid": txn_id, "dbsUpdated": updated}
+    event_id = _append_end(connection, row, EventType.ABORT_TXN, message)
     _close(connection, txn_id, TxnState.ABORTED, event_id)
     return event_id
+
+
+def _append_end(
+    connection: Connection, row: Row[Any] | None, event_type: EventType, message: Mapping[str, Any]
+) -> int:
+    if row is not None and row.txn_type == TxnType.READ_ONLY:
+        return current_event_id(connection)
+    return append_event(connection, event_type, message)
 
 
 def lock_open(connection: Connection, txn_id: int) -> None:
@@ -194,15 +235,17 @@ def lock_open(connection: Connection, txn_id: int) -> None:
     require_open(txn_id, _locked(connection, txn_id))
 
 
-def lock_not_aborted(connection: Connection, txn_id: int) -> None:
+def lock_not_aborted(connection: Connection, txn_id: int) -> TxnState:
     """Keep a transaction from being aborted until this database transaction ends; it may be committed.
 
+    :return: open or committed.
     :raises NoSuchTransactionError: when it is unknown.
     :raises TransactionAbortedError: when it was aborted.
     """
     row = _locked(connection, txn_id)
     if row is None or row.state == TxnState.ABORTED:
         raise _unexpected_state(txn_id, None if row is None else row.state)
+    return TxnState(row.state)
 
 
 def require_open(txn_id: int, row: Row[Any] | None) -> None:
@@ -230,17 +273,34 @@ def still_timed_out(connection: Connection, txn_id: int, timeout_seconds: float)
     return row is not None and row.state == TxnState.OPEN and txn_id in timed_out(connection, timeout_seconds)
 
 
-def allocate_table_write_id(connection: Connection, txn_id: int, database: str, table: str) -> int:
+def allocate_table_write_id(
+    connection: Connection, txn_id: int, database: str, table: str, *, table_id: int | None = None
+) -> int:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.allocate_table_write_id`.
 
     Unlike there the table need not exist yet, as in Hive.
+
+    :param table_id: the table's, None when it does not exist yet.
     """
     row = _locked(connection, txn_id)
     require_open(txn_id, row)
+    if row is not None and row.txn_type == TxnType.READ_ONLY:
+        raise InvalidInputError(
+            f"Write ID allocation failed on {database}.{table} as not all input txns in open state or "
+            f"read-only: transaction {txn_id} was opened to read only",
+            txn_id=txn_id,
+        )
+    known = write_id_of(connection, txn_id, database, table)
+    if known is not None:
+        return known
+    allocated = next_write_id(connection, database, table)
+    map_write_id(connection, txn_id, database, table, allocated, table_id=table_id)
+    return allocated.write_id
+
+
+def next_write_id(connection: Connection, database: str, table: str) -> AllocatedWriteId:
+    """Move a table's sequence of write ids; what it gives has to be mapped: :func:`map_write_id`."""
     database, table = database.lower(), table.lower()
-    allocated = write_id_of(connection, txn_id, database, table)
-    if allocated is not None:
-        return allocated
     sequence = {"database_name": database, "table_name": table, "last_write_id": 0}
     insert_if_absent(connection, write_id_sequences, sequence)
     moved = connection.execute(
@@ -252,11 +312,75 @@ def allocate_table_write_id(connection: Connection, txn_id: int, database: str, 
         .values(last_write_id=write_id_sequences.c.last_write_id + 1)
         .returning(write_id_sequences.c.id, write_id_sequences.c.last_write_id)
     ).one()
-    write_id = int(moved.last_write_id)
-    connection.execute(insert(txn_write_ids).values(sequence_id=moved.id, write_id=write_id, txn_id=txn_id))
-    message = {"dbName": database, "tableName": table, "txnIdList": [txn_id], "writeIdList": [write_id]}
-    append_event(connection, EventType.ALLOC_WRITE_ID, message, database=database, table=table)
-    return write_id
+    return AllocatedWriteId(int(moved.id), int(moved.last_write_id))
+
+
+def map_write_id(
+    connection: Connection,
+    txn_id: int,
+    database: str,
+    table: str,
+    allocated: AllocatedWriteId,
+    *,
+    table_id: int | None,
+) -> None:
+    """Record which transaction has a write id, and tell it.
+
+    :param table_id: as in :func:`allocate_table_write_id`. The event carries it beside Hive's fields, so
+        that who follows the log need not know what the table was called at that moment.
+    """
+    connection.execute(
+        insert(txn_write_ids).values(
+            sequence_id=allocated.sequence_id, write_id=allocated.write_id, txn_id=txn_id
+        )
+    )
+    message = {
+        "dbName": database.lower(),
+        "tableName": table.lower(),
+        "txnIdList": [txn_id],
+        "writeIdList": [allocated.write_id],
+        "tableId": table_id,
+    }
+    append_event(
+        connection, EventType.ALLOC_WRITE_ID, message, database=database.lower(), table=table.lower()
+    )
+
+
+def seed_write_id(connection: Connection, database: str, table: str, last_write_id: int) -> int:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.seed_write_id`."""
+    if last_write_id < 0:
+        raise InvalidInputError(f"table {database}.{table}: write ids cannot go on after {last_write_id}")
+    place = {"database_name": database.lower(), "table_name": table.lower()}
+    insert_if_absent(connection, write_id_sequences, {**place, "last_write_id": last_write_id})
+    sequence = (
+        write_id_sequences.c.database_name == place["database_name"],
+        write_id_sequences.c.table_name == place["table_name"],
+    )
+    connection.execute(
+        update(write_id_sequences)
+        .where(*sequence, write_id_sequences.c.last_write_id < last_write_id)
+        .values(last_write_id=last_write_id)
+    )
+    return int(connection.execute(select(write_id_sequences.c.last_write_id).where(*sequence)).scalar_one())
+
+
+def table_write_ids_of(connection: Connection, txn_id: int) -> list[tuple[int, int]]:
+    """The (table id, write id) pairs of a transaction; tables dropped since are not among them."""
+    query = (
+        select(tables.c.id, txn_write_ids.c.write_id)
+        .select_from(txn_write_ids)
+        .join(write_id_sequences)
+        .join(databases, databases.c.name == write_id_sequences.c.database_name)
+        .join(tables, _is_table_of_sequence())
+        .where(txn_write_ids.c.txn_id == txn_id)
+    )
+    return [(row.id, row.write_id) for row in connection.execute(query)]
+
+
+def open_table_write_ids(connection: Connection) -> list[tuple[int, int]]:
+    """As :func:`table_write_ids_of`, of all open transactions."""
+    opened = connection.execute(select(txns.c.id).where(txns.c.state == TxnState.OPEN)).scalars()
+    return [pair for txn_id in opened for pair in table_write_ids_of(connection, txn_id)]
 
 
 def write_id_of(connection: Connection, txn_id: int, database: str, table: str) -> int | None:
@@ -272,17 +396,6 @@ def write_id_of(connection: Connection, txn_id: int, database: str, table: str) 
     )
     found = connection.execute(query).scalar_one_or_none()
     return None if found is None else int(found)
-
-
-def write_id_for(connection: Connection, txn_id: int | None, database: str, table: str) -> int:
-    """The write id under which a transaction changes a table's metadata.
-
-    The transaction is locked open; without one, or without an id, it is :data:`NO_WRITE_ID`.
-    """
-    if txn_id is None:
-        return NO_WRITE_ID
-    lock_open(connection, txn_id)
-    return write_id_of(connection, txn_id, database, table) or NO_WRITE_ID
 
 
 def record_write(connection: Connection, txn_id: int, database: str, table: str, instant: str) -> None:
@@ -336,7 +449,9 @@ def writes_of(connection: Connection, txn_id: int) -> list[TableWriteInfo]:
 def valid_txn_list(connection: Connection, txn_id: int | None) -> ValidTxnList:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.valid_txn_list`."""
     watermark = counted(connection, Counter.TXN_ID)
-    query = select(txns.c.id, txns.c.state).where(txns.c.state != TxnState.COMMITTED).order_by(txns.c.id)
+    # Those that only read hide nothing, so they are no exceptions (Hive: OpenTxnList).
+    hiding = (txns.c.state != TxnState.COMMITTED, txns.c.txn_type != TxnType.READ_ONLY)
+    query = select(txns.c.id, txns.c.state).where(*hiding).order_by(txns.c.id)
     if txn_id is not None:
         if not 0 < txn_id <= watermark:
             raise _unexpected_state(txn_id, None)

@@ -6,8 +6,8 @@ its storage-api), so that they can be handed to and taken from Hive's own progra
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -100,6 +100,36 @@ class ValidWriteIdList:
         """Whether the id is known to belong to an aborted transaction."""
         return write_id in self.aborted
 
+    def covers(self, other: ValidWriteIdList) -> bool:
+        """Whether everything that another reader of the same table sees is seen here too.
+
+        Of two moments of the table's history the later one covers the earlier one, and then this says
+        what :func:`compare` says (0 or more). But a transaction's own list also holds its own id, which no
+        moment's list has: ``compare`` looks at the lowest id that only one of them sees, and may call
+        a list newer that misses the reader's own write.
+        """
+        if other.high_watermark > self.high_watermark:
+            beyond = len(other.exceptions) - bisect_right(other.exceptions, self.high_watermark)
+            if beyond < other.high_watermark - self.high_watermark:
+                return False
+        if self.exceptions == other.exceptions:
+            return True
+        hidden = self.exceptions[: bisect_right(self.exceptions, other.high_watermark)]
+        return set(other.exceptions).issuperset(hidden)
+
+    def with_committed(self, write_id: int) -> ValidWriteIdList:
+        """The list at the moment when one more write id was committed, the others being as they are.
+
+        Ids are handed out in order: those between the high watermark and this one are taken and not
+        committed, so they become exceptions.
+        """
+        watermark = max(self.high_watermark, write_id)
+        between = range(self.high_watermark + 1, watermark)
+        exceptions = tuple(one for one in (*self.exceptions, *between) if one != write_id)
+        aborted = self.aborted - {write_id}
+        opened = next((one for one in exceptions if one not in aborted), NO_OPEN)
+        return ValidWriteIdList(self.table, watermark, exceptions, aborted, opened)
+
     def __str__(self) -> str:
         opened = ",".join(str(one) for one in self.exceptions if one not in self.aborted)
         aborted = ",".join(str(one) for one in self.exceptions if one in self.aborted)
@@ -131,6 +161,32 @@ class ValidWriteIdList:
                 f"{text!r} is no ValidWriteIdList; its form is "
                 "<database.table>:<high watermark>:<lowest open>:<open>:<aborted>"
             ) from error
+
+
+@dataclass(frozen=True)
+class TableSnapshot:
+    """What a reader has to say to be sure of what it reads.
+
+    :param table_id: which table is meant, whatever it is called.
+    :param write_ids: which of its write ids the reader sees.
+    """
+
+    table_id: int
+    write_ids: ValidWriteIdList
+
+
+@dataclass(frozen=True)
+class ReadSnapshot:
+    """The state of several tables at one moment.
+
+    :param valid_txns: the transactions that the reader sees.
+    :param tables: by ``database.table``.
+    :param catalog_event_id: the last event that changed a database or a function.
+    """
+
+    valid_txns: ValidTxnList
+    tables: Mapping[str, TableSnapshot]
+    catalog_event_id: int
 
 
 def compare(a: ValidWriteIdList, b: ValidWriteIdList) -> int:

@@ -1,0 +1,120 @@
+"""What the catalog holds: databases, tables, partitions, functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+NO_WRITE_ID = -1
+"""What Hive's messages and requests say where no write id belongs to a change."""
+
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive writes for a null partition value."""
+
+MANAGED_TABLE = "MANAGED_TABLE"
+EXTERNAL_TABLE = "EXTERNAL_TABLE"
+
+PartitionValues = tuple[str | None, ...]
+"""One value for each partition key of a table, in their order; None is null."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, or a partition key.
+
+    :param name: its name.
+    :param type: its type in Hive's words, such as ``bigint`` or ``decimal(10,2)``.
+    :param comment: a remark for people.
+    """
+
+    name: str
+    type: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class DatabaseInfo:
+    """A database of the catalog.
+
+    :param id: never used again after a drop.
+    :param location: where its tables go by default, if that was said.
+    """
+
+    id: int
+    name: str
+    location: str | None = None
+    comment: str | None = None
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """A table of the catalog.
+
+    :param id: never used again after a drop, the same after a rename.
+    :param location: the table's folder or URL.
+    :param schema: the columns, without the partition keys.
+    :param partition_keys: empty for a table without partitions.
+    :param table_type: ``MANAGED_TABLE`` or ``EXTERNAL_TABLE``, as Hive has it.
+    """
+
+    id: int
+    database: str
+    name: str
+    location: str
+    schema: tuple[Column, ...]
+    partition_keys: tuple[Column, ...] = ()
+    table_type: str = MANAGED_TABLE
+    parameters: dict[str, str] = field(default_factory=dict)
+    owner: str | None = None
+
+    @property
+    def full_name(self) -> str:
+        """``database.table``."""
+        return f"{self.database}.{self.name}"
+
+    @property
+    def is_external(self) -> bool:
+        """Whether its changes take no write ids of themselves."""
+        return self.table_type == EXTERNAL_TABLE
+
+
+@dataclass(frozen=True)
+class PartitionSpec:
+    """A partition to be registered.
+
+    :param values: one value for each of the table's partition keys, in their order; None is null.
+    :param location: its folder or URL.
+    :param parameters: free key-value pairs.
+    """
+
+    values: PartitionValues
+    location: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PartitionInfo:
+    """A partition of the catalog; fields as in :class:`PartitionSpec`."""
+
+    values: PartitionValues
+    location: str
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FunctionInfo:
+    """A user-defined function of the catalog.
+
+    :param database: its database.
+    :param name: its name, unique in the database.
+    :param class_name: the Java class that implements it.
+    :param owner: who made it.
+    :param resources: URLs of the jars, files and archives that it needs.
+    """
+
+    database: str
+    name: str
+    class_name: str
+    owner: str | None = None
+    resources: tuple[str, ...] = ()
