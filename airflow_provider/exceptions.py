@@ -21,6 +21,7 @@
     │   └── CheckpointExpiredError
     ├── CommitError                      a write that did not become visible
     │   ├── WriteConflictError           (retryable)
+    │   │   └── HigherPriorityWriteError
     │   ├── InstantRolledBackError       (retryable)
     │   └── HeartbeatExpiredError        (retryable)
     ├── LockError
@@ -134,6 +135,10 @@ class WriteConflictError(CommitError):
     """Raised when a commit that completed first touched the same file groups."""
 
     retryable = True
+
+
+class HigherPriorityWriteError(WriteConflictError):
+    """Raised when a write gives way to a live writer of higher priority on the same file groups."""
 
 
 class InstantRolledBackError(CommitError):

@@ -1,27 +1,36 @@
 """The commit protocol, the conflict rules, priorities and heartbeats (design sections 4, 5)."""
 
+from airflow_provider.concurrency.begin import begin_planned, begin_write
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
-from airflow_provider.concurrency.conflicts import PRIORITIES, Conflict, first_conflict
-from airflow_provider.concurrency.failed_writes import (
-    PendingInstant,
-    pending_instants,
-    rollback,
-    rollback_dead_writers,
-)
-from airflow_provider.concurrency.writer import CommitResult, Writer, begin_write, find_operation
+from airflow_provider.concurrency.conflicts import PRIORITIES, Conflict, ConflictPolicy, Outcome
+from airflow_provider.concurrency.content import Rebase, Rebased
+from airflow_provider.concurrency.failed_writes import rollback, rollback_dead_writers
+from airflow_provider.concurrency.in_flight import PendingInstant, pending_instants, wait_for_instant
+from airflow_provider.concurrency.operations import find_operation
+from airflow_provider.concurrency.plans import ServicePlan, schedule
+from airflow_provider.concurrency.revert import delete_reverted_files
+from airflow_provider.concurrency.writer import CommitResult, Writer
 
 __all__ = [
     "PRIORITIES",
     "CommitLog",
     "CommitResult",
     "Conflict",
+    "ConflictPolicy",
     "LogEntry",
+    "Outcome",
     "PendingInstant",
+    "Rebase",
+    "Rebased",
+    "ServicePlan",
     "Writer",
+    "begin_planned",
     "begin_write",
+    "delete_reverted_files",
     "find_operation",
-    "first_conflict",
     "pending_instants",
     "rollback",
     "rollback_dead_writers",
+    "schedule",
+    "wait_for_instant",
 ]

@@ -1,4 +1,4 @@
-"""The commit log: the totally ordered record of what was committed and what is dead.
+"""The commit log: the totally ordered record of what was committed, planned, and is dead.
 
 ``.hoodie/commit_log/<20-digit sequence>.json``: each entry is created once, by
 put-if-absent, and never changed. The entry *is* the commit point (design section 4).
@@ -9,8 +9,9 @@ derived again by anybody.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.file_groups import FileGroupId
@@ -22,18 +23,24 @@ COMMIT_LOG_FOLDER = ".hoodie/commit_log"
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One entry: a commit, or a rollback that makes an instant dead.
+    """One entry: a commit, a rollback that makes an instant dead, or a table service's plan.
 
-    :param instant: requested time of the instant that this entry completes.
+    :param instant: requested time of the instant that this entry completes, or schedules.
     :param action: its action on the timeline.
     :param completion_time: larger than every earlier entry's.
     :param operation: Hudi's operation type, for example ``UPSERT``.
     :param priority: of the writer.
-    :param written: file groups that got a new slice.
+    :param written: file groups that got a new slice; of a plan: those that it will rewrite.
     :param replaced: file groups that were taken out.
-    :param metadata_path: the staged commit metadata, relative to the table.
+    :param inserted_in: partition paths in which records were written that had not been there.
+    :param metadata_path: the staged commit metadata or plan, relative to the table.
+    :param pending_action: the action under which the instant was pending, where that is another
+        one: a commit that had to take file groups out becomes a replacecommit.
+    :param plans: whether the instant is scheduled by this entry, and not completed.
     :param rolls_back: of a rollback: requested time of the instant that is dead.
     :param rolled_back_action: of a rollback: that instant's action.
+    :param reverts: of a rollback: sequence of the entry that had completed the instant; None
+        when it was pending. A revert's file groups are those of that entry.
     :param operation_key: the caller's key for finding this commit again.
     :param owner: who wrote it.
     """
@@ -45,9 +52,13 @@ class LogEntry:
     priority: int
     written: frozenset[FileGroupId] = frozenset()
     replaced: frozenset[FileGroupId] = frozenset()
+    inserted_in: frozenset[str] = frozenset()
     metadata_path: str | None = None
+    pending_action: Action | None = None
+    plans: bool = False
     rolls_back: str | None = None
     rolled_back_action: Action | None = None
+    reverts: int | None = None
     operation_key: str | None = None
     owner: str = ""
     sequence: int = field(default=0, compare=False)
@@ -55,27 +66,47 @@ class LogEntry:
     @property
     def touched(self) -> frozenset[FileGroupId]:
         """File groups whose content this entry changed."""
-        return self.written | self.replaced
+        return frozenset() if self.plans else self.written | self.replaced
+
+    @property
+    def commits(self) -> bool:
+        """Whether this entry completes a write, and neither schedules nor undoes one."""
+        return not self.plans and self.rolls_back is None
 
     def to_json(self) -> bytes:
         """The entry's file content."""
-        content = asdict(self)
-        del content["sequence"]
-        content["written"] = sorted(self.written)
-        content["replaced"] = sorted(self.replaced)
+        content = {
+            each.name: sorted(value) if isinstance(value, frozenset) else value
+            for each in fields(self)
+            if each.name != "sequence" and (value := getattr(self, each.name)) != each.default
+        }
         return json.dumps(content, separators=(",", ":")).encode()
 
     @classmethod
     def from_json(cls, sequence: int, data: bytes) -> LogEntry:
         """Read a file's content; fields of later versions are ignored."""
         content = json.loads(data)
-        content["written"] = frozenset(FileGroupId(*group) for group in content["written"])
-        content["replaced"] = frozenset(FileGroupId(*group) for group in content["replaced"])
-        content["action"] = Action(content["action"])
-        if content["rolled_back_action"] is not None:
-            content["rolled_back_action"] = Action(content["rolled_back_action"])
+        for name in ("written", "replaced"):
+            content[name] = frozenset(FileGroupId(*group) for group in content.get(name, ()))
+        content["inserted_in"] = frozenset(content.get("inserted_in", ()))
+        for name in ("action", "pending_action", "rolled_back_action"):
+            if content.get(name) is not None:
+                content[name] = Action(content[name])
         known = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
-        return cls(**known, sequence=sequence)
+        return cls(**{**known, "sequence": sequence})
+
+
+def without_reverted(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    """Entries without those that a later one of them reverts, and without their reverts.
+
+    What was done and undone after a writer's base left every file group as the writer knows it.
+
+    :param entries: in log order.
+    """
+    entries = list(entries)
+    known = {entry.sequence for entry in entries}
+    undone = {entry.reverts for entry in entries} & known
+    return [entry for entry in entries if entry.sequence not in undone and entry.reverts not in undone]
 
 
 class CommitLog:
@@ -84,30 +115,47 @@ class CommitLog:
     :param storage: the table's storage.
     """
 
+    # How far the log is known to go, so that its end is found by a step or two and no listing.
+    _known_heads: WeakKeyDictionary[Storage, int] = WeakKeyDictionary()
+
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     def head(self) -> int:
         """Sequence of the newest entry; 0 when there is none."""
-        names = self._storage.names(COMMIT_LOG_FOLDER)
-        return max((int(name.removesuffix(".json")) for name in names if name.endswith(".json")), default=0)
+        return newest.sequence if (newest := self.newest()) else 0
+
+    def newest(self) -> LogEntry | None:
+        """The newest entry; None for an empty log."""
+        newest = self.read(self._known_heads.get(self._storage, 0))
+        if newest is None:  # not known yet, or trimmed since
+            names = self._storage.names(COMMIT_LOG_FOLDER)
+            newest = self.read(max((int(n[:-5]) for n in names if n.endswith(".json")), default=0))
+        for entry in self.after(newest.sequence if newest else 0):
+            newest = entry
+        return newest
 
     def read(self, sequence: int) -> LogEntry | None:
         """An entry, or None when it was not written yet (or was trimmed by archival).
 
         :raises CorruptTableError: when the file is not an entry.
         """
+        if sequence < 1:
+            return None
         path = _path(sequence)
         try:
             data = self._storage.read(path)
         except FileNotFoundError:
             return None
         try:
-            return LogEntry.from_json(sequence, data)
+            entry = LogEntry.from_json(sequence, data)
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptTableError(
                 f"table {self._storage.root}: {path} is not a commit log entry: {error}", path=path
             ) from error
+        if sequence > self._known_heads.get(self._storage, 0):
+            self._known_heads[self._storage] = sequence
+        return entry
 
     def after(self, sequence: int) -> Iterator[LogEntry]:
         """Entries with a larger sequence, in order, up to the head at the moment of asking."""
@@ -126,8 +174,15 @@ class CommitLog:
         """Put an entry at a sequence, if nobody has.
 
         :return: True when this call put it: the commit is done.
+        :raises OSError: when it is not known whether it was put, nor found there now.
         """
-        return self._storage.put_if_absent(_path(sequence), entry.to_json())
+        try:
+            return self._storage.put_if_absent(_path(sequence), entry.to_json())
+        except OSError:
+            # The answer was lost, not necessarily the put: the log says which.
+            if self.read(sequence) != entry:
+                raise
+            return True
 
 
 def _path(sequence: int) -> str:

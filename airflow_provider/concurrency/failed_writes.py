@@ -8,10 +8,10 @@ its own put; only after that its files are deleted.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path, observe
+from airflow_provider.concurrency.in_flight import action_of, find_rollback
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
 from airflow_provider.concurrency.publish import clean_up, ensure_published, publish, publish_head
 from airflow_provider.exceptions import NoSuchInstantError, TableError
@@ -22,67 +22,6 @@ from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class PendingInstant:
-    """An instant that has not completed, with what its heartbeat says.
-
-    :param instant: requested time.
-    :param action: its action.
-    :param alive: whether its heartbeat is in time; None when it has none (a writer that
-        keeps no heartbeat, such as the JVM Hudi with eager cleaning).
-    :param priority: of its writer.
-    :param operation: Hudi's operation type.
-    :param owner: host and process of its writer.
-    :param age_seconds: since the last beat; None without a heartbeat.
-    :param operation_key: the key under which its caller looks for it.
-    """
-
-    instant: str
-    action: Action
-    alive: bool | None
-    priority: int
-    operation: str
-    owner: str
-    age_seconds: float | None
-    operation_key: str | None
-
-
-def pending_instants(table: HudiTable) -> list[PendingInstant]:
-    """Instants of a table that have not completed, oldest first.
-
-    :param table: the table; nothing is written to it.
-    """
-    log_, storage = CommitLog(table.storage), table.storage
-    heartbeats = observe(storage)
-    timeline = Timeline.load(storage)
-    head = log_.read(log_.head())
-    # A commit is a commit from its entry on, also while its instant is being published.
-    ended = {head.instant, head.rolls_back} if head else set()
-    pending = {i.requested_time: i.action for i in timeline.pending() if i.requested_time not in ended}
-    for requested_time, heartbeat in heartbeats.items():
-        if timeline.find(requested_time) is None and requested_time not in ended:
-            pending[requested_time] = _action(heartbeat.info)
-    found = []
-    for requested_time, action in sorted(pending.items()):
-        heartbeat_ = heartbeats.get(requested_time)
-        if heartbeat_ is None and _find_rollback(log_, requested_time):
-            continue  # what a writer wrote that did not know yet that it was dead
-        info = heartbeat_.info if heartbeat_ else HeartbeatInfo()
-        found.append(
-            PendingInstant(
-                instant=requested_time,
-                action=action,
-                alive=heartbeat_.alive if heartbeat_ else None,
-                priority=info.priority,
-                operation=info.operation,
-                owner=info.owner,
-                age_seconds=heartbeat_.age_seconds if heartbeat_ else None,
-                operation_key=info.operation_key,
-            )
-        )
-    return found
 
 
 def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> LogEntry | None:
@@ -111,8 +50,8 @@ def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> Lo
             f"table {storage.root}: no pending instant {instant}; it was rolled back or never was",
             instant=instant,
         )
-    action = found.action if found else _action(heartbeat.info if heartbeat else HeartbeatInfo())
-    if heartbeat is None and (entry := _find_rollback(commit_log, instant)):
+    action = found.action if found else action_of(heartbeat.info if heartbeat else HeartbeatInfo())
+    if heartbeat is None and (entry := find_rollback(commit_log, instant)):
         # A writer that did not know yet that it was dead wrote its instant file once more.
         clean_up(storage, instant, entry.rolled_back_action or action)
         return None
@@ -142,7 +81,7 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
         if found is not None and found.state is State.COMPLETED:
             storage.delete(heartbeat_path(requested_time))
             continue
-        action = found.action if found else _action(heartbeat.info)
+        action = found.action if found else action_of(heartbeat.info)
         reason = f"no heartbeat for {heartbeat.age_seconds:.1f} s"
         if _put_rollback(storage, commit_log, base, requested_time, action, reason):
             rolled_back.append(requested_time)
@@ -150,7 +89,7 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
         if instant.requested_time in heartbeats or storage.stat(heartbeat_path(instant.requested_time)):
             continue
         if instant.action is not Action.ROLLBACK and (
-            entry := _find_rollback(commit_log, instant.requested_time)
+            entry := find_rollback(commit_log, instant.requested_time)
         ):
             clean_up(storage, instant.requested_time, entry.rolled_back_action or instant.action)
     return rolled_back
@@ -167,7 +106,7 @@ def _put_rollback(
         if newest is not None:
             ensure_published(storage, newest)
         since = base.sequence if base else 0
-        if any(dead in (entry.instant, entry.rolls_back) for entry in commit_log.after(since)):
+        if any(_ends(entry, dead) for entry in commit_log.after(since)):
             storage.delete(heartbeat_path(instant))
             return None
         sequence = (newest.sequence if newest else 0) + 1
@@ -188,14 +127,5 @@ def _put_rollback(
             return entry
 
 
-def _find_rollback(commit_log: CommitLog, instant: str) -> LogEntry | None:
-    for entry in commit_log.backwards():
-        if entry.rolls_back == instant:
-            return entry
-        if entry.completion_time < instant:
-            return None
-    return None
-
-
-def _action(info: HeartbeatInfo) -> Action:
-    return Action(info.action) if info.action in set(Action) else Action.COMMIT
+def _ends(entry: LogEntry, instant: str) -> bool:
+    return entry.rolls_back == instant or (entry.commits and entry.instant == instant)

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import HeartbeatExpiredError
 from airflow_provider.table.storage import FileStatus, Storage
@@ -89,16 +90,23 @@ class ObservedHeartbeat:
 def observe(storage: Storage) -> dict[str, ObservedHeartbeat]:
     """All heartbeats of a table, by instant."""
     observed = (_observe(storage, status) for status in storage.list(HEARTBEAT_FOLDER))
-    return {heartbeat.instant: heartbeat for heartbeat in observed if heartbeat is not None}
+    found = {heartbeat.instant: heartbeat for heartbeat in observed if heartbeat is not None}
+    _known[storage] = {instant: heartbeat.info for instant, heartbeat in found.items()}
+    return found
+
+
+_known: WeakKeyDictionary[Storage, dict[str, HeartbeatInfo]] = WeakKeyDictionary()
 
 
 def _observe(storage: Storage, status: FileStatus) -> ObservedHeartbeat | None:
     if not status.name.isdigit():
         return None
-    try:
-        info = HeartbeatInfo.from_json(storage.read(status.path))
-    except FileNotFoundError:
-        return None  # its writer finished just now
+    known = _known.setdefault(storage, {})
+    if (info := known.get(status.name)) is None:  # what a writer says about itself never changes
+        try:
+            info = known[status.name] = HeartbeatInfo.from_json(storage.read(status.path))
+        except FileNotFoundError:
+            return None  # its writer finished just now
     return ObservedHeartbeat(status.name, info, time.time() - status.modified)
 
 

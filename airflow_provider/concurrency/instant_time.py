@@ -40,14 +40,15 @@ def request_instant(
         storage.delete(heartbeat_path(candidate))
 
 
-def completion_time_after(newest: LogEntry | None, requested_time: str) -> str:
+def completion_time_after(newest: LogEntry | None, requested_time: str, *, later_than: str = "") -> str:
     """The completion time of the entry after ``newest``: the log order is the completion
     order on any clock.
 
     :param newest: the entry before; None for the first.
     :param requested_time: the committing instant's requested time.
+    :param later_than: a time that it must exceed as well.
     """
-    earliest = after(requested_time)
+    earliest = after(max(requested_time, later_than))
     if newest is not None:
         earliest = max(earliest, after(newest.completion_time))
     return max(now(), earliest)

@@ -7,15 +7,17 @@ right after its put, or by whoever finds the newest entry unpublished.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import heartbeat_path
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import decode_commit_metadata, encode
+from airflow_provider.table.metadata import decode_commit_metadata, encode, requested_content
 from airflow_provider.table.storage import FileStatus, Storage
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.timeline import Timeline, instant_path
 
 
 def completed_instant(entry: LogEntry) -> Instant:
@@ -30,11 +32,14 @@ def publish(storage: Storage, entry: LogEntry) -> None:
     :param entry: the newest entry of the commit log.
     :raises CorruptTableError: when the staged metadata is gone although nothing was published.
     """
-    if entry.rolls_back is not None:
+    if entry.plans:
+        _publish_plan(storage, entry)
+    elif entry.rolls_back is not None:
         _publish_rollback(storage, entry)
     else:
         _publish_commit(storage, entry)
-    storage.delete(heartbeat_path(entry.instant))
+    if not entry.plans:  # a plan's instant goes on: under its name the one who carries it out beats
+        storage.delete(heartbeat_path(entry.instant))
 
 
 def publish_head(storage: Storage, log: CommitLog) -> LogEntry | None:
@@ -44,21 +49,25 @@ def publish_head(storage: Storage, log: CommitLog) -> LogEntry | None:
 
     :return: the newest entry; None for an empty log.
     """
-    entry = log.read(log.head())
+    entry = log.newest()
     if entry is not None:
         ensure_published(storage, entry)
     return entry
 
 
 def ensure_published(storage: Storage, entry: LogEntry) -> None:
-    """Publish an entry unless its completed instant is on the timeline."""
+    """Publish an entry unless its instant is on the timeline."""
     if not is_published(storage, entry):
         publish(storage, entry)
 
 
 def is_published(storage: Storage, entry: LogEntry) -> bool:
-    """Whether the completed instant of an entry is on the timeline."""
-    return storage.stat(instant_path(completed_instant(entry))) is not None
+    """Whether the instant of an entry is on the timeline, as far as the entry brings it."""
+    return storage.stat(instant_path(_published_as(entry))) is not None
+
+
+def _published_as(entry: LogEntry) -> Instant:
+    return Instant(entry.instant, entry.action, State.REQUESTED) if entry.plans else completed_instant(entry)
 
 
 def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
@@ -92,6 +101,11 @@ def data_files_of(storage: Storage, instant: str, action: Action) -> list[FileSt
     if not content:
         return []
     partitions = {stat.partition_path for stat in decode_commit_metadata(content).write_stats}
+    return files_in(storage, partitions, instant)
+
+
+def files_in(storage: Storage, partitions: Iterable[str], instant: str) -> list[FileStatus]:
+    """Data files that an instant wrote into some partitions."""
     return [
         status
         for partition in sorted(partitions)
@@ -106,24 +120,50 @@ def staged_metadata_path(instant: str) -> str:
 
 
 def _publish_commit(storage: Storage, entry: LogEntry) -> None:
-    path = instant_path(completed_instant(entry))
+    if entry.pending_action is not None:
+        _rename_pending(storage, entry.instant, entry.pending_action, entry.action)
     staged = entry.metadata_path or staged_metadata_path(entry.instant)
+    path = instant_path(completed_instant(entry))
     try:
-        storage.put_if_absent(path, storage.read(staged))
+        # Moved, not copied: whoever was paused here for so long that the commit has been reverted
+        # in the meantime finds nothing to move.
+        storage.move_if_absent(staged, path)
     except FileNotFoundError:
-        if storage.stat(path) is None:
+        if storage.stat(path) is None and CommitLog(storage).read(entry.sequence + 1) is None:
             raise CorruptTableError(
                 f"table {storage.root}: commit log entry {entry.sequence} names {staged}, which is gone, "
                 f"and {path} does not exist; restore one of the two files",
                 path=staged,
             ) from None
-    storage.delete(staged)
+
+
+def _rename_pending(storage: Storage, instant: str, old: Action, new: Action) -> None:
+    # An instant has one action: readers of the timeline must not find it pending under another.
+    for state in (State.REQUESTED, State.INFLIGHT):
+        with suppress(FileNotFoundError):
+            content = storage.read(instant_path(Instant(instant, old, state)))
+            if state is State.REQUESTED:
+                content = requested_content(new)
+            storage.put_if_absent(instant_path(Instant(instant, new, state)), content)
+    for state in (State.INFLIGHT, State.REQUESTED):
+        storage.delete(instant_path(Instant(instant, old, state)))
+
+
+def _publish_plan(storage: Storage, entry: LogEntry) -> None:
+    with suppress(FileNotFoundError):  # the one before got it done
+        storage.move_if_absent(
+            entry.metadata_path or staged_metadata_path(entry.instant), instant_path(_published_as(entry))
+        )
 
 
 def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
     started = time.monotonic()
     dead, dead_action = entry.rolls_back or "", entry.rolled_back_action or Action.COMMIT
-    doomed = data_files_of(storage, dead, dead_action)
+    doomed = (
+        data_files_of(storage, dead, dead_action)
+        if entry.reverts is None
+        else files_in(storage, {group.partition_path for group in entry.written}, dead)
+    )
     by_partition: dict[str, list[str]] = {}
     for status in doomed:
         by_partition.setdefault(status.path.rpartition("/")[0], []).append(storage.url(status.path))
@@ -146,7 +186,11 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
         encode("HoodieRollbackPlan", plan),
     )
     storage.put_if_absent(instant_path(Instant(entry.instant, Action.ROLLBACK, State.INFLIGHT)), b"")
-    deleted = clean_up(storage, dead, dead_action)
+    deleted: list[str] = []
+    if entry.reverts is None:
+        deleted = clean_up(storage, dead, dead_action)
+    else:
+        _hide(storage, dead, dead_action)  # its files stay: readers may be on them
     metadata = {
         "startRollbackTime": entry.instant,
         "timeTakenInMillis": round((time.monotonic() - started) * 1000),
@@ -155,8 +199,8 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
         "partitionMetadata": {
             partition: {
                 "partitionPath": partition,
-                "successDeleteFiles": files,
-                "failedDeleteFiles": [],
+                "successDeleteFiles": files if entry.reverts is None else [],
+                "failedDeleteFiles": [] if entry.reverts is None else files,
                 "rollbackLogFiles": {},
                 "logFilesFromFailedCommit": {},
             }
@@ -166,3 +210,18 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
         "instantsRollback": [{"commitTime": dead, "action": str(dead_action)}],
     }
     storage.put_if_absent(instant_path(completed_instant(entry)), encode("HoodieRollbackMetadata", metadata))
+
+
+def _hide(storage: Storage, instant: str, action: Action) -> None:
+    """Take a completed instant from the timeline."""
+    # First what it could be brought back from.
+    storage.delete(staged_metadata_path(instant))
+    found = Timeline.load(storage).find(instant)
+    if found is not None:
+        storage.delete(instant_path(found))
+    for pending in (action, *_BEFORE_COMPLETED.get(action, ())):
+        for state in (State.INFLIGHT, State.REQUESTED):
+            storage.delete(instant_path(Instant(instant, pending, state)))
+
+
+_BEFORE_COMPLETED = {Action.REPLACE_COMMIT: (Action.CLUSTERING,), Action.COMMIT: (Action.COMPACTION,)}

@@ -13,41 +13,49 @@ Leaving the block without a commit rolls the instant back.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
-from airflow_provider.concurrency.conflicts import PRIORITIES, first_conflict
-from airflow_provider.concurrency.failed_writes import (
-    PendingInstant,
-    pending_instants,
-    rollback,
-    rollback_dead_writers,
+from airflow_provider.concurrency.conflicts import (
+    Conflict,
+    ConflictPolicy,
+    Outcome,
+    WriteDescription,
+    conflicts_with,
 )
+from airflow_provider.concurrency.content import Content, Rebase, Rebased
+from airflow_provider.concurrency.failed_writes import rollback
 from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo
-from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
-from airflow_provider.concurrency.publish import ensure_published, publish, publish_head, staged_metadata_path
+from airflow_provider.concurrency.history import Base, Change
+from airflow_provider.concurrency.in_flight import wait_for_instant, writers_above
+from airflow_provider.concurrency.instant_time import completion_time_after
+from airflow_provider.concurrency.new_keys import same_new_keys
+from airflow_provider.concurrency.publish import publish, staged_metadata_path
+from airflow_provider.concurrency.revert import obstacle, put_revert
 from airflow_provider.exceptions import (
     CommitError,
+    HigherPriorityWriteError,
     InstantRolledBackError,
     InvalidInputError,
     NoSuchInstantError,
     TableServiceError,
     WriteConflictError,
 )
-from airflow_provider.locks import LockProvider, open_lock
-from airflow_provider.locks.owner import describe_owner
+from airflow_provider.locks import LockProvider
 from airflow_provider.table.base_file import parse_base_file_name
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode, encode_commit_metadata
-from airflow_provider.table.storage import FileStatus
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
+from airflow_provider.table.timeline import instant_path
 
 log = logging.getLogger(__name__)
+
+_REMERGE_UNDER_LOCK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -58,80 +66,21 @@ class CommitResult:
     :param completion_time: when it completed; orders commits.
     :param action: action on the timeline.
     :param sequence: its place in the commit log.
+    :param rebases: how often it lost a conflict and was merged again in part.
     """
 
     instant: str
     completion_time: str
     action: Action
     sequence: int
-
-
-def begin_write(
-    table: HudiTable,
-    *,
-    operation: str,
-    action: Action = Action.COMMIT,
-    priority: int = PRIORITIES["ingestion"],
-    lock: LockProvider | None = None,
-    heartbeat_interval: float = 10.0,
-    tolerable_misses: int = 6,
-    operation_key: str | None = None,
-    is_alive: Callable[[], bool] | None = None,
-) -> Writer:
-    """Begin a write: finish what others left, take an instant, start the heartbeat.
-
-    :param table: the table.
-    :param operation: Hudi's operation type, for example ``UPSERT``.
-    :param action: the action on the timeline.
-    :param priority: who yields to whom; see :data:`~airflow_provider.concurrency.PRIORITIES`.
-    :param lock: the table lock for the commit; the filesystem lock in the table by default.
-    :param heartbeat_interval: seconds between two beats.
-    :param tolerable_misses: missed beats after which others roll this writer back.
-    :param operation_key: under which :func:`find_operation` finds this write again.
-    :param is_alive: asked before every beat; False gives the heartbeat up.
-    :return: a :class:`Writer` whose instant is on the timeline as requested.
-    :raises InvalidInputError: when the heartbeat's numbers are not above zero.
-    :raises UnsupportedTableError: when this package does not write such a table.
-    """
-    if heartbeat_interval <= 0 or tolerable_misses < 1:
-        raise InvalidInputError(
-            f"heartbeat_interval must be above 0 seconds and tolerable_misses at least 1, "
-            f"not {heartbeat_interval!r} and {tolerable_misses!r}"
-        )
-    table.check_writable()
-    storage = table.storage
-    commit_log = CommitLog(storage)
-    rollback_dead_writers(table)
-    base = publish_head(storage, commit_log)
-    timeline = Timeline.load(storage)
-    base_sequence = base.sequence if base else 0
-    later = frozenset(entry.instant for entry in commit_log.after(base_sequence))
-    seen = Timeline(storage, (i for i in timeline.instants if i.requested_time not in later))
-    info = HeartbeatInfo(
-        describe_owner(), action, operation, priority, heartbeat_interval, tolerable_misses, operation_key
-    )
-    times = (time for i in timeline.instants for time in (i.requested_time, i.completion_time or ""))
-    instant, _ = request_instant(storage, commit_log, base, info, later_than=max(times, default=""))
-    heartbeat = Heartbeat(storage, instant, info, is_alive)
-    lock = lock or open_lock({}, storage)
-    writer = Writer(
-        table, instant, action, info, base_sequence, FileSystemView(storage, seen), heartbeat, lock
-    )
-    try:
-        storage.put_if_absent(
-            instant_path(Instant(instant, action, State.REQUESTED)), _requested_content(action)
-        )
-    except BaseException:
-        writer.abort("could not write the requested instant")
-        raise
-    return writer
+    rebases: int = 0
 
 
 class Writer:
-    """One write under way; made by :func:`begin_write`.
+    """One write under way; made by :func:`begin_write` or :func:`begin_planned`.
 
     :ivar instant: requested time; the name of every data file of this write carries it.
-    :ivar view: the snapshot that this write is based on; all planning is done on it.
+    :ivar action: action on the timeline while it is pending.
     """
 
     def __init__(
@@ -140,51 +89,95 @@ class Writer:
         instant: str,
         action: Action,
         info: HeartbeatInfo,
-        base_sequence: int,
-        view: FileSystemView,
+        base: Base,
         heartbeat: Heartbeat,
         lock: LockProvider,
+        policy: ConflictPolicy,
     ) -> None:
         self.table = table
         self.instant = instant
         self.action = action
-        self.view = view
         self._info = info
+        self._policy = policy
         self._storage = table.storage
         self._log = CommitLog(table.storage)
-        self._base_sequence = base_sequence
+        self._base = base
+        self._lost_at = base
+        self._view: FileSystemView | None = None
         self._heartbeat = heartbeat
         self._lock = lock
-        self._planned: frozenset[str] = frozenset()
+        self._planned: tuple[WriteStat, ...] | None = None
+        self._planned_at = time.monotonic()
+        self._rebases = 0
         self._ended = False
 
-    def plan(self, file_groups: Iterable[FileGroupId], partitions: Iterable[str] = ()) -> None:
+    @property
+    def view(self) -> FileSystemView:
+        """The snapshot that this write is based on; all planning is done on it."""
+        if self._view is None:
+            self._view = self._base.view(self._log)
+        return self._view
+
+    def must_replace(self, base_file: BaseFile) -> bool:
+        """Whether a merge on this base file has to go into a new file group.
+
+        Readers order the slices of a file group by requested time. One that was requested after
+        this write can only have been merged on by a rebase; the slice of this write would be hidden
+        behind it. So the merge gets a new file id, and the old one is taken out.
+        """
+        return base_file.instant > self.instant
+
+    def plan(
+        self, file_groups: Iterable[FileGroupId], partitions: Iterable[str] = (), *, early_check: bool = True
+    ) -> None:
         """Say what this write will touch, before the first data file is written.
 
         The plan is the inflight instant, shaped as Hudi's workload profile: one write stat a
         file group, and one with an empty file id for a partition that gets new ones. A
         rollback finds this writer's files by it.
 
-        :param file_groups: existing file groups that get a new slice.
+        :param file_groups: existing file groups that get a new slice, or are taken out.
         :param partitions: partitions that get new file groups.
+        :param early_check: whether to look first for writes that this one would lose against.
+        :raises HigherPriorityWriteError: when a live writer of higher priority works on one of the
+            file groups.
+        :raises WriteConflictError: when one of them was changed since this write's base, and the
+            policy is to raise.
         :raises HeartbeatExpiredError: when this writer counts as dead.
         :raises InvalidInputError: when the write was planned before.
         """
+        groups = frozenset(file_groups)
+        if early_check:
+            self.check(groups)
         self._heartbeat.check()
-        groups = set(file_groups)
         stats = [WriteStat(file_id, partition, path="") for partition, file_id in sorted(groups)]
         new_in = sorted(set(partitions) - {group.partition_path for group in groups})
         stats += [WriteStat("", partition, path="") for partition in new_in]
-        metadata = CommitMetadata(
-            operation_type=self._info.operation,
-            write_stats=tuple(stats),
-            replaced={},
-            extra_metadata={"priority": str(self._info.priority)},
-        )
         path = instant_path(Instant(self.instant, self.action, State.INFLIGHT))
-        if not self._storage.put_if_absent(path, encode_commit_metadata(metadata, Action.COMMIT)):
+        if not self._storage.put_if_absent(path, self._inflight(stats)):
             raise InvalidInputError(f"instant {self.instant} is planned already", instant=self.instant)
-        self._planned = frozenset(stat.partition_path for stat in stats)
+        self._planned = tuple(stats)
+        self._planned_at = time.monotonic()
+
+    def check(self, file_groups: Iterable[FileGroupId]) -> None:
+        """Look whether this write can still commit; cheap enough to ask between two pieces of work.
+
+        :param file_groups: existing file groups that it works on.
+        :raises HigherPriorityWriteError: when a live writer of higher priority works on one of them.
+        :raises WriteConflictError: when one of them was changed since this write's base, and the
+            policy is to raise.
+        :raises InstantRolledBackError: when somebody rolled this instant back.
+        :raises HeartbeatExpiredError: when this writer counts as dead.
+        """
+        self._heartbeat.check()
+        this = self._description(frozenset(file_groups))
+        changes, _ = self._base.changes(self._log)
+        others = [WriteDescription.of_entry(change.entry) for change in changes]
+        for conflict in conflicts_with(this, others, self._policy):
+            if conflict.outcome in (Outcome.ROLLED_BACK, Outcome.CONFLICT):
+                raise self._error(conflict)
+        if yields := self._yields(this):
+            raise self._error(yields[0])
 
     def commit(
         self,
@@ -194,6 +187,8 @@ class Writer:
         extra_metadata: Mapping[str, str] | None = None,
         txn_id: int | None = None,
         write_id: int | None = None,
+        unique_keys: bool = False,
+        rebase: Callable[[Rebase], Rebased] | None = None,
     ) -> CommitResult:
         """Commit: everything written becomes visible in one step, or the write is rolled back.
 
@@ -202,14 +197,20 @@ class Writer:
         :param extra_metadata: goes into the commit metadata.
         :param txn_id: the metastore transaction that this commit belongs to.
         :param write_id: the table's write id in that transaction.
+        :param unique_keys: whether a record key that another write added since this one's base must
+            not be added once more in another file group.
+        :param rebase: merges lost file groups again, where the policy says so; without it a lost
+            conflict raises. It is called under the table lock when it can be expected to be done in a
+            moment, so that the next try cannot be lost.
         :raises WriteConflictError: when a commit completed since this write's base that
-            touched one of its file groups.
+            touched one of its file groups or added one of its new keys.
+        :raises HigherPriorityWriteError: when a live writer of higher priority works on one of its
+            file groups, and the policy is not to wait, or it was waited for too long.
         :raises InstantRolledBackError: when somebody rolled this instant back.
         :raises HeartbeatExpiredError: when this writer counts as dead.
         :raises LockTimeoutError: when the table lock could not be had in time.
         :raises CommitError: when a data file that was reported is not there.
         """
-        replaced = replaced or {}
         extra = {**(extra_metadata or {}), "priority": str(self._info.priority)}
         if self.table.config.create_schema is not None:
             extra.setdefault("schema", self.table.config.create_schema)  # where readers look for it
@@ -220,28 +221,27 @@ class Writer:
         ):
             if value is not None:
                 extra[name] = str(value)
-        metadata = CommitMetadata(
-            operation_type=self._info.operation,
-            write_stats=tuple(write_stats),
-            replaced={partition: tuple(ids) for partition, ids in replaced.items() if ids},
-            extra_metadata=extra,
+        content = Content(
+            tuple(write_stats),
+            {partition: tuple(ids) for partition, ids in (replaced or {}).items() if ids},
+            extra,
+            unique_keys,
         )
+        patience = time.monotonic() + self._policy.yield_timeout
         try:
-            self._reconcile(write_stats)
-            # Staged before the lock is taken: what happens under the lock is what others wait for.
-            self._storage.put(
-                staged_metadata_path(self.instant),
-                encode_commit_metadata(metadata, self.action.when_completed),
-            )
-            with self._lock:
-                entry = self._put_entry(metadata)
-                self._publish(entry)
+            self._stage(content)
+            while True:
+                with self._lock:
+                    found, content = self._commit_or_lose(content, rebase)
+                if isinstance(found, LogEntry):
+                    break
+                content = self._make_up(found, content, rebase, patience)
         except BaseException as error:
             if not self._ended:
                 self._give_up(error)
             raise
         self._heartbeat.stop()
-        return CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence)
+        return CommitResult(found.instant, found.completion_time, found.action, found.sequence, self._rebases)
 
     def abort(self, reason: str = "given up by its writer") -> None:
         """Give the write up: a rollback entry, then its files are deleted.
@@ -257,8 +257,8 @@ class Writer:
         except NoSuchInstantError:
             log.info("instant %s was rolled back already", self.instant)
         # Whoever rolled back while this writer was paused could not delete what it wrote since.
-        for status in self._own_files(self._planned):
-            self._storage.delete(status.path)
+        for status in self._own_files({stat.partition_path for stat in self._planned or ()}):
+            self._storage.delete(status)
 
     def __enter__(self) -> Self:
         return self
@@ -271,73 +271,153 @@ class Writer:
         else:
             self.abort("its writer left without a commit")
 
-    def _put_entry(self, metadata: CommitMetadata) -> LogEntry:
-        touched, written, replaced = _file_groups(metadata)
-        newest = self._log.read(self._base_sequence) if self._base_sequence else None
+    # --- under the lock -------------------------------------------------------------------
+
+    def _commit_or_lose(
+        self, content: Content, rebase: Callable[[Rebase], Rebased] | None
+    ) -> tuple[LogEntry | list[Conflict], Content]:
+        while True:
+            found = self._put_entry(content)
+            if isinstance(found, LogEntry):
+                try:
+                    publish(self._storage, found)
+                except OSError as error:
+                    # The entry is the commit; the next writer publishes what could not be published.
+                    log.warning("instant %s is committed but not published yet: %s", self.instant, error)
+                return found, content
+            if not self._is_soon_merged(found, content, rebase):
+                return found, content
+            content = self._rebase(found, content, rebase)
+
+    def _put_entry(self, content: Content) -> LogEntry | list[Conflict]:
+        this = self._description(content.touched)
+        unrevertible: set[str] = set()
         while True:
             self._heartbeat.check()
-            since = list(self._log.after(newest.sequence if newest else 0))
-            self._check_against(since, touched)
-            newest = since[-1] if since else newest
-            if newest is not None:
-                ensure_published(self._storage, newest)
-            sequence = (newest.sequence if newest else 0) + 1
-            entry = LogEntry(
-                instant=self.instant,
-                action=self.action.when_completed,
-                completion_time=completion_time_after(newest, self.instant),
-                operation=self._info.operation,
-                priority=self._info.priority,
-                written=written,
-                replaced=replaced,
-                metadata_path=staged_metadata_path(self.instant),
-                operation_key=self._info.operation_key,
-                owner=self._info.owner,
-                sequence=sequence,
+            changes, moment = self._base.changes(self._log)
+            conflicts = self._conflicts(this, content, changes)
+            to_revert = [c for c in conflicts if c.outcome is Outcome.REVERT]
+            to_revert = [c for c in to_revert if c.other.instant not in unrevertible]
+            if to_revert and len(to_revert) == len(conflicts):
+                self._revert(to_revert[0], changes, moment, unrevertible)
+                continue
+            if conflicts := conflicts or self._yields(this):
+                self._lost_at = moment
+                return conflicts
+            newest = moment.newest
+            entry = content.entry(
+                self.instant,
+                self.action,
+                self._info,
+                completion_time_after(newest, self.instant, later_than=moment.timeline.newest_time),
+                newest.sequence + 1 if newest else 1,
             )
-            if self._append(sequence, entry):
+            if self._log.append(entry.sequence, entry):
                 self._ended = True
                 return entry
 
-    def _append(self, sequence: int, entry: LogEntry) -> bool:
-        try:
-            return self._log.append(sequence, entry)
-        except OSError:
-            # The answer was lost, not necessarily the put: the log says which.
-            found = self._log.read(sequence)
-            if found is None or found.instant != self.instant:
-                raise
-            return True
+    def _conflicts(
+        self, this: WriteDescription, content: Content, changes: Sequence[Change]
+    ) -> list[Conflict]:
+        others = [WriteDescription.of_entry(change.entry) for change in changes]
+        found = conflicts_with(this, others, self._policy)
+        if content.unique_keys and any(change.entry.inserted_in & content.inserted_in for change in changes):
+            found += same_new_keys(self._storage, this, content.write_stats, changes, self._policy)
+        for conflict in found:
+            if conflict.outcome is Outcome.ROLLED_BACK:
+                raise self._error(conflict)
+        return found
 
-    def _publish(self, entry: LogEntry) -> None:
-        try:
-            publish(self._storage, entry)
-        except OSError as error:
-            # The entry is the commit; the next writer publishes what could not be published.
-            log.warning("instant %s is committed but not published yet: %s", self.instant, error)
+    def _revert(
+        self, conflict: Conflict, changes: Iterable[Change], moment: Base, unrevertible: set[str]
+    ) -> None:
+        rewrite = next(c.entry for c in changes if c.entry.instant == conflict.other.instant)
+        reason = obstacle(self._storage, self._log, rewrite)
+        if reason is not None:
+            log.info("%s is not reverted, because %s: rebasing onto it", conflict.other, reason)
+            unrevertible.add(rewrite.instant)
+        elif moment.newest is not None:
+            later_than = moment.timeline.newest_time
+            put_revert(self._storage, self._log, moment.newest, rewrite, later_than=later_than)
 
-    def _check_against(self, entries: Sequence[LogEntry], touched: frozenset[FileGroupId]) -> None:
-        for entry in entries:
-            if entry.rolls_back == self.instant:
-                raise InstantRolledBackError(
-                    f"table {self._storage.root}: instant {self.instant} was rolled back at "
-                    f"{entry.completion_time} by {entry.owner}; run the write again",
+    def _yields(self, this: WriteDescription) -> list[Conflict]:
+        return conflicts_with(this, writers_above(self._storage, this.priority), self._policy)
+
+    def _is_soon_merged(
+        self, conflicts: Sequence[Conflict], content: Content, rebase: Callable[[Rebase], Rebased] | None
+    ) -> bool:
+        if not self._may_rebase(conflicts, rebase):
+            return False
+        took = time.monotonic() - self._planned_at
+        return took * content.share_of(_lost(conflicts)) <= _REMERGE_UNDER_LOCK_SECONDS
+
+    # --- a lost conflict ------------------------------------------------------------------
+
+    def _make_up(
+        self,
+        conflicts: Sequence[Conflict],
+        content: Content,
+        rebase: Callable[[Rebase], Rebased] | None,
+        patience: float,
+    ) -> Content:
+        """What there is to be done before the next try, outside the lock."""
+        first = conflicts[0]
+        if first.outcome is Outcome.YIELD:
+            left = patience - time.monotonic()
+            waits = self._policy.on_higher_priority == "wait" and left > 0
+            log.info("instant %s waits for %s", self.instant, first.other)
+            if not (waits and wait_for_instant(self.table, first.other.instant, left)):
+                raise self._error(first)
+            return content
+        if not self._may_rebase(conflicts, rebase):
+            raise self._error(first)
+        return self._rebase(conflicts, content, rebase)
+
+    def _may_rebase(self, conflicts: Sequence[Conflict], rebase: Callable[[Rebase], Rebased] | None) -> bool:
+        can = {conflict.outcome for conflict in conflicts} <= {Outcome.REBASE, Outcome.REVERT}
+        return rebase is not None and can and self._rebases < self._policy.max_rebases
+
+    def _rebase(
+        self, conflicts: Sequence[Conflict], content: Content, rebase: Callable[[Rebase], Rebased] | None
+    ) -> Content:
+        if rebase is None:
+            raise self._error(conflicts[0])
+        self._rebases += 1
+        log.info("instant %s is rebased: %s", self.instant, "; ".join(map(str, conflicts)))
+        self._base, self._view = self._lost_at, None
+        lost = _lost(conflicts)
+        content = content.with_rebased(lost, rebase(Rebase(self.view, lost, tuple(conflicts))))
+        self._extend_plan(content)
+        self._stage(content)
+        return content
+
+    def _extend_plan(self, content: Content) -> None:
+        known = {FileGroupId(stat.partition_path, stat.file_id) for stat in self._planned or ()}
+        found = {group for group in content.touched if self.view.base_file(group) is not None}
+        if found - known:
+            more = sorted(found - known)
+            extended = (WriteStat(file_id, partition, path="") for partition, file_id in more)
+            self._planned = (*(self._planned or ()), *extended)
+            path = instant_path(Instant(self.instant, self.action, State.INFLIGHT))
+            self._storage.put(path, self._inflight(self._planned))
+
+    # --- data files -----------------------------------------------------------------------
+
+    def _stage(self, content: Content) -> None:
+        """All that can be done before the lock is taken: what happens under it others wait for."""
+        for stat in content.write_stats:
+            if stat.prev_commit != "null" and stat.prev_commit > self.instant:
+                raise CommitError(
+                    f"table {self._storage.root}: {stat.path} of instant {self.instant} is hidden behind the "
+                    f"slice of {stat.prev_commit} on which it was merged; give it a new file id, and take "
+                    f"{stat.file_id} out (see Writer.must_replace)",
                     instant=self.instant,
                 )
-        if conflict := first_conflict(touched, entries):
-            raise WriteConflictError(
-                f"table {self._storage.root}: {self._info.operation} {self.instant} lost a write conflict: "
-                f"{conflict}; run the write again on the new snapshot",
-                instant=self.instant,
-                conflicting_instant=conflict.entry.instant,
-                file_groups=[list(group) for group in sorted(conflict.file_groups)],
-            )
-
-    def _reconcile(self, write_stats: Sequence[WriteStat]) -> None:
         # Two files with one file id and instant break readers, so what a failed task attempt
         # left must be gone before the commit (Hudi's marker reconciliation).
-        reported = {stat.path for stat in write_stats}
-        present = {s.path for s in self._own_files(self._planned | {s.partition_path for s in write_stats})}
+        reported = {stat.path for stat in content.write_stats}
+        partitions = {stat.partition_path for stat in (*(self._planned or ()), *content.write_stats)}
+        present = set(self._own_files(partitions))
         for path in sorted(present - reported):
             self._storage.delete(path)
         if missing := sorted(reported - present):
@@ -347,12 +427,52 @@ class Writer:
                 instant=self.instant,
                 missing=missing,
             )
+        metadata = CommitMetadata(
+            self._info.operation, content.write_stats, content.replaced, content.extra_metadata
+        )
+        encoded = encode_commit_metadata(metadata, content.completed_action(self.action))
+        self._storage.put(staged_metadata_path(self.instant), encoded)
 
-    def _own_files(self, partitions: Iterable[str]) -> Iterator[FileStatus]:
+    def _inflight(self, stats: Sequence[WriteStat]) -> bytes:
+        metadata = CommitMetadata(
+            operation_type=self._info.operation,
+            write_stats=tuple(stats),
+            replaced={},
+            extra_metadata={"priority": str(self._info.priority)},
+        )
+        return encode_commit_metadata(metadata, Action.COMMIT)
+
+    def _own_files(self, partitions: Iterable[str]) -> Iterator[str]:
         for partition in sorted(partitions):
-            for status in self._storage.list(partition):
-                if (parsed := parse_base_file_name(status.name)) and parsed[2] == self.instant:
-                    yield status
+            for name in self._storage.names(partition):
+                if (parsed := parse_base_file_name(name)) and parsed[2] == self.instant:
+                    yield f"{partition}/{name}" if partition else name
+
+    # --- words ----------------------------------------------------------------------------
+
+    def _description(self, file_groups: frozenset[FileGroupId]) -> WriteDescription:
+        info = self._info
+        return WriteDescription(self.instant, info.operation, info.priority, State.INFLIGHT, file_groups)
+
+    def _error(self, conflict: Conflict) -> CommitError:
+        other = conflict.other
+        this = f"table {self._storage.root}: {self._info.operation} {self.instant}"
+        if conflict.outcome is Outcome.ROLLED_BACK:
+            return InstantRolledBackError(
+                f"{this} was rolled back at {other.completion_time} by {other.owner}; run the write again",
+                instant=self.instant,
+            )
+        details = {
+            "instant": self.instant,
+            "conflicting_instant": other.instant,
+            "file_groups": [list(group) for group in sorted(conflict.file_groups)],
+        }
+        if conflict.outcome is Outcome.YIELD:
+            told = f"{this} gives way: {conflict}; run the write again after it"
+            return HigherPriorityWriteError(told, **details)
+        tried = f" after {self._rebases} rebases" if self._rebases else ""
+        told = f"{this} lost a write conflict{tried}: {conflict}; run the write again on the new snapshot"
+        return WriteConflictError(told, **details)
 
     def _give_up(self, error: BaseException) -> None:
         try:
@@ -363,41 +483,5 @@ class Writer:
             log.warning("instant %s could not be rolled back now: %s", self.instant, failure)
 
 
-def find_operation(
-    table: HudiTable, operation_key: str, *, since: str | None = None
-) -> CommitResult | PendingInstant | None:
-    """What became of an earlier attempt of the same operation.
-
-    :param table: the table.
-    :param operation_key: as given to :func:`begin_write`.
-    :param since: an instant time at or before the first attempt, so that only the log's end
-        has to be read; the whole log is read when None.
-    :return: the commit when it completed; the pending instant when it has not ended; None
-        when there was none, or it was rolled back.
-    """
-    storage = table.storage
-    commit_log = CommitLog(storage)
-    pending = [instant for instant in pending_instants(table) if instant.operation_key == operation_key]
-    publish_head(storage, commit_log)
-    for entry in commit_log.backwards():
-        if since is not None and entry.completion_time < since:
-            break
-        if entry.operation_key == operation_key:
-            return CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence)
-    return pending[-1] if pending else None
-
-
-def _file_groups(
-    metadata: CommitMetadata,
-) -> tuple[frozenset[FileGroupId], frozenset[FileGroupId], frozenset[FileGroupId]]:
-    written = frozenset(FileGroupId(stat.partition_path, stat.file_id) for stat in metadata.write_stats)
-    replaced = frozenset(
-        FileGroupId(part, file_id) for part, ids in metadata.replaced.items() for file_id in ids
-    )
-    return written | replaced, written, replaced
-
-
-def _requested_content(action: Action) -> bytes:
-    if action is Action.REPLACE_COMMIT:
-        return encode("HoodieRequestedReplaceMetadata", {})
-    return b""
+def _lost(conflicts: Iterable[Conflict]) -> frozenset[FileGroupId]:
+    return frozenset(group for conflict in conflicts for group in conflict.file_groups)

@@ -145,6 +145,14 @@ def encode_commit_metadata(meta: CommitMetadata, action: str) -> bytes:
     return encode(REPLACE_COMMIT_METADATA, record)
 
 
+def requested_content(action: str) -> bytes:
+    """The content of a requested instant that has no plan.
+
+    :param action: the timeline's action.
+    """
+    return encode("HoodieRequestedReplaceMetadata", {}) if action == "replacecommit" else b""
+
+
 def decode_commit_metadata(data: bytes) -> CommitMetadata:
     """Read a commit's timeline file: Avro, or the JSON of table version 6.
 

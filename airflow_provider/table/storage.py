@@ -6,11 +6,13 @@ against :class:`Storage`, so that a test can put a fault or a scheduler in betwe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any, BinaryIO, cast
 
 import fsspec
@@ -92,12 +94,40 @@ class Storage:
         """
         target = self._absolute(path)
         if self._is_local:
-            return _link_if_absent(Path(target), data)
+            return _link_if_absent(target, data)
         try:
             self._filesystem.pipe_file(target, data, mode="create")
         except FileExistsError:
             return False
         return True
+
+    @property
+    def moves_atomically(self) -> bool:
+        """Whether :meth:`move_if_absent` is one atomic step, so that no late one can come after it."""
+        return self._is_local
+
+    def move_if_absent(self, source: str, target: str) -> bool:
+        """Give a file another name, unless that name is taken; in both cases the old name goes.
+
+        On a local file system the content is never in this process's hands, so that a process
+        that was paused here cannot bring the target back after somebody deleted both.
+
+        :return: True when this call made the target, False when it was there.
+        :raises FileNotFoundError: when there is no source, whether or not there is a target.
+        """
+        if not self._is_local:
+            moved = self.put_if_absent(target, self.read(source))
+            self.delete(source)
+            return moved
+        path = self._absolute(source)
+        try:
+            os.link(path, self._absolute(target))
+            moved = True
+        except FileExistsError:
+            moved = False
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108 - as everything here, by its text path
+        return moved
 
     def put(self, path: str, data: bytes) -> None:
         """Create or replace a file; a reader sees the old or the new content, whole."""
@@ -105,14 +135,16 @@ class Storage:
         if not self._is_local:
             self._filesystem.pipe_file(target, data)
             return
-        staged = _stage(Path(target), data)
-        staged.replace(target)
+        os.replace(_stage(target, data), target)  # noqa: PTH105
 
     def read(self, path: str) -> bytes:
         """The file's content.
 
         :raises FileNotFoundError: when there is no such file.
         """
+        if self._is_local:  # a third of the time that fsspec takes
+            with open(self._absolute(path), "rb") as source:  # noqa: PTH123
+                return source.read()
         return cast(bytes, self._filesystem.cat_file(self._absolute(path)))
 
     def list(self, path: str, *, recursive: bool = False) -> list[FileStatus]:
@@ -155,8 +187,11 @@ class Storage:
     def stat(self, path: str) -> FileStatus | None:
         """What is known of one file or folder; None when it does not exist."""
         target = self._absolute(path)
-        self._filesystem.invalidate_cache(target)
         try:
+            if self._is_local:
+                info = os.stat(target)  # noqa: PTH116
+                return FileStatus(path, info.st_size, info.st_mtime, S_ISDIR(info.st_mode))
+            self._filesystem.invalidate_cache(target)
             return self._status(self._filesystem.info(target))
         except FileNotFoundError:
             return None
@@ -167,7 +202,10 @@ class Storage:
         :return: True when this call deleted it, False when it was not there.
         """
         try:
-            self._filesystem.rm_file(self._absolute(path))
+            if self._is_local:
+                os.unlink(self._absolute(path))  # noqa: PTH108
+            else:
+                self._filesystem.rm_file(self._absolute(path))
         except FileNotFoundError:
             return False
         return True
@@ -229,17 +267,20 @@ def _scan(path: str, target: str) -> list[FileStatus]:
     return found
 
 
-def _stage(target: Path, data: bytes) -> Path:
-    staged = target.with_name(f"{_STAGED}{uuid.uuid4().hex}")
+def _stage(target: str, data: bytes) -> str:
+    folder = os.path.dirname(target)  # noqa: PTH120 - Path costs more than the system calls here
+    staged = f"{folder}/{_STAGED}{uuid.uuid4().hex}"
     try:
-        staged.write_bytes(data)
+        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except FileNotFoundError:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        staged.write_bytes(data)
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    with open(descriptor, "wb") as sink:  # noqa: PTH123
+        sink.write(data)
     return staged
 
 
-def _link_if_absent(target: Path, data: bytes) -> bool:
+def _link_if_absent(target: str, data: bytes) -> bool:
     # A hard link appears whole or not at all and never replaces: a rename would replace,
     # and O_EXCL followed by a write would show readers an empty file.
     staged = _stage(target, data)
@@ -248,5 +289,5 @@ def _link_if_absent(target: Path, data: bytes) -> bool:
     except FileExistsError:
         return False
     finally:
-        staged.unlink()
+        os.unlink(staged)  # noqa: PTH108
     return True

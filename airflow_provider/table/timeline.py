@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.table.instant import WRITE_ACTIONS, Instant, State, parse_time
@@ -28,23 +30,36 @@ class Timeline:
 
     def __init__(self, storage: Storage, instants: Iterable[Instant]) -> None:
         self._storage = storage
-        self.instants = tuple(sorted(instants, key=lambda instant: instant.requested_time))
+        self._by_time: Mapping[str, Instant] = {each.requested_time: each for each in instants}
+        self._newest_time: str | None = None
+
+    @cached_property
+    def instants(self) -> tuple[Instant, ...]:
+        """Every instant, in the order of requested times."""
+        return tuple(instant for _, instant in sorted(self._by_time.items()))
 
     @classmethod
     def load(cls, storage: Storage) -> Timeline:
-        """Read the timeline folder: one listing, no file is opened."""
-        furthest: dict[str, Instant] = {}
-        for name in storage.names(TIMELINE_FOLDER):
-            instant = Instant.parse(name)
-            if instant is None:
-                continue
-            known = furthest.get(instant.requested_time)
-            if known is None or _ORDER[instant.state] > _ORDER[known.state]:
-                furthest[instant.requested_time] = instant
-        return cls(storage, furthest.values())
+        """Read the timeline folder: one listing, no file is opened.
+
+        What an earlier listing through the same storage object showed is not parsed again.
+        """
+        listing = _Listing.of(storage, frozenset(storage.names(TIMELINE_FOLDER)))
+        timeline = cls(storage, ())
+        timeline._by_time, timeline._newest_time = listing.furthest, listing.newest_time
+        timeline.__dict__["_names"] = listing.names
+        return timeline
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(instant.file_name for instant in self._by_time.values())
 
     def completed(self) -> tuple[Instant, ...]:
         """Completed instants in the order of their completion."""
+        return self._completed
+
+    @cached_property
+    def _completed(self) -> tuple[Instant, ...]:
         done = [instant for instant in self.instants if instant.state is State.COMPLETED]
         return tuple(sorted(done, key=_completion))
 
@@ -52,13 +67,31 @@ class Timeline:
         """Completed instants that changed the table's files, in the order of completion."""
         return tuple(instant for instant in self.completed() if instant.action in WRITE_ACTIONS)
 
+    def new_since(self, earlier: Timeline) -> tuple[Instant, ...]:
+        """Instants, in states that an earlier timeline did not show.
+
+        Costs what has changed in between, not what there is.
+
+        :param earlier: a timeline of the same table, from :meth:`load` too.
+        """
+        found = (Instant.parse(name) for name in self._names - earlier._names)
+        return tuple(instant for instant in found if instant is not None)
+
+    @property
+    def newest_time(self) -> str:
+        """The largest requested or completion time of all instants; empty when there is none."""
+        if self._newest_time is None:
+            self._newest_time = max(map(_latest, self._by_time.values()), default="")
+        return self._newest_time
+
     def pending(self) -> tuple[Instant, ...]:
         """Requested and inflight instants, in the order of their requested times."""
-        return tuple(instant for instant in self.instants if instant.state is not State.COMPLETED)
+        found = [instant for instant in self._by_time.values() if instant.state is not State.COMPLETED]
+        return tuple(sorted(found, key=lambda instant: instant.requested_time))
 
     def find(self, requested_time: str) -> Instant | None:
         """The instant with this requested time, if it is on the active timeline."""
-        return next((i for i in self.instants if i.requested_time == requested_time), None)
+        return self._by_time.get(requested_time)
 
     def until(self, completion_time: str) -> Timeline:
         """This timeline without what completed after the given time; pending instants stay."""
@@ -108,6 +141,38 @@ class Timeline:
     def commit_metadata(self, instant: Instant) -> CommitMetadata:
         """The commit metadata of a completed commit or replacecommit."""
         return decode_commit_metadata(self.read(instant))
+
+
+class _Listing:
+    """What a listing of the timeline folder says; made from the one before, name by new name."""
+
+    _newest: WeakKeyDictionary[Storage, _Listing] = WeakKeyDictionary()
+
+    def __init__(self, names: frozenset[str], furthest: dict[str, Instant], newest_time: str) -> None:
+        self.names = names
+        self.furthest = furthest
+        self.newest_time = newest_time
+
+    @classmethod
+    def of(cls, storage: Storage, names: frozenset[str]) -> _Listing:
+        known = cls._newest.get(storage)
+        if known is None or not known.names <= names:
+            known = cls(frozenset(), {}, "")  # an instant that was there is gone
+        furthest, newest_time = dict(known.furthest), known.newest_time
+        for name in names - known.names:
+            instant = Instant.parse(name)
+            if instant is None:
+                continue
+            newest_time = max(newest_time, _latest(instant))
+            other = furthest.get(instant.requested_time)
+            if other is None or _ORDER[instant.state] > _ORDER[other.state]:
+                furthest[instant.requested_time] = instant
+        cls._newest[storage] = listing = cls(names, furthest, newest_time)
+        return listing
+
+
+def _latest(instant: Instant) -> str:
+    return max(instant.requested_time, instant.completion_time or "")
 
 
 def _completion(instant: Instant) -> str:

@@ -78,6 +78,15 @@ class MemoryStorage(Storage):
         self._files[path] = (data, self._clock())
         return True
 
+    moves_atomically = True
+
+    def move_if_absent(self, source: str, target: str) -> bool:
+        self.at("move_if_absent", target)
+        if source not in self._files:
+            raise FileNotFoundError(source)
+        found = self._files.pop(source)
+        return self._files.setdefault(target, found) is found
+
     def put(self, path: str, data: bytes) -> None:
         self.at("put", path)
         self._files[path] = (data, self._clock())

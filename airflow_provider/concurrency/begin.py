@@ -1,0 +1,210 @@
+"""Beginning a write: finish what others left, take an instant, know the base."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
+from airflow_provider.concurrency.conflicts import PRIORITIES, ConflictPolicy
+from airflow_provider.concurrency.failed_writes import rollback_dead_writers
+from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo, heartbeat_path, observe
+from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.instant_time import request_instant
+from airflow_provider.concurrency.publish import ensure_published, publish_head
+from airflow_provider.concurrency.writer import Writer
+from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, WriteConflictError
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
+from airflow_provider.table.metadata import requested_content
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline, instant_path
+
+
+def begin_write(
+    table: HudiTable,
+    *,
+    operation: str,
+    action: Action = Action.COMMIT,
+    priority: int = PRIORITIES["ingestion"],
+    lock: LockProvider | None = None,
+    policy: ConflictPolicy | None = None,
+    heartbeat_interval: float = 10.0,
+    tolerable_misses: int = 6,
+    operation_key: str | None = None,
+    is_alive: Callable[[], bool] | None = None,
+) -> Writer:
+    """Begin a write: finish what others left, take an instant, start the heartbeat.
+
+    :param table: the table.
+    :param operation: Hudi's operation type, for example ``UPSERT``.
+    :param action: the action on the timeline.
+    :param priority: who yields to whom; see :data:`~airflow_provider.concurrency.PRIORITIES`.
+    :param lock: the table lock for the commit; the filesystem lock in the table by default.
+    :param policy: what to do where the conflict rules leave a choice.
+    :param heartbeat_interval: seconds between two beats.
+    :param tolerable_misses: missed beats after which others roll this writer back.
+    :param operation_key: under which :func:`find_operation` finds this write again.
+    :param is_alive: asked before every beat; False gives the heartbeat up.
+    :return: a :class:`Writer` whose instant is on the timeline as requested.
+    :raises InvalidInputError: when the heartbeat's numbers are not above zero.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    _check_heartbeat(heartbeat_interval, tolerable_misses)
+    table.check_writable()
+    storage = table.storage
+    commit_log = CommitLog(storage)
+    heartbeats = observe(storage)
+    if not all(heartbeat.alive for heartbeat in heartbeats.values()):
+        rollback_dead_writers(table)
+    info = HeartbeatInfo(
+        describe_owner(), action, operation, priority, heartbeat_interval, tolerable_misses, operation_key
+    )
+    instant, base = _take_instant(storage, commit_log, info)
+    heartbeat = Heartbeat(storage, instant, info, is_alive)
+    lock = lock or open_lock({}, storage)
+    writer = Writer(table, instant, action, info, base, heartbeat, lock, policy or ConflictPolicy())
+    try:
+        storage.put_if_absent(
+            instant_path(Instant(instant, action, State.REQUESTED)), requested_content(action)
+        )
+        if any(_is_left(storage, pending, heartbeats, instant) for pending in base.timeline.pending()):
+            rollback_dead_writers(table)
+    except BaseException:
+        writer.abort("could not begin")
+        raise
+    return writer
+
+
+def begin_planned(
+    table: HudiTable,
+    instant: str,
+    *,
+    lock: LockProvider | None = None,
+    policy: ConflictPolicy | None = None,
+    heartbeat_interval: float = 10.0,
+    tolerable_misses: int = 6,
+    operation_key: str | None = None,
+    is_alive: Callable[[], bool] | None = None,
+) -> Writer:
+    """Begin to carry a plan out, made by :func:`~airflow_provider.concurrency.schedule`.
+
+    A plan is carried out once: who comes second is told so, and a plan whose executor died is rolled
+    back, to be scheduled again with a new instant. The write is based on the moment of the plan, so
+    that whatever touched its file groups since is a conflict.
+
+    :param table: the table.
+    :param instant: the plan's requested time.
+    :param lock: see :func:`begin_write`.
+    :param policy: see :func:`begin_write`.
+    :param heartbeat_interval: seconds between two beats.
+    :param tolerable_misses: missed beats after which others roll this writer back.
+    :param operation_key: see :func:`begin_write`.
+    :param is_alive: asked before every beat; False gives the heartbeat up.
+    :return: a writer that is planned already: :meth:`Writer.plan` is not to be called.
+    :raises NoSuchInstantError: when there is no such plan, or it was completed or rolled back.
+    :raises WriteConflictError: when somebody else is carrying it out.
+    """
+    _check_heartbeat(heartbeat_interval, tolerable_misses)
+    table.check_writable()
+    storage = table.storage
+    commit_log = CommitLog(storage)
+    publish_head(storage, commit_log)
+    rollback_dead_writers(table)
+    plan = _pending_plan(storage, commit_log, instant)
+    info = HeartbeatInfo(
+        describe_owner(),
+        plan.action,
+        plan.operation,
+        plan.priority,
+        heartbeat_interval,
+        tolerable_misses,
+        operation_key,
+    )
+    if not storage.put_if_absent(heartbeat_path(instant), info.to_json()):
+        raise _carried_out_already(storage, plan)
+    try:
+        # Asked again: it may have ended between the first look and the claim.
+        _pending_plan(storage, commit_log, instant)
+    except NoSuchInstantError:
+        storage.delete(heartbeat_path(instant))
+        raise
+    heartbeat = Heartbeat(storage, instant, info, is_alive)
+    lock, base = lock or open_lock({}, storage), Base.at(storage, plan)
+    writer = Writer(table, instant, plan.action, info, base, heartbeat, lock, policy or ConflictPolicy())
+    try:
+        writer.plan(plan.written, (), early_check=False)
+    except InvalidInputError:
+        heartbeat.stop()
+        raise _carried_out_already(storage, plan) from None
+    return writer
+
+
+def _take_instant(storage: Storage, commit_log: CommitLog, info: HeartbeatInfo) -> tuple[str, Base]:
+    """A requested time, and the moment on which the write is based.
+
+    The moment is not older than the heartbeat: a cleaner that has not seen the heartbeat has decided
+    on an older moment, and takes nothing that this one shows. And the requested time is later than
+    all that the moment shows: readers order the slices of a file group by it.
+    """
+    newest, later_than = commit_log.newest(), ""
+    while True:
+        instant, newest = request_instant(storage, commit_log, newest, info, later_than=later_than)
+        if newest is not None:
+            ensure_published(storage, newest)
+        base = Base(storage, newest, Timeline.load(storage))
+        if base.timeline.newest_time < instant:
+            return instant, base
+        late = {entry.instant for entry in commit_log.after(base.sequence)}
+        # What was requested later and has not completed does not show at this moment.
+        completed = (i for i in base.timeline.completed() if i.requested_time not in late)
+        if all(instant > (i.completion_time or "") for i in completed):
+            return instant, base
+        storage.delete(heartbeat_path(instant))  # another Hudi writer's clock is ahead of ours
+        later_than = base.timeline.newest_time
+
+
+def _pending_plan(storage: Storage, commit_log: CommitLog, instant: str) -> LogEntry:
+    for entry in commit_log.backwards():
+        if entry.instant == instant and entry.plans:
+            return entry
+        if entry.rolls_back == instant or (entry.instant == instant and entry.commits):
+            what = "rolled back" if entry.rolls_back else "completed"
+            raise NoSuchInstantError(
+                f"table {storage.root}: plan {instant} was {what} at {entry.completion_time} "
+                f"by {entry.owner}; schedule another",
+                instant=instant,
+            )
+        if entry.completion_time < instant:
+            break
+    raise NoSuchInstantError(
+        f"table {storage.root}: there is no plan {instant}; schedule one first", instant=instant
+    )
+
+
+def _carried_out_already(storage: Storage, plan: LogEntry) -> WriteConflictError:
+    found = observe(storage).get(plan.instant)
+    who = f" by {found.info.owner}" if found else ""
+    return WriteConflictError(
+        f"table {storage.root}: {plan.operation} {plan.instant} is being carried out already{who}; wait for "
+        "its end",
+        instant=plan.instant,
+    )
+
+
+def _check_heartbeat(interval: float, tolerable_misses: int) -> None:
+    if interval <= 0 or tolerable_misses < 1:
+        raise InvalidInputError(
+            f"heartbeat_interval must be above 0 seconds and tolerable_misses at least 1, "
+            f"not {interval!r} and {tolerable_misses!r}"
+        )
+
+
+def _is_left(storage: Storage, pending: Instant, heartbeats: Iterable[str], own: str) -> bool:
+    """Whether a pending instant may be what a writer wrote that did not know that it was dead."""
+    if pending.action not in WRITE_ACTIONS or pending.requested_time >= own:
+        return False
+    if pending.requested_time in heartbeats:
+        return False
+    return storage.stat(heartbeat_path(pending.requested_time)) is None

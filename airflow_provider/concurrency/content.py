@@ -1,0 +1,129 @@
+"""What a write brings: its data files, what it takes out, and the log entry that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from airflow_provider.concurrency.commit_log import LogEntry
+from airflow_provider.concurrency.conflicts import Conflict
+from airflow_provider.concurrency.heartbeat import HeartbeatInfo
+from airflow_provider.concurrency.publish import staged_metadata_path
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.instant import Action
+from airflow_provider.table.metadata import WriteStat
+
+
+@dataclass(frozen=True)
+class Rebase:
+    """What a write that lost a conflict has to merge again.
+
+    :param view: the new snapshot.
+    :param lost: file groups of this write whose files have to be written again, or which it took
+        out and which others have changed.
+    :param conflicts: with what.
+    """
+
+    view: FileSystemView
+    lost: frozenset[FileGroupId]
+    conflicts: tuple[Conflict, ...]
+
+
+@dataclass(frozen=True)
+class Rebased:
+    """What was merged again.
+
+    :param write_stats: of the new data files; they stand in for those of the lost file groups.
+    :param replaced: file ids that are taken out besides those that were not lost, by partition path.
+    """
+
+    write_stats: Sequence[WriteStat]
+    replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a write is about to commit.
+
+    :param write_stats: one per data file.
+    :param replaced: file ids that it takes out, by partition path.
+    :param extra_metadata: goes into the commit metadata.
+    :param unique_keys: whether its new record keys must not be another write's new keys too.
+    """
+
+    write_stats: tuple[WriteStat, ...]
+    replaced: Mapping[str, tuple[str, ...]]
+    extra_metadata: Mapping[str, str]
+    unique_keys: bool
+
+    @property
+    def written(self) -> frozenset[FileGroupId]:
+        """File groups that get a slice."""
+        return frozenset(_group(stat) for stat in self.write_stats)
+
+    @property
+    def taken_out(self) -> frozenset[FileGroupId]:
+        """File groups that are replaced."""
+        return frozenset(
+            FileGroupId(partition, file_id) for partition, ids in self.replaced.items() for file_id in ids
+        )
+
+    @property
+    def touched(self) -> frozenset[FileGroupId]:
+        """File groups whose content changes."""
+        return self.written | self.taken_out
+
+    @property
+    def inserted_in(self) -> frozenset[str]:
+        """Partition paths that get new records."""
+        return frozenset(stat.partition_path for stat in self.write_stats if stat.num_inserts)
+
+    def share_of(self, file_groups: frozenset[FileGroupId]) -> float:
+        """The part of the data files that belongs to some file groups, 0 to 1."""
+        return sum(_group(stat) in file_groups for stat in self.write_stats) / max(1, len(self.write_stats))
+
+    def with_rebased(self, lost: frozenset[FileGroupId], rebased: Rebased) -> Content:
+        """The same write after some of its file groups were merged again."""
+        stats = [stat for stat in self.write_stats if _group(stat) not in lost]
+        out = {
+            partition: [file_id for file_id in ids if FileGroupId(partition, file_id) not in lost]
+            for partition, ids in self.replaced.items()
+        }
+        for partition, ids in rebased.replaced.items():
+            out[partition] = list(dict.fromkeys([*out.get(partition, ()), *ids]))
+        return replace(
+            self,
+            write_stats=(*stats, *rebased.write_stats),
+            replaced={partition: tuple(ids) for partition, ids in out.items() if ids},
+        )
+
+    def completed_action(self, pending: Action) -> Action:
+        """The action under which it completes: only a replacecommit can take file groups out."""
+        completed = pending.when_completed
+        return Action.REPLACE_COMMIT if self.replaced and completed is Action.COMMIT else completed
+
+    def entry(
+        self, instant: str, pending: Action, info: HeartbeatInfo, completion_time: str, sequence: int
+    ) -> LogEntry:
+        """The log entry that commits it."""
+        action = self.completed_action(pending)
+        renamed = pending is Action.COMMIT and action is not pending
+        return LogEntry(
+            instant=instant,
+            action=action,
+            completion_time=completion_time,
+            operation=info.operation,
+            priority=info.priority,
+            written=self.written,
+            replaced=self.taken_out,
+            inserted_in=self.inserted_in,
+            metadata_path=staged_metadata_path(instant),
+            pending_action=pending if renamed else None,
+            operation_key=info.operation_key,
+            owner=info.owner,
+            sequence=sequence,
+        )
+
+
+def _group(stat: WriteStat) -> FileGroupId:
+    return FileGroupId(stat.partition_path, stat.file_id)

@@ -1,0 +1,156 @@
+"""What has completed since a writer's base: by the commit log, and by other Hudi writers.
+
+A commit on the timeline that is not in the log was made by a writer that knows no log, such as the
+JVM Hudi under the same table lock. It is treated as a log entry at its completion time (design
+section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from airflow_provider.concurrency.commit_log import CommitLog, LogEntry, without_reverted
+from airflow_provider.concurrency.conflicts import PRIORITIES, REWRITES
+from airflow_provider.concurrency.publish import completed_instant, ensure_published, staged_metadata_path
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
+from airflow_provider.table.metadata import CommitMetadata, decode, decode_commit_metadata
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline, instant_path
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that completed, with its commit metadata when somebody asks for it.
+
+    :param storage: the table's storage.
+    :param entry: the log's entry, or what stands for it where another Hudi writer committed.
+    """
+
+    storage: Storage
+    entry: LogEntry
+
+    @cached_property
+    def metadata(self) -> CommitMetadata:
+        """The commit metadata, published or still staged."""
+        try:
+            content = self.storage.read(instant_path(completed_instant(self.entry)))
+        except FileNotFoundError:
+            path = self.entry.metadata_path or staged_metadata_path(self.entry.instant)
+            content = self.storage.read(path)
+        return decode_commit_metadata(content)
+
+
+class Base:
+    """The moment on which a write is based: an entry of the log, and the timeline of that moment.
+
+    :param storage: the table's storage.
+    :param newest: the newest entry of the log at that moment; published.
+    :param timeline: loaded after that entry was published; it may show later entries too.
+    """
+
+    def __init__(self, storage: Storage, newest: LogEntry | None, timeline: Timeline) -> None:
+        self._storage = storage
+        self.newest = newest
+        self.timeline = timeline
+
+    @classmethod
+    def now(cls, storage: Storage, log: CommitLog) -> Base:
+        """This moment; finishes the newest entry if its writer did not."""
+        newest = log.newest()
+        if newest is not None:
+            ensure_published(storage, newest)
+        return cls(storage, newest, Timeline.load(storage))
+
+    @classmethod
+    def at(cls, storage: Storage, entry: LogEntry) -> Base:
+        """The moment at which an entry was put."""
+        return cls(storage, entry, Timeline.load(storage).until(entry.completion_time))
+
+    @property
+    def sequence(self) -> int:
+        """Sequence of the newest entry; 0 for an empty log."""
+        return self.newest.sequence if self.newest else 0
+
+    def view(self, log: CommitLog) -> FileSystemView:
+        """The snapshot at this moment.
+
+        :param log: the table's commit log.
+        """
+        later = {entry.instant for entry in log.after(self.sequence)}
+        if not later:
+            return FileSystemView(self._storage, self.timeline)
+        seen = (instant for instant in self.timeline.instants if instant.requested_time not in later)
+        return FileSystemView(self._storage, Timeline(self._storage, seen))
+
+    def changes(self, log: CommitLog) -> tuple[list[Change], Base]:
+        """What has completed since, without what was done and undone.
+
+        :param log: the table's commit log.
+        :return: the changes in the order of completion, and the moment up to which they go.
+        """
+        entries = list(log.after(self.sequence))
+        newest = entries[-1] if entries else self.newest
+        if entries:
+            ensure_published(self._storage, entries[-1])
+        timeline = Timeline.load(self._storage)
+        foreign = self._foreign(timeline.new_since(self.timeline), entries, log)
+        found = sorted([*without_reverted(entries), *foreign], key=lambda entry: entry.completion_time)
+        return [Change(self._storage, entry) for entry in found], Base(self._storage, newest, timeline)
+
+    def _foreign(
+        self, appeared: Iterable[Instant], entries: Iterable[LogEntry], log: CommitLog
+    ) -> list[LogEntry]:
+        known = {entry.instant for entry in entries}
+        unknown = [i for i in appeared if i.requested_time not in known and _changes_something(i)]
+        if not unknown:
+            return []
+        # What was published after the look at the log just now is the log's.
+        known |= {entry.instant for entry in log.after(self.sequence)}
+        return [_as_entry(self._storage, i) for i in unknown if i.requested_time not in known]
+
+
+def _changes_something(instant: Instant) -> bool:
+    if instant.action is Action.ROLLBACK:
+        return instant.state is not State.INFLIGHT  # from its plan on it deletes files
+    return instant.state is State.COMPLETED and instant.action in WRITE_ACTIONS
+
+
+def _as_entry(storage: Storage, instant: Instant) -> LogEntry:
+    content = storage.read(instant_path(instant))
+    completion_time = instant.completion_time or instant.requested_time
+    owner = "another Hudi writer"
+    if instant.action is Action.ROLLBACK:
+        return LogEntry(
+            instant=instant.requested_time,
+            action=instant.action,
+            completion_time=completion_time,
+            operation="ROLLBACK",
+            priority=PRIORITIES["cleaning"],
+            rolls_back=_rolled_back(decode(content)),
+            owner=owner,
+        )
+    metadata = decode_commit_metadata(content)
+    operation = metadata.operation_type
+    replaced = ((partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids)
+    return LogEntry(
+        instant=instant.requested_time,
+        action=instant.action,
+        completion_time=completion_time,
+        operation=operation,
+        priority=PRIORITIES["table_service" if operation in REWRITES else "ingestion"],
+        written=frozenset(FileGroupId(s.partition_path, s.file_id) for s in metadata.write_stats),
+        replaced=frozenset(FileGroupId(*group) for group in replaced),
+        inserted_in=frozenset(s.partition_path for s in metadata.write_stats if s.num_inserts),
+        owner=owner,
+    )
+
+
+def _rolled_back(record: Mapping[str, Any]) -> str:
+    """The dead instant, from the plan or from the metadata of a rollback."""
+    if planned := record.get("instantToRollback"):
+        return str(planned["commitTime"])
+    return str(next(iter(record.get("commitsRollback") or ()), ""))

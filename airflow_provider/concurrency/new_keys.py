@@ -1,0 +1,113 @@
+"""Unique record keys under concurrent upserts (invariant C5).
+
+File groups alone do not tell: two writers that add the same new key each open, or fill, a file
+group of their own. So an upsert compares the keys that it wrote with those that the commits since
+its base have added, in the partitions where both did. Key ranges and bloom filters come first: what
+is read is the key column of this write's files, and of the concurrent commits' files that may hold
+one of these keys. The rest of the table does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider.concurrency.conflicts import (
+    REWRITES,
+    Conflict,
+    ConflictPolicy,
+    WriteDescription,
+    outcome,
+)
+from airflow_provider.concurrency.history import Change
+from airflow_provider.table.base_file import BaseFileFooter, read_base_file, read_footer
+from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.schema import META_COLUMNS
+from airflow_provider.table.storage import Storage
+
+_COMMIT_TIME, _, _RECORD_KEY = META_COLUMNS[:3]
+_SHOWN = 3
+
+
+def same_new_keys(
+    storage: Storage,
+    committing: WriteDescription,
+    write_stats: Sequence[WriteStat],
+    changes: Iterable[Change],
+    policy: ConflictPolicy,
+) -> list[Conflict]:
+    """Conflicts with commits that added a record key which this write adds too.
+
+    :param storage: the table's storage.
+    :param committing: the write that is about to commit.
+    :param write_stats: of its data files.
+    :param changes: what completed since its base.
+    :param policy: what it does where it has a choice.
+    """
+    own = [_WrittenKeys(storage, stat, committing.instant) for stat in write_stats if stat.num_inserts]
+    partitions = {keys.stat.partition_path for keys in own}
+    conflicts = []
+    for change in changes:
+        entry = change.entry
+        if not entry.commits or entry.operation in REWRITES or not entry.inserted_in & partitions:
+            continue
+        groups, keys = _shared(storage, own, entry.instant, change.metadata.write_stats)
+        if groups:
+            other = WriteDescription.of_entry(entry)
+            answer = outcome(committing, other, policy, same_new_keys=True)
+            conflicts.append(Conflict(other, frozenset(groups), answer, tuple(sorted(keys)[:_SHOWN])))
+    return conflicts
+
+
+def _shared(
+    storage: Storage, own: Sequence[_WrittenKeys], instant: str, their_stats: Iterable[WriteStat]
+) -> tuple[set[FileGroupId], set[str]]:
+    groups: set[FileGroupId] = set()
+    found: set[str] = set()
+    for stat in their_stats:
+        beside = [keys for keys in own if keys.stat.partition_path == stat.partition_path]
+        # Of a group that both wrote the rules know by its id.
+        beside = [keys for keys in beside if keys.stat.file_id != stat.file_id]
+        if not stat.num_inserts or not beside:
+            continue
+        theirs = _WrittenKeys(storage, stat, instant)
+        for keys in beside:
+            if keys.may_share(theirs):
+                both = keys.keys.filter(pc.is_in(keys.keys, value_set=theirs.keys))
+                if len(both):
+                    groups.add(FileGroupId(stat.partition_path, keys.stat.file_id))
+                    found.update(both.slice(0, _SHOWN).to_pylist())
+    return groups, found
+
+
+class _WrittenKeys:
+    """The record keys that one instant wrote into one file; read when they are needed."""
+
+    def __init__(self, storage: Storage, stat: WriteStat, instant: str) -> None:
+        self.stat = stat
+        self._storage = storage
+        self._instant = instant
+
+    def may_share(self, other: _WrittenKeys) -> bool:
+        """Whether key ranges and the other file's bloom filter leave it open."""
+        mine, theirs = self._footer, other._footer
+        ends = (mine.min_key, mine.max_key, theirs.min_key, theirs.max_key)
+        if None not in ends:
+            first, last, their_first, their_last = map(str, ends)
+            if last < their_first or their_last < first:
+                return False
+        return theirs.bloom is None or bool(theirs.bloom.might_contain(self.keys).any())
+
+    @cached_property
+    def keys(self) -> pa.Array:
+        rows = read_base_file(self._storage, self.stat.path, [_COMMIT_TIME, _RECORD_KEY])
+        written = pc.equal(rows[_COMMIT_TIME].cast(pa.string()), self._instant)
+        return rows[_RECORD_KEY].filter(written).combine_chunks()
+
+    @cached_property
+    def _footer(self) -> BaseFileFooter:
+        return read_footer(self._storage, self.stat.path)

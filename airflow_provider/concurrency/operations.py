@@ -1,0 +1,33 @@
+"""Finding what became of an earlier attempt of the same operation."""
+
+from __future__ import annotations
+
+from airflow_provider.concurrency.commit_log import CommitLog
+from airflow_provider.concurrency.in_flight import PendingInstant, pending_instants
+from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.concurrency.writer import CommitResult
+from airflow_provider.table.hudi_table import HudiTable
+
+
+def find_operation(
+    table: HudiTable, operation_key: str, *, since: str | None = None
+) -> CommitResult | PendingInstant | None:
+    """What became of an earlier attempt of the same operation.
+
+    :param table: the table.
+    :param operation_key: as given to :func:`begin_write`.
+    :param since: an instant time at or before the first attempt, so that only the log's end
+        has to be read; the whole log is read when None.
+    :return: the commit when it completed; the pending instant when it has not ended; None
+        when there was none, or it was rolled back.
+    """
+    storage = table.storage
+    commit_log = CommitLog(storage)
+    pending = [instant for instant in pending_instants(table) if instant.operation_key == operation_key]
+    publish_head(storage, commit_log)
+    for entry in commit_log.backwards():
+        if since is not None and entry.completion_time < since:
+            break
+        if entry.operation_key == operation_key and entry.commits:
+            return CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence)
+    return pending[-1] if pending else None

@@ -1,0 +1,173 @@
+"""Scheduling table services: plans on a static view, published like commits (RFC-22,
+"Scheduling Table Management Services").
+
+A planner holds the table lock, so that the view stands still while it plans. That makes planning
+cheap, and not safe: the holder of a lock can be paused. So a plan becomes one by an entry in the
+commit log, like a commit, and between the view and that entry nothing may have come that touches its
+file groups, neither a commit nor another plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
+from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
+from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.in_flight import writers_above
+from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
+from airflow_provider.concurrency.publish import publish, staged_metadata_path
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.metadata import decode
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline, instant_path
+
+_SERVICES = frozenset(
+    {Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION, Action.CLEAN, Action.INDEXING}
+)
+
+
+@dataclass(frozen=True)
+class ServicePlan:
+    """What a table service is going to do.
+
+    :param file_groups: those that it rewrites, or whose file slices it deletes.
+    :param content: the requested instant's content: Hudi's own plan record, as Avro.
+    """
+
+    file_groups: frozenset[FileGroupId]
+    content: bytes
+
+
+Planner = Callable[[FileSystemView, frozenset[FileGroupId]], ServicePlan | None]
+"""Makes a plan from the snapshot, and from the file groups that it must leave alone."""
+
+
+def schedule(
+    table: HudiTable,
+    planner: Planner,
+    *,
+    action: Action,
+    operation: str,
+    priority: int,
+    lock: LockProvider | None = None,
+) -> str | None:
+    """Plan a table service, as an instant of its own that anybody can carry out later.
+
+    :param table: the table.
+    :param planner: called under the table lock, perhaps more than once; must write nothing. The file
+        groups that it must leave alone are those of pending plans, and those that live writers of
+        higher priority work on.
+    :param action: of the instant, for example :attr:`Action.CLUSTERING`.
+    :param operation: Hudi's operation type, for example ``CLUSTER``.
+    :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
+    :param lock: the table lock; the filesystem lock in the table by default.
+    :return: requested time of the plan, for :func:`~airflow_provider.concurrency.begin_planned`; None
+        when the planner found nothing to do.
+    :raises InvalidInputError: when the plan names a file group that it must leave alone.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    table.check_writable()
+    storage = table.storage
+    commit_log = CommitLog(storage)
+    with lock or open_lock({}, storage):
+        while True:
+            base = Base.now(storage, commit_log)
+            reserved = planned_file_groups(storage, commit_log, base.timeline)
+            worked_on = (writer.file_groups for writer in writers_above(storage, priority))
+            plan = planner(base.view(commit_log), reserved.union(*worked_on))
+            if plan is None:
+                return None
+            if taken := plan.file_groups & reserved:
+                partition, file_id = min(taken)
+                raise InvalidInputError(
+                    f"table {storage.root}: the plan for {operation} names file group {partition}/{file_id}, "
+                    "which another pending plan holds",
+                    file_groups=[list(group) for group in sorted(taken)],
+                )
+            info = HeartbeatInfo(describe_owner(), action, operation, priority, 10.0, 6)
+            if (instant := _put_plan(storage, commit_log, base, plan, info)) is not None:
+                return instant
+
+
+def planned_file_groups(
+    storage: Storage, commit_log: CommitLog, timeline: Timeline
+) -> frozenset[FileGroupId]:
+    """File groups of all plans that were neither carried out nor rolled back.
+
+    :param storage: the table's storage.
+    :param commit_log: the table's commit log.
+    :param timeline: the active timeline.
+    """
+    wanted = {i.requested_time: i for i in timeline.pending() if i.action in _SERVICES}
+    found: set[FileGroupId] = set()
+    for entry in commit_log.backwards():
+        if not wanted or entry.completion_time < min(wanted):
+            break
+        if wanted.pop(entry.instant, None) is not None and entry.plans:
+            found |= entry.written
+        if entry.rolls_back is not None:
+            wanted.pop(entry.rolls_back, None)
+    for instant in wanted.values():  # another Hudi writer's
+        found |= _clustered(storage, instant)
+    return frozenset(found)
+
+
+def _put_plan(
+    storage: Storage, commit_log: CommitLog, base: Base, plan: ServicePlan, info: HeartbeatInfo
+) -> str | None:
+    """The instant; None when something came in between that the plan does not know."""
+    instant, _ = request_instant(storage, commit_log, base.newest, info, later_than=base.timeline.newest_time)
+    storage.put(staged_metadata_path(instant), plan.content)
+    put = False
+    try:
+        while not put:
+            changes, moment = base.changes(commit_log)
+            touched = frozenset(group for change in changes for group in _claimed(change.entry))
+            if touched & plan.file_groups:
+                storage.delete(staged_metadata_path(instant))
+                return None
+            entry = LogEntry(
+                instant=instant,
+                action=Action(info.action),
+                completion_time=completion_time_after(
+                    moment.newest, instant, later_than=moment.timeline.newest_time
+                ),
+                operation=info.operation,
+                priority=info.priority,
+                written=plan.file_groups,
+                metadata_path=staged_metadata_path(instant),
+                plans=True,
+                owner=info.owner,
+                sequence=moment.sequence + 1,
+            )
+            put = commit_log.append(entry.sequence, entry)
+        publish(storage, entry)
+    finally:
+        storage.delete(heartbeat_path(instant))
+    return instant
+
+
+def _claimed(entry: LogEntry) -> frozenset[FileGroupId]:
+    return entry.written if entry.plans else entry.touched
+
+
+def _clustered(storage: Storage, instant: Instant) -> set[FileGroupId]:
+    """The file groups that another Hudi writer's clustering plan names."""
+    if instant.action is not Action.CLUSTERING:
+        return set()
+    requested = Instant(instant.requested_time, instant.action, State.REQUESTED)
+    try:
+        content = storage.read(instant_path(requested))
+    except FileNotFoundError:
+        return set()
+    plan = decode(content).get("clusteringPlan") or {} if content else {}
+    slices = (each for group in plan.get("inputGroups") or () for each in group.get("slices") or ())
+    return {FileGroupId(each.get("partitionPath") or "", each["fileId"]) for each in slices}
