@@ -21,12 +21,14 @@ from airflow_provider.metastore import (
     PartitionSpec,
     TableInfo,
 )
+from airflow_provider.metastore.hive_json import decode_table
 
 ID = Column("id", "bigint")
 
 
-def last_event(metastore: Metastore) -> NotificationEvent:
-    return metastore.next_events(metastore.current_event_id() - 1)[0]
+def last_event(metastore: Metastore, event_type: EventType | None = None) -> NotificationEvent:
+    """The last event, or the last one of a type."""
+    return metastore.next_events(0, event_types=None if event_type is None else [event_type])[-1]
 
 
 def test_default_is_there_from_the_start(metastore: Metastore) -> None:
@@ -46,7 +48,7 @@ def test_a_database_and_its_event(metastore: Metastore) -> None:
     event = last_event(metastore)
     assert (event.event_type, event.database, event.table) == (EventType.CREATE_DATABASE, "mart", None)
     assert event.message["db"] == "mart"
-    assert json.loads(event.message["dbJson"])["location"] == "/mart"
+    assert json.loads(event.message["dbJson"])["3"] == {"str": "/mart"}
 
 
 def test_a_database_exists_once(metastore: Metastore) -> None:
@@ -84,7 +86,7 @@ def test_a_table_as_it_was_given(metastore: Metastore) -> None:
     event = last_event(metastore)
     assert (event.event_type, event.database, event.table) == (EventType.CREATE_TABLE, "lake", "flights")
     assert event.message_format == "json-0.2"
-    assert TableInfo.from_json(event.message["tableObjJson"]) == table
+    assert decode_table(event.message["tableObjJson"]) == table
     assert set(event.message) == {
         "server",
         "servicePrincipal",
@@ -146,10 +148,10 @@ def test_altering_a_table_tells_before_and_after(metastore: Metastore) -> None:
         "ops",
         before.location,
     )
-    message = last_event(metastore).message
-    assert TableInfo.from_json(message["tableObjBeforeJson"]) == before
-    assert TableInfo.from_json(message["tableObjAfterJson"]) == after
-    assert (message["isTruncateOp"], message["writeId"]) == ("false", -1)
+    message = last_event(metastore, EventType.ALTER_TABLE).message
+    assert decode_table(message["tableObjBeforeJson"]) == before
+    assert decode_table(message["tableObjAfterJson"]) == after
+    assert (message["isTruncateOp"], message["writeId"]) == ("false", 1)
 
 
 def test_a_change_in_a_transaction_carries_its_write_id(metastore: Metastore) -> None:
@@ -167,17 +169,18 @@ def test_a_rename_keeps_id_partitions_and_write_ids(metastore: Metastore) -> Non
     before = metastore.get_table("lake", "flights")
     metastore.add_partitions("lake", "flights", [PartitionSpec(("2013", "1"), "/p")])
     txn_id = metastore.open_txn("me", "here")
-    assert metastore.allocate_table_write_id(txn_id, "lake", "flights") == 1
+    # The first one was the partition's.
+    assert metastore.allocate_table_write_id(txn_id, "lake", "flights") == 2
     metastore.create_database("mart")
     after = metastore.rename_table("lake", "flights", "mart", "Trips")
     assert (after.id, after.full_name, after.location) == (before.id, "mart.trips", before.location)
     event = last_event(metastore)
     assert (event.event_type, event.database, event.table) == (EventType.ALTER_TABLE, "mart", "trips")
     assert (event.message["db"], event.message["table"]) == ("lake", "flights")
-    assert TableInfo.from_json(event.message["tableObjAfterJson"]) == after
+    assert decode_table(event.message["tableObjAfterJson"]) == after
     assert [one.values for one in metastore.get_partitions("mart", "trips")] == [("2013", "1")]
-    assert metastore.allocate_table_write_id(txn_id, "mart", "trips") == 1
-    assert str(metastore.valid_write_id_list("mart", "trips")) == "mart.trips:1:1:1:"
+    assert metastore.allocate_table_write_id(txn_id, "mart", "trips") == 2
+    assert str(metastore.valid_write_id_list("mart", "trips")) == "mart.trips:2:2:2:"
     assert [(one.database, one.table) for one in metastore.writes_of(txn_id)] == [("mart", "trips")]
     with pytest.raises(NoSuchObjectError):
         metastore.get_table("lake", "flights")
@@ -197,11 +200,13 @@ def test_a_table_made_again_is_another_table(metastore: Metastore) -> None:
     metastore.record_write(txn_id, "lake", "flights", "20250101000000000")
     metastore.add_partitions("lake", "flights", [PartitionSpec(("2013", "1"), "/p")])
     assert metastore.drop_table("lake", "flights") is True
-    assert TableInfo.from_json(last_event(metastore).message["tableObjJson"]) == first
+    assert decode_table(last_event(metastore).message["tableObjJson"]) == first
     assert metastore.writes_of(txn_id) == []
     again = metastore.create_table(
         "lake", "flights", location="/new", schema=[ID], partition_keys=[Column("year", "int")]
     )
     assert again.id > first.id
     assert metastore.get_partitions("lake", "flights") == []
-    assert str(metastore.valid_write_id_list("lake", "flights")) == "lake.flights:0:9223372036854775807::"
+    # But its data may be the same again: write ids go on, and an open one stays open.
+    assert str(metastore.valid_write_id_list("lake", "flights")) == "lake.flights:2:1:1:"
+    assert metastore.allocate_table_write_id(metastore.open_txn("me", "here"), "lake", "flights") == 3

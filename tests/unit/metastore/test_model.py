@@ -98,7 +98,12 @@ class MetastoreHistory(RuleBasedStateMachine):
         new = str(month) not in self.partitions
         assert len(added) == new
         self.partitions.add(str(month))
-        self.events += new
+        if new:
+            # OPEN_TXN, ALLOC_WRITE_ID, ADD_PARTITION, COMMIT_TXN.
+            self.events += 4
+            txn_id = len(self.states) + 1
+            self.states[txn_id] = "committed"
+            self.write_ids["t1"][txn_id] = len(self.write_ids["t1"]) + 1
 
     @invariant()
     def events_have_no_gap(self) -> None:
