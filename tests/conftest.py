@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+# Tests that several suites run import from there.
+pytest.register_assert_rewrite("tests.ingestion")
 
 # Few examples a run, because there are many runs; `make soak` takes many. The machine may be
 # busy with other things: no deadlines for single examples.

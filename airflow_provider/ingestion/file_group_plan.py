@@ -7,7 +7,7 @@ file groups of the target size).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -28,7 +28,8 @@ class Target:
 
     :param partition_path: partition path relative to the table.
     :param file_id: the file group; for a new one the id of its first file.
-    :param base_file: the slice that is rewritten; None for a new file group.
+    :param base_file: the slice whose rows are kept; None when there is none. Where it is of another
+        file group, the new one takes that one's place.
     """
 
     partition_path: str
@@ -41,6 +42,18 @@ class Target:
         return cls(base_file.partition_path, base_file.file_id, base_file)
 
     @classmethod
+    def replacing(cls, base_file: BaseFile) -> Target:
+        """A new file group in place of an existing one."""
+        return cls(base_file.partition_path, new_file_id(), base_file)
+
+    @property
+    def replaced(self) -> FileGroupId | None:
+        """The file group whose place a new one takes."""
+        if self.base_file is None or self.base_file.file_id == self.file_id:
+            return None
+        return self.base_file.file_group
+
+    @classmethod
     def new(cls, partition_path: str) -> Target:
         """A new file group."""
         return cls(partition_path, new_file_id())
@@ -50,7 +63,8 @@ class Target:
 class FileGroupPlan:
     """Numbered targets, and how the rows of every partition are spread over them.
 
-    :param targets: position is the number of the task.
+    :param first: number of the first target.
+    :param targets: by their number; numbers follow each other.
     :param shares: by partition path: numbers of the targets that take its new rows, each with
         how many rows of all. Rows whose key has no place yet are spread by a hash of their key
         in these proportions.
@@ -59,7 +73,8 @@ class FileGroupPlan:
     :param updates: target number by file group, for rows that were looked up.
     """
 
-    targets: list[Target] = field(default_factory=list)
+    first: int = 0
+    targets: dict[int, Target] = field(default_factory=dict)
     shares: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     to_tag: dict[str, list[BaseFile]] = field(default_factory=dict)
     updates: dict[FileGroupId, int] = field(default_factory=dict)
@@ -67,17 +82,18 @@ class FileGroupPlan:
     @property
     def file_groups(self) -> list[FileGroupId]:
         """Existing file groups that get a new slice."""
-        return [target.base_file.file_group for target in self.targets if target.base_file]
+        return [target.base_file.file_group for target in self.targets.values() if target.base_file]
 
     @property
     def new_in(self) -> list[str]:
         """Partitions that get new file groups."""
-        return sorted({target.partition_path for target in self.targets if not target.base_file})
+        return sorted({target.partition_path for target in self.targets.values() if not target.base_file})
 
     def add(self, target: Target) -> int:
         """Give a target its number."""
-        self.targets.append(target)
-        return len(self.targets) - 1
+        number = self.first + len(self.targets)
+        self.targets[number] = target
+        return number
 
 
 def bytes_per_row(timeline: Timeline, schema: pa.Schema) -> float:
@@ -96,7 +112,13 @@ def bytes_per_row(timeline: Timeline, schema: pa.Schema) -> float:
 
 
 def plan_without_tagging(
-    job: IngestJob, view: FileSystemView, rows: Mapping[str, int], row_bytes: float
+    job: IngestJob,
+    view: FileSystemView,
+    rows: Mapping[str, int],
+    row_bytes: float,
+    *,
+    first: int = 0,
+    written: Collection[FileGroupId] = (),
 ) -> FileGroupPlan:
     """Plan the partitions whose rows need not be looked up; name the others in ``to_tag``.
 
@@ -107,23 +129,62 @@ def plan_without_tagging(
     :param view: the table as this write sees it; only the named partitions are listed.
     :param rows: incoming rows by partition path.
     :param row_bytes: see :func:`bytes_per_row`.
+    :param first: number of the first target.
+    :param written: file groups that this write has written already: they get no more rows.
     """
-    plan = FileGroupPlan()
+    plan = FileGroupPlan(first)
     kind = job.kind
     for partition, count in sorted(rows.items()):
         # A replacing write leaves the old file groups as they are, and alone.
         live = [] if kind.replaces else view.base_files(partition)
         if not kind.looks_up_keys:
-            small = live if kind.fills_small_files else []
+            small = _others(live, written) if kind.fills_small_files else []
             add_shares(plan, job, partition, count, small, row_bytes)
         elif not live:
             if kind.fills_small_files:  # else it is a delete, and there is nothing to delete
                 add_shares(plan, job, partition, count, [], row_bytes)
-        elif len(live) == 1 and _takes_all(job, live[0], count, row_bytes):
+        elif len(_others(live, written)) == len(live) == 1 and _takes_all(job, live[0], count, row_bytes):
             plan.shares[partition] = [(plan.add(Target.existing(live[0])), count)]
         else:
             plan.to_tag[partition] = live
     return plan
+
+
+def plan_tagged(
+    plan: FileGroupPlan,
+    job: IngestJob,
+    rows: Mapping[str, int],
+    hits: Mapping[BaseFile, int],
+    row_bytes: float,
+    *,
+    written: Collection[FileGroupId] = (),
+) -> None:
+    """Plan the partitions whose rows had to be looked up.
+
+    :param plan: from :func:`plan_without_tagging`; is extended.
+    :param job: the ingestion.
+    :param rows: incoming rows by partition path.
+    :param hits: rows whose key is in a base file.
+    :param row_bytes: see :func:`bytes_per_row`.
+    :param written: see :func:`plan_without_tagging`. A key that is found in one of them needs no
+        target: its row was merged there.
+    """
+    found = dict.fromkeys(plan.to_tag, 0)
+    for base_file in sorted(hits, key=lambda each: each.file_group):
+        found[base_file.partition_path] += hits[base_file]
+        if base_file.file_group not in written:
+            plan.updates[base_file.file_group] = plan.add(Target.existing(base_file))
+    if not job.kind.fills_small_files:
+        return
+    for partition, live in plan.to_tag.items():
+        others = _others(live, written)
+        add_shares(plan, job, partition, rows[partition] - found[partition], others, row_bytes)
+        hit = [base_file for base_file in live if base_file in hits]
+        if partition not in plan.shares and len(hit) > 1:
+            # A key that lives in several file groups counts for each, so there may be new rows all
+            # the same. They go along with a file group that is written anyway.
+            numbers = [plan.updates[each.file_group] for each in hit if each.file_group in plan.updates]
+            plan.shares[partition] = [(numbers[0] if numbers else plan.add(Target.new(partition)), 1)]
 
 
 def add_shares(
@@ -156,6 +217,10 @@ def add_shares(
         shares += [(plan.add(Target.new(partition)), math.ceil(count / new)) for _ in range(new)]
     if shares:
         plan.shares[partition] = shares
+
+
+def _others(live: Sequence[BaseFile], written: Collection[FileGroupId]) -> list[BaseFile]:
+    return [base_file for base_file in live if base_file.file_group not in written]
 
 
 def _takes_all(job: IngestJob, base_file: BaseFile, count: int, row_bytes: float) -> bool:

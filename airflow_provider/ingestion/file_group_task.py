@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,7 @@ class WritePlan:
     :param looks_up_keys: whether rows replace older versions of their records.
     :param deletes: whether rows take their records out.
     :param target_file_size: bytes at which a new file group is full.
-    :param targets: by task number.
+    :param targets: by their number.
     """
 
     storage: Storage
@@ -53,7 +53,7 @@ class WritePlan:
     looks_up_keys: bool
     deletes: bool
     target_file_size: int
-    targets: tuple[Target, ...]
+    targets: Mapping[int, Target]
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class FileGroupTask:
 
 
 def _write_stat(target: Target, written: WrittenFile, inserts: int, updates: int, deletes: int) -> WriteStat:
-    base_file = target.base_file
+    base_file = None if target.replaced else target.base_file
     return WriteStat(
         file_id=written.path.rpartition("/")[2].partition("_")[0],
         partition_path=target.partition_path,

@@ -18,6 +18,7 @@ def result_of(
     commit: CommitResult,
     write_stats: Sequence[WriteStat],
     *,
+    rebases: int = 0,
     already_committed: bool = False,
 ) -> dict[str, Any]:
     """What a person wants to know of an ingestion.
@@ -26,8 +27,11 @@ def result_of(
     :param table: its table.
     :param commit: its commit.
     :param write_stats: one a file written.
+    :param rebases: how often conflicting file groups were merged again.
     :param already_committed: whether an earlier try did it.
-    :return: JSON-able dict.
+    :return: JSON-able dict: table, location, instant, completion_time, action, operation, txn_id,
+        write_id, rows_inserted, rows_updated, rows_deleted, files_written, bytes_written,
+        partitions (paths that got files), rebases, already_committed.
     """
     return {
         "table": job.table_name or table.config.name,
@@ -44,6 +48,7 @@ def result_of(
         "files_written": len(write_stats),
         "bytes_written": sum(stat.total_write_bytes for stat in write_stats),
         "partitions": sorted({stat.partition_path for stat in write_stats}),
+        "rebases": rebases,
         "already_committed": already_committed,
     }
 

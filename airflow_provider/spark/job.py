@@ -93,7 +93,8 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _run(job: IngestJob, parent: Parent) -> dict[str, Any]:
-    from airflow_provider.spark.ingestion import earlier_try, ingest
+    from airflow_provider.ingestion.earlier_try import earlier_try
+    from airflow_provider.spark.ingestion import ingest
     from airflow_provider.spark.session import job_session
 
     if (earlier := earlier_try(job)) is not None:

@@ -97,19 +97,30 @@ def target_of_new_rows(
     return frame, F.when(entry.isNotNull(), F.element_at(entry["numbers"], passed + 1))
 
 
-def routed(frame: DataFrame, target: Column, count: int, columns: Sequence[str]) -> DataFrame:
-    """Bring every row into the partition whose number is its target's.
+def numbered(frame: DataFrame, target: Column, columns: Sequence[str]) -> DataFrame:
+    """The rows of a write, each with the number of its target.
 
     :param frame: the rows.
     :param target: the number; rows without one are not part of the write.
-    :param count: number of targets.
     :param columns: the columns that the tasks need.
+    :return: these columns and :data:`TARGET`.
     """
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-    numbered = frame.select(*columns, target.cast("int").alias(TARGET))
-    numbered = numbered.where(F.col(TARGET).isNotNull())
-    return numbered.repartitionById(count, TARGET).select(*columns)
+    found = frame.select(*columns, target.cast("int").alias(TARGET))
+    return found.where(F.col(TARGET).isNotNull())
+
+
+def routed(frame: DataFrame, first: int, count: int) -> DataFrame:
+    """Bring every row into the partition of its target.
+
+    :param frame: from :func:`numbered`.
+    :param first: number of the first target, whose partition is number 0.
+    :param count: number of targets.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    return frame.repartitionById(count, F.col(TARGET) - first).drop(TARGET)
 
 
 def _all_equal(frame: DataFrame, row: Mapping[str, Any]) -> Column:

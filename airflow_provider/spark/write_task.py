@@ -18,7 +18,7 @@ REPORT_SCHEMA = "target int, rows_in long, write_stats string, error string"
 
 
 def write_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``; the number of the partition is that of the target.
+    """The function for ``mapInArrow``; the first partition has the rows of the first target.
 
     :param plan: what to write.
     """
@@ -30,7 +30,7 @@ def write_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator
         if context is None:
             raise RuntimeError("runs only inside a Spark task")
         _spare_loaded_modules()
-        number = context.partitionId()
+        number = min(plan.targets) + context.partitionId()
         write_token = f"{number}-{context.stageId()}-{context.taskAttemptId()}"
         yield _to_arrow(FileGroupTask(plan, number, write_token).run(batches))
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider.spark import local_session
-from tests.spark.lake import Lake
+from tests.spark.lake import SparkLake
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +24,6 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+def lake(spark: SparkSession, tmp_path: Path) -> SparkLake:
     """Tables in a folder of the test's own."""
-    return Lake(spark, tmp_path / "lake")
+    return SparkLake(spark, tmp_path / "lake")

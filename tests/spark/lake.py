@@ -1,59 +1,37 @@
-"""Tables under test: written by us, read by three readers that must agree."""
+"""Tables under test: written through Spark, read by three readers that must agree."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 from pyspark.sql import SparkSession
 
 from airflow_provider.spark import IngestJob, ingest, read_snapshot
 from airflow_provider.spark.source import spark_schema
-from airflow_provider.table import HudiTable, snapshot
-
-Rows = Sequence[Mapping[str, Any]]
-
-KIB = 1024
+from tests.ingestion.lake import Lake, LakeTable, in_order
 
 
-class Lake:
+class SparkLake(Lake):
     """Makes tables, and writes to them through one session."""
 
     def __init__(self, spark: SparkSession, root: Path) -> None:
+        super().__init__(root)
         self.spark = spark
-        self.root = root
-        self._count = 0
 
-    def create(self, schema: pa.Schema, record_key: Sequence[str] = ("id",), **options: Any) -> LakeTable:
-        """An empty table."""
-        self._count += 1
-        location = str(self.root / f"t{self._count}")
-        HudiTable.create(location, name="t", schema=schema, record_key=record_key, **options)
-        return LakeTable(self.spark, location)
+    def open(self, location: str) -> SparkLakeTable:
+        return SparkLakeTable(self.spark, location)
 
 
-class LakeTable:
-    """One table."""
+class SparkLakeTable(LakeTable):
+    """One table, written through Spark."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
+        super().__init__(location)
         self.spark = spark
-        self.location = location
 
-    @property
-    def table(self) -> HudiTable:
-        return HudiTable.open(self.location)
-
-    def ingest(self, operation: str, rows: Rows | pa.Table, **job: Any) -> dict[str, Any]:
-        """Write rows given in Python; columns that no row has are left out."""
-        if not isinstance(rows, pa.Table):
-            names = {name for row in rows for name in row}
-            fields = [field for field in self.table.schema if field.name in names]
-            rows = pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema(fields))
+    def write(self, operation: str, rows: pa.Table, **job: Any) -> dict[str, Any]:
         frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))
         return ingest(self.spark, IngestJob(self.location, operation=operation, **job), dataframe=frame)
 
@@ -62,89 +40,11 @@ class LakeTable:
         paths = tuple(map(str, source))
         return ingest(self.spark, IngestJob(self.location, paths, operation=operation, **job))
 
-    def rows(self, as_of: str | None = None) -> list[dict[str, Any]]:
-        """Rows by our own reader."""
-        return _sorted(snapshot(self.table, as_of).to_table().to_pylist())
-
-    def files(self) -> dict[str, list[tuple[str, int]]]:
-        """File id and rows of every live file group, by partition."""
-        view = self.table.view()
-        return {
-            partition: [
-                (base_file.file_id, pa.parquet.read_metadata(f"{self.location}/{base_file.path}").num_rows)
-                for base_file in view.base_files(partition)
-            ]
-            for partition in view.partitions()
-        }
-
-    def check(self, expected: Rows | None = None) -> None:
-        """All readers agree: on now, on every commit, on every partition and on every change."""
-        ours = self.rows()
-        if expected is not None:
-            assert ours == _sorted(list(expected))
-        assert self._spark_rows() == ours
-        assert self._theirs() == ours
-        commits = self.table.timeline().commits()
-        for commit in commits:
-            then = self.rows(commit.requested_time)
-            assert self._spark_rows(commit.requested_time) == then
-            assert self._theirs(as_of=commit.requested_time) == then
-        self._check_partitions(ours)
-        self._check_changes(commits)
-
-    def _check_partitions(self, ours: list[dict[str, Any]]) -> None:
-        config = self.table.config
-        for field in config.partition_fields:
-            if not pa.types.is_string(self.table.schema.field(field).type):
-                continue
-            for value in {row[field] for row in ours} - {None, ""}:
-                found = self._theirs((field, "=", value))
-                assert found == [row for row in ours if row[field] == value], f"{field}={value!r}"
-
-    def _check_changes(self, commits: Sequence[Any]) -> None:
-        rows = snapshot(self.table, meta_columns=True).to_table()
-        times = ["0", *(commit.completion_time for commit in commits)]
-        for position, start in enumerate(times):
-            inside = [commit.requested_time for commit in commits[position:]]
-            changed = rows.filter(pc.is_in(rows["_hoodie_commit_time"], pa.array(inside, pa.string())))
-            expected = _sorted(changed.select(self.table.schema.names).to_pylist())
-            assert self._theirs(after=start) == expected, f"changes after {start}"
-
-    def _spark_rows(self, as_of: str | None = None) -> list[dict[str, Any]]:
+    def spark_rows(self, as_of: str | None = None) -> list[dict[str, Any]]:
+        """Rows by Spark."""
         rows = read_snapshot(self.spark, self.table, as_of).toArrow()
-        return _sorted(rows.cast(self.table.schema).to_pylist())
+        return in_order(rows.cast(self.table.schema).to_pylist())
 
-    def _theirs(
-        self, *filters: tuple[str, str, str], as_of: str | None = None, after: str | None = None
-    ) -> list[dict[str, Any]]:
-        options = HudiReadOptions(filters=list(filters))
-        if as_of is not None:
-            options = options.with_as_of_timestamp(as_of)
-        if after is not None:
-            options = options.with_query_type(HudiQueryType.Incremental).with_start_timestamp(after)
-        batches = HudiTableBuilder.from_base_uri(self.location).build().read(options)
-        names = self.table.schema.names
-        found = pa.Table.from_batches(batches).select(names).to_pylist() if batches else []
-        return _sorted(found)
-
-
-def _sorted(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return sorted((dict(row) for row in rows), key=repr)
-
-
-def fingerprint(root: str | Path) -> dict[str, str]:
-    """Every file under a folder, with a hash of its content."""
-    return {
-        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in Path(root).rglob("*")
-        if path.is_file()
-    }
-
-
-def untouched(location: str | Path, act: Callable[[], object]) -> None:
-    """Make sure that an action leaves every byte of a folder as it was."""
-    before = fingerprint(location)
-    try:
-        act()
-    finally:
-        assert fingerprint(location) == before
+    def _check_readers(self, as_of: str | None, ours: list[dict[str, Any]]) -> None:
+        super()._check_readers(as_of, ours)
+        assert self.spark_rows(as_of) == ours

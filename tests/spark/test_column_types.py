@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.spark.lake import Lake
+from tests.spark.lake import SparkLake
 
 MOMENT = datetime.datetime(2013, 1, 31, 23, 59, 59, 999_999, tzinfo=datetime.UTC)
 
@@ -42,7 +42,7 @@ FULL = {name: value for name, (_, value) in TYPES.items()}
 NULLS: dict[str, Any] = dict.fromkeys(TYPES)
 
 
-def test_every_type_and_null(lake: Lake) -> None:
+def test_every_type_and_null(lake: SparkLake) -> None:
     table = lake.create(SCHEMA)
     rows = [{"id": 1} | FULL, {"id": 2} | NULLS]
     table.ingest("bulk_insert", pa.Table.from_pylist(rows, SCHEMA))
@@ -52,7 +52,7 @@ def test_every_type_and_null(lake: Lake) -> None:
     table.check([{"id": 1} | FULL, {"id": 2} | FULL, {"id": 3} | NULLS])
 
 
-def test_local_timestamps(lake: Lake) -> None:
+def test_local_timestamps(lake: SparkLake) -> None:
     # hudi-rs 0.5.0 panics on them, so that only our readers and Spark are asked.
     schema = pa.schema({"id": pa.int64(), "local": pa.timestamp("us"), "coarse": pa.timestamp("ms")})
     table = lake.create(schema)
@@ -67,7 +67,7 @@ def test_local_timestamps(lake: Lake) -> None:
     assert table._spark_rows() == rows
 
 
-def test_the_sessions_time_zone_does_not_matter(lake: Lake) -> None:
+def test_the_sessions_time_zone_does_not_matter(lake: SparkLake) -> None:
     schema = pa.schema(
         {"at": pa.timestamp("us", tz="UTC"), "part": pa.timestamp("us", tz="UTC"), "n": pa.int64()}
     )
@@ -84,7 +84,7 @@ def test_the_sessions_time_zone_does_not_matter(lake: Lake) -> None:
     assert table.rows() == [rows[0] | {"n": 2}]
 
 
-def test_narrower_columns_and_missing_ones(lake: Lake) -> None:
+def test_narrower_columns_and_missing_ones(lake: SparkLake) -> None:
     schema = pa.schema(
         {
             "id": pa.int64(),
@@ -105,7 +105,7 @@ def test_narrower_columns_and_missing_ones(lake: Lake) -> None:
     table.check([wide[0], {"id": 2, "f": 0.5, "d": Decimal("1.50"), "k": Decimal("7.000"), "t": None}])
 
 
-def test_hudis_columns_in_the_source_are_ignored(lake: Lake) -> None:
+def test_hudis_columns_in_the_source_are_ignored(lake: SparkLake) -> None:
     schema = pa.schema({"id": pa.int64(), "n": pa.int64()})
     table = lake.create(schema)
     table.ingest("insert", [{"id": 1, "n": 1}])

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.spark.lake import KIB, Lake
+from tests.ingestion.lake import KIB
+from tests.spark.lake import SparkLake
 
 SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "v": pa.int64(), "ts": pa.int64()})
 
@@ -37,7 +38,7 @@ spark.stop()
 """
 
 
-def test_over_spark_connect(lake: Lake, tmp_path: Path) -> None:
+def test_over_spark_connect(lake: SparkLake, tmp_path: Path) -> None:
     table = lake.create(SCHEMA, partition_by=["part"], ordering_field="ts")
 
     def source(name: str, rows: list[dict[str, object]]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.spark.lake import Lake
+from tests.spark.lake import SparkLake
 
 SCHEMA = pa.schema(
     {
@@ -32,7 +32,7 @@ ROWS = [
 ]
 
 
-def test_csv(lake: Lake, tmp_path: Path) -> None:
+def test_csv(lake: SparkLake, tmp_path: Path) -> None:
     source = tmp_path / "rows.csv"
     source.write_text('note,id,price,day,at\n"a, b",1,1.5,2013-01-02,2013-01-02T03:04:05Z\n,2,,,\n')
     table = lake.create(SCHEMA)
@@ -40,7 +40,7 @@ def test_csv(lake: Lake, tmp_path: Path) -> None:
     table.check(ROWS)
 
 
-def test_csv_with_a_word_for_null(lake: Lake, tmp_path: Path) -> None:
+def test_csv_with_a_word_for_null(lake: SparkLake, tmp_path: Path) -> None:
     source = tmp_path / "rows.csv"
     source.write_text("id,price\n2,NA\n")
     table = lake.create(SCHEMA)
@@ -49,7 +49,7 @@ def test_csv_with_a_word_for_null(lake: Lake, tmp_path: Path) -> None:
     table.check([ROWS[1]])
 
 
-def test_json(lake: Lake, tmp_path: Path) -> None:
+def test_json(lake: SparkLake, tmp_path: Path) -> None:
     source = tmp_path / "rows.json"
     rows = [
         {"id": 1, "day": "2013-01-02", "price": 1.5, "note": "a, b", "at": "2013-01-02T03:04:05Z"},

@@ -1,0 +1,220 @@
+"""Ingestion of rows that are in memory, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider.exceptions import EmptySourceError
+from airflow_provider.ingestion.columns import check_columns, delete_columns
+from airflow_provider.ingestion.earlier_try import earlier_try
+from airflow_provider.ingestion.file_group_plan import FileGroupPlan
+from airflow_provider.ingestion.file_group_task import ARRIVAL, FileGroupTask, Report, WritePlan
+from airflow_provider.ingestion.incoming_rows import IncomingRows
+from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.ingestion.ingestion import write_rows
+from airflow_provider.ingestion.key_lookup import keys_in_base_file
+from airflow_provider.locks import LockProvider
+from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.keys import partition_paths, record_keys
+from airflow_provider.table.schema import conform
+from airflow_provider.table.storage import Storage
+
+_Numbers = npt.NDArray[np.int64]
+
+
+def ingest_arrow(
+    table: HudiTable | str,
+    data: pa.Table,
+    operation: str = "upsert",
+    *,
+    lock: LockProvider | None = None,
+    is_alive: Callable[[], bool] | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Write an Arrow table's rows into a table, as one commit, without Spark.
+
+    The rules are those of :func:`airflow_provider.spark.ingest`: the same operations, file sizes,
+    errors and result.
+
+    ::
+
+        ingest_arrow("/srv/lake/flights", pa.Table.from_pylist(rows), "upsert")
+
+    :param table: the table, or its absolute path or URL. One that is open spares opening it.
+    :param data: the rows; columns that the table allows to be null may be missing.
+    :param operation: a key of :data:`~airflow_provider.ingestion.OPERATIONS`.
+    :param lock: the table lock, to be used for many writes; by the setting ``lock`` when None.
+    :param is_alive: asked before every heartbeat; False gives the write up.
+    :param settings: further fields of :class:`~airflow_provider.ingestion.IngestJob`, such as
+        ``priority`` or ``operation_key``.
+    :return: see :func:`~airflow_provider.ingestion.result.result_of`.
+    :raises InvalidInputError: when the settings or the rows cannot work; nothing was written.
+    :raises TableError: when the location holds no table that can be written.
+    :raises WriteConflictError: when another commit touched the same file groups first, or an
+        earlier try of the same operation still runs.
+    :raises CommitError: when the write ended otherwise without a commit.
+    """
+    if isinstance(table, HudiTable):
+        job = IngestJob(
+            table.location, operation=operation, storage_options=table.storage.options, **settings
+        )
+    else:
+        job = IngestJob(table, operation=operation, **settings)
+        job.validate()
+        table = HudiTable.open(table, job.storage_options)
+    if (earlier := earlier_try(job, table)) is not None:
+        return earlier
+    return write_rows(job, table, ArrowRows.of(job, table, data), lock=lock, is_alive=is_alive)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """Where rows went.
+
+    :param rows: the rows.
+    :param positions: among them; a row can have gone to several targets.
+    :param targets: number of the target of each.
+    """
+
+    rows: ArrowRows
+    positions: _Numbers
+    targets: _Numbers
+
+    def by_target(self) -> Iterator[tuple[int, pa.Table]]:
+        """The rows of every target that has any, in the order in which they came."""
+        order = np.lexsort((self.positions, self.targets))
+        numbers, starts = np.unique(self.targets[order], return_index=True)
+        if len(numbers) == 1 and len(order) == self.rows.rows.num_rows:
+            yield int(numbers[0]), self.rows.rows
+            return
+        sorted_ = self.rows.rows.take(pa.array(self.positions[order]))
+        ends = [*starts[1:].tolist(), len(order)]
+        for number, begin, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
+            yield number, sorted_.slice(begin, end - begin)
+
+
+@dataclass
+class ArrowRows(IncomingRows):
+    """Rows in memory, that fit into a table.
+
+    :param rows: the rows, with the table's types.
+    :param keys: their record keys.
+    :param paths: partition paths.
+    :param partitions: position in ``paths`` of every row.
+    :param storage: the table's storage.
+    """
+
+    rows: pa.Table
+    keys: pa.Array
+    paths: Sequence[str]
+    partitions: _Numbers
+    storage: Storage
+    _sent: list[_Sent] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        counts = np.bincount(self.partitions, minlength=len(self.paths)).tolist()
+        self.counts = {path: count for path, count in zip(self.paths, counts, strict=True) if count}
+        self._found: list[tuple[BaseFile, _Numbers]] = []
+
+    @classmethod
+    def of(cls, job: IngestJob, table: HudiTable, data: pa.Table) -> ArrowRows:
+        """Rows for a table, after a look at each.
+
+        :param job: the ingestion.
+        :param table: the table.
+        :param data: the rows.
+        :raises InvalidInputError: when a row cannot be written.
+        """
+        check_columns(job, data.schema, table)
+        if not data.num_rows:
+            raise EmptySourceError(f"the data for table {table.location} holds no row; nothing was written")
+        schema = table.schema
+        if job.operation == "delete":
+            names = [name for name in delete_columns(table.config) if name in data.schema.names]
+            schema = pa.schema([schema.field(name).with_nullable(True) for name in names])
+        rows = conform(data, schema).combine_chunks()
+        keys = record_keys(rows, table.config)
+        paths = partition_paths(rows, table.config).dictionary_encode()
+        if job.kind.looks_up_keys:
+            rows = rows.append_column(ARRIVAL, pa.array(np.arange(rows.num_rows)))
+        return cls(
+            rows, keys, paths.dictionary.to_pylist(), paths.indices.to_numpy().astype(np.int64), table.storage
+        )
+
+    def find(self, base_files: Mapping[str, Sequence[BaseFile]]) -> Mapping[BaseFile, int]:
+        """See :meth:`IncomingRows.find`."""
+        self._found = []
+        for path, files in base_files.items():
+            positions = self._of_partition(path)
+            keys = self.keys.take(pa.array(positions))
+            for base_file in files:
+                found = keys_in_base_file(self.storage, base_file.path, keys)
+                if found.any():
+                    self._found.append((base_file, positions[found]))
+        return {base_file: len(positions) for base_file, positions in self._found}
+
+    def send(self, plan: FileGroupPlan, write_plan: WritePlan) -> list[Report]:
+        """See :meth:`IncomingRows.send`."""
+        sent = self._routed(plan)
+        self._sent.append(sent)
+        reports = []
+        for number, rows in sent.by_target():
+            task = FileGroupTask(write_plan, number, write_token=f"{number}-0-0")
+            reports.append(task.run(rows.to_batches()))
+            if reports[-1].error is not None:
+                break
+        return reports
+
+    def sent_to(self, numbers: Collection[int]) -> ArrowRows:
+        """See :meth:`IncomingRows.sent_to`."""
+        chosen = [
+            (sent.rows, sent.positions[np.isin(sent.targets, list(numbers))]) for sent in list(self._sent)
+        ]
+        return ArrowRows(
+            pa.concat_tables([each.rows.take(pa.array(at)) for each, at in chosen]).combine_chunks(),
+            pa.concat_arrays([each.keys.take(pa.array(at)) for each, at in chosen]),
+            self.paths,
+            np.concatenate([each.partitions[at] for each, at in chosen]),
+            self.storage,
+            self._sent,
+        )
+
+    def _of_partition(self, path: str) -> _Numbers:
+        return np.flatnonzero(self.partitions == self.paths.index(path))
+
+    def _routed(self, plan: FileGroupPlan) -> _Sent:
+        """Which rows go to which targets."""
+        positions, targets = [], []
+        is_new = np.ones(self.rows.num_rows, np.bool_)
+        for base_file, found in self._found:
+            is_new[found] = False
+            number = plan.updates.get(base_file.file_group)
+            if number is not None:
+                positions.append(found)
+                targets.append(np.full(len(found), number))
+        for path, shares in plan.shares.items():
+            new = self._of_partition(path)
+            new = new[is_new[new]]
+            positions.append(new)
+            targets.append(self._shared_out(new, shares))
+        if not positions:
+            return _Sent(self, np.empty(0, np.int64), np.empty(0, np.int64))
+        return _Sent(self, np.concatenate(positions), np.concatenate(targets))
+
+    def _shared_out(self, positions: _Numbers, shares: Sequence[tuple[int, int]]) -> _Numbers:
+        numbers = np.array([number for number, _ in shares])
+        if len(shares) == 1:
+            return np.full(len(positions), numbers[0])
+        # Rows with the same key go the same way.
+        keys = self.keys.take(pa.array(positions)).dictionary_encode()
+        weights = np.cumsum([weight for _, weight in shares])
+        place = keys.indices.to_numpy().astype(np.int64) * weights[-1] // len(keys.dictionary)
+        found: _Numbers = numbers[np.searchsorted(weights[:-1], place, side="right")]
+        return found

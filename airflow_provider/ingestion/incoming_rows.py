@@ -1,0 +1,47 @@
+"""The rows of a write, wherever they are: in memory, or on a Spark cluster."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Collection, Mapping, Sequence
+
+from airflow_provider.ingestion.file_group_plan import FileGroupPlan
+from airflow_provider.ingestion.file_group_task import Report, WritePlan
+from airflow_provider.table.file_groups import BaseFile
+
+
+class IncomingRows(abc.ABC):
+    """Rows on their way into a table.
+
+    :ivar counts: number of rows by partition path.
+    """
+
+    counts: Mapping[str, int]
+
+    @abc.abstractmethod
+    def find(self, base_files: Mapping[str, Sequence[BaseFile]]) -> Mapping[BaseFile, int]:
+        """Look up in which base files the rows' keys live; :meth:`send` goes by what was found.
+
+        :param base_files: where to look, by partition path.
+        :return: number of rows whose key is in a base file, for those that have any.
+        """
+
+    @abc.abstractmethod
+    def send(self, plan: FileGroupPlan, write_plan: WritePlan) -> list[Report]:
+        """Run one task a target, each with the target's rows.
+
+        A row whose key was found goes to every target that rewrites one of its base files, and
+        nowhere if none does; other rows go where their partition's shares say.
+
+        :param plan: which rows go where.
+        :param write_plan: what the tasks have to know.
+        :return: what the tasks did.
+        """
+
+    @abc.abstractmethod
+    def sent_to(self, numbers: Collection[int]) -> IncomingRows:
+        """The rows that some targets got, as rows to be sent anew.
+
+        :param numbers: of targets in the plans of earlier calls of :meth:`send`, also those of rows
+            that this method returned.
+        """

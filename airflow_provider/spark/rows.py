@@ -1,0 +1,148 @@
+"""Rows on a Spark cluster, on their way into a table; the driver never holds any."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from airflow_provider.exceptions import CommitError
+from airflow_provider.ingestion.file_group_plan import FileGroupPlan
+from airflow_provider.ingestion.file_group_task import ARRIVAL, Report, WritePlan
+from airflow_provider.ingestion.incoming_rows import IncomingRows
+from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.spark.batch_profile import BatchProfile
+from airflow_provider.spark.routing import TARGET, numbered, routed, target_of_new_rows
+from airflow_provider.spark.tagging import FILE, location_columns, tag
+from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task
+from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.hudi_table import HudiTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """Where rows went.
+
+    :param frame: the rows with their target's number.
+    :param counts: rows that came, by target.
+    :param partitions: partition path by target.
+    """
+
+    frame: DataFrame
+    counts: Mapping[int, int]
+    partitions: Mapping[int, str]
+
+
+@dataclass
+class SparkRows(IncomingRows):
+    """Rows of a DataFrame, that fit into a table. As a context manager it frees what Spark keeps.
+
+    :param table: the table.
+    :param frame: the rows; it is evaluated more than once.
+    :param profile: what is known of them.
+    """
+
+    table: HudiTable
+    frame: DataFrame
+    profile: BatchProfile
+    _sent: list[_Sent] = field(default_factory=list)
+    _persisted: list[DataFrame] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.counts = self.profile.rows
+        self._tags: DataFrame | None = None
+        self._files: Sequence[BaseFile] = ()
+
+    @classmethod
+    def of(cls, job: IngestJob, table: HudiTable, frame: DataFrame, profile: BatchProfile) -> SparkRows:
+        """Rows for a table.
+
+        :param job: the ingestion.
+        :param table: its table.
+        :param frame: the rows, with the table's types.
+        :param profile: what is known of them.
+        """
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        if job.kind.looks_up_keys:
+            frame = frame.withColumn(ARRIVAL, F.monotonically_increasing_id())
+        return cls(table, frame, profile)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._persisted:
+            self._persisted.pop().unpersist()
+
+    def find(self, base_files: Mapping[str, Sequence[BaseFile]]) -> Mapping[BaseFile, int]:
+        """See :meth:`IncomingRows.find`."""
+        found, self._files = tag(self.frame, self.table, self.profile, base_files)
+        self._tags = self._persist(found)
+        hits = self._tags.groupBy(FILE).count().toArrow().to_pylist()
+        return {self._files[row[FILE]]: row["count"] for row in hits}
+
+    def send(self, plan: FileGroupPlan, write_plan: WritePlan) -> list[Report]:
+        """See :meth:`IncomingRows.send`."""
+        columns = self.frame.columns
+        key_columns = self.table.config.record_key_fields
+        frame, target = target_of_new_rows(self.frame, self.profile, plan.shares, key_columns)
+        if self._tags is not None:
+            frame, target = self._with_tags(frame, target, self._tags, plan)
+        sent = numbered(frame, target, columns)
+        tasks = routed(sent, plan.first, len(plan.targets)).mapInArrow(write_task(write_plan), REPORT_SCHEMA)
+        reports = [report_of(row) for row in tasks.toArrow().to_pylist()]
+        counts = {report.target: report.rows_in for report in reports}
+        partitions = {number: target.partition_path for number, target in plan.targets.items()}
+        self._sent.append(_Sent(sent, counts, partitions))
+        return reports
+
+    def sent_to(self, numbers: Collection[int]) -> SparkRows:
+        """See :meth:`IncomingRows.sent_to`.
+
+        :raises CommitError: when the source gives other rows than the first time.
+        """
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        chosen, counts = [], dict.fromkeys(self.counts, 0)
+        for sent in self._sent:
+            here = sorted(sent.counts.keys() & set(numbers))
+            if here:
+                chosen.append(sent.frame.where(F.col(TARGET).isin(here)).drop(TARGET))
+            for number in here:
+                counts[sent.partitions[number]] += sent.counts[number]
+        frame = self._persist(reduce(lambda one, other: one.unionByName(other), chosen))
+        if (came := frame.count()) != sum(counts.values()):
+            raise CommitError(
+                f"table {self.table.location}: {sum(counts.values())} rows were to be merged again, and the "
+                f"source has {came} of them now: it changed meanwhile, or gives other rows every time; let "
+                "it come to rest, or materialise it, and try again"
+            )
+        profile = replace(self.profile, rows={path: count for path, count in counts.items() if count})
+        return SparkRows(self.table, frame, profile, self._sent, self._persisted)
+
+    def _persist(self, frame: DataFrame) -> DataFrame:
+        self._persisted.append(frame.persist())
+        return self._persisted[-1]
+
+    def _with_tags(
+        self, frame: DataFrame, target: Column, tags: DataFrame, plan: FileGroupPlan
+    ) -> tuple[DataFrame, Column]:
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        names = location_columns(self.table.config)
+        renamed = tags.select(*(F.col(name).alias(f"_tagged_{name}") for name in names), FILE)
+        conditions = [F.col(name).eqNullSafe(F.col(f"_tagged_{name}")) for name in names]
+        joined = frame.withColumn("_new_target", target).join(
+            renamed, reduce(lambda one, other: one & other, conditions), "left"
+        )
+        numbers = [plan.updates.get(base_file.file_group) for base_file in self._files]
+        of_file = F.element_at(F.lit(numbers).cast("array<int>"), F.col(FILE) + 1)
+        return joined, F.when(F.col(FILE).isNull(), F.col("_new_target")).otherwise(of_file)

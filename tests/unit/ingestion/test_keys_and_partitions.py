@@ -1,0 +1,3 @@
+"""Keys of all types, and partition values that want to be something else, in this process."""
+
+from tests.ingestion.keys_and_partitions import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Sequences of operations, in this process."""
+
+from tests.ingestion.model import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Partitions of several file groups, in this process."""
+
+from tests.ingestion.several_file_groups import *  # noqa: F403
