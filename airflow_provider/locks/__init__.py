@@ -26,6 +26,7 @@ LOCK_PROVIDERS: Mapping[str, str] = {
     "zookeeper": "airflow_provider.locks.zookeeper:ZookeeperLockProvider",
     "database": "airflow_provider.locks.database:DatabaseLockProvider",
     "storage": "airflow_provider.locks.storage:StorageLockProvider",
+    "metastore": "airflow_provider.locks.metastore:MetastoreLockProvider",
     "in_process": "airflow_provider.locks.in_process:InProcessLockProvider",
 }
 """Provider name, as in the ``table_lock`` connection, to its class; imported when it is used."""

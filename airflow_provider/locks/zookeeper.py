@@ -39,6 +39,7 @@ from kazoo.recipe.lock import Lock
 from airflow_provider.exceptions import LockUnavailableError
 from airflow_provider.locks.contender import Contender
 from airflow_provider.locks.protocol import LockHolder
+from airflow_provider.locks.table_name import table_name
 from airflow_provider.locks.zookeeper_session import (
     REFUSED,
     ZookeeperSettings,
@@ -47,7 +48,6 @@ from airflow_provider.locks.zookeeper_session import (
     open_session,
     was_refused,
 )
-from airflow_provider.table.properties import parse_properties
 from airflow_provider.table.storage import Storage
 
 # Even who does not want to wait for the lock waits so long for a session.
@@ -267,12 +267,9 @@ class ZookeeperLockProvider(Contender):
         return found
 
     def _path(self) -> str:
+        self._lock_key = self._lock_key or table_name(self._storage)
         if self._lock_key is None:
-            try:
-                properties = parse_properties(self._storage.read(".hoodie/hoodie.properties").decode())
-                self._lock_key = properties["hoodie.table.name"]
-            except (FileNotFoundError, KeyError):
-                return f"{self._base_path}/{quote(self._place, safe='')}"
+            return f"{self._base_path}/{quote(self._place, safe='')}"
         return f"{self._base_path}/{self._lock_key}"
 
     def _open(self, limit: float) -> KazooClient:

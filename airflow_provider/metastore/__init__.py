@@ -10,7 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_provider.metastore.locks import LockComponent, LockInfo, LockResponse, LockState, LockType
+    from airflow_provider.metastore.lock_objects import (
+        LockComponent,
+        LockInfo,
+        LockResponse,
+        LockState,
+        LockType,
+    )
     from airflow_provider.metastore.metastore import Metastore, open_metastore
     from airflow_provider.metastore.notifications import Consumer, EventType, NotificationEvent, Purged
     from airflow_provider.metastore.objects import (
@@ -70,11 +76,11 @@ _MODULES = {
     "DatabaseInfo": "objects",
     "EventType": "notifications",
     "FunctionInfo": "objects",
-    "LockComponent": "locks",
-    "LockInfo": "locks",
-    "LockResponse": "locks",
-    "LockState": "locks",
-    "LockType": "locks",
+    "LockComponent": "lock_objects",
+    "LockInfo": "lock_objects",
+    "LockResponse": "lock_objects",
+    "LockState": "lock_objects",
+    "LockType": "lock_objects",
     "Metastore": "metastore",
     "NotificationEvent": "notifications",
     "PartitionInfo": "objects",

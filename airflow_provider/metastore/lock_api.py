@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from airflow_provider.metastore import locks
 from airflow_provider.metastore.engine import MetastoreEngine
-from airflow_provider.metastore.locks import (
+from airflow_provider.metastore.lock_objects import (
     LOCK_TIMEOUT_SECONDS,
     LockComponent,
     LockInfo,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
-import os
 import socket
 import threading
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.metastore.metastore import Metastore
 from airflow_provider.metastore.objects import PartitionSpec
+from airflow_provider.metastore.system_user import system_user
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +89,7 @@ class TableTransaction:
         self._metastore = metastore
         self._database = database
         self._table = table
-        self._user = user or _system_user()
+        self._user = user or system_user()
         self._host = host or socket.gethostname()
         self._agent = agent
         self._joined = txn_id
@@ -205,14 +204,6 @@ class TableTransaction:
                 return
             except MetastoreError as failure:
                 log.warning("heartbeat of transaction %d failed, trying again: %s", self.txn_id, failure)
-
-
-def _system_user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        # A container's user id without an entry in its passwd file.
-        return f"uid {os.getuid()}"
 
 
 def _known(value: int | None, name: str, when: str) -> int:

@@ -1,0 +1,256 @@
+"""An exclusive table lock in a metastore: ours, or any Hive Metastore.
+
+The lock is the one that JVM Hudi's ``HiveMetastoreBasedLockProvider`` takes, EXCLUSIVE on a database's
+table, so both sides exclude each other when they name the same metastore, database and table. The
+table need not be registered there. The metastore serves first come first served: who waits has a
+place in its line, and keeps it as long as it asks.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+import uuid
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from airflow_provider.exceptions import (
+    InvalidConnectionError,
+    InvalidInputError,
+    LockUnavailableError,
+    MetastoreError,
+    MetastoreUnavailableError,
+    NoSuchLockError,
+)
+from airflow_provider.locks.lease import LeaseLock
+from airflow_provider.locks.protocol import LockHolder
+from airflow_provider.locks.table_name import table_name
+from airflow_provider.metastore.lock_objects import (
+    LockComponent,
+    LockInfo,
+    LockResponse,
+    LockState,
+    LockType,
+    waits_for,
+)
+from airflow_provider.metastore.system_user import system_user
+from airflow_provider.table.storage import Storage
+
+if TYPE_CHECKING:
+    from airflow_provider.metastore import Metastore
+    from airflow_provider.metastore.thrift.client import ThriftMetastore
+
+# Hive's columns for who asks end there.
+_LONGEST_NAME = 128
+# In the agent's name: whose lock it is among those of one process.
+_OURS = re.compile(r"(?P<owner>.*) \[[0-9a-f]{32}\]", re.DOTALL)
+
+
+class MetastoreLockProvider(LeaseLock):
+    """A lock by the Hive Metastore's lock API; the fencing token is the lock's id.
+
+    :param storage: the table's storage.
+    :param url: ``thrift://host:port[,host2:port2]`` of a server, or the SQLAlchemy URL of a database of
+        ours, ``postgresql+psycopg://user@host/database`` or ``sqlite:////absolute/path.db``.
+    :param password: goes into the SQLAlchemy URL; never shown.
+    :param database: as ``hoodie.write.lock.hivemetastore.database``.
+    :param table: as ``hoodie.write.lock.hivemetastore.table``; by default the table's name, or its
+        location where there is no table yet.
+    :param timeout_seconds: how long :meth:`acquire` waits by default.
+    :param lease_seconds: a contender that sent no heartbeat for so long has lost the lock, or its place
+        in the line; it sends three in that time. A Thrift server has a timeout of its own,
+        ``hive.txn.timeout``, which must not be shorter: only after it a dead holder's lock is free.
+    :param poll_interval_seconds: the longest pause between two looks while waiting.
+    :param connection_timeout_seconds: how long a metastore that is away is waited for.
+    :param owner: who contends, for people; host and process by default.
+    :raises InvalidConnectionError: when the URL is missing or cannot work, or its driver is not installed.
+    """
+
+    unusable = (MetastoreError, OSError)
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        url: str = "",
+        password: str | None = None,
+        database: str = "default",
+        table: str | None = None,
+        timeout_seconds: float = 60.0,
+        lease_seconds: float = 30.0,
+        poll_interval_seconds: float = 0.1,
+        connection_timeout_seconds: float = 10.0,
+        owner: str | None = None,
+    ) -> None:
+        super().__init__(
+            storage.root,
+            timeout_seconds=timeout_seconds,
+            lease_seconds=lease_seconds,
+            poll_interval_seconds=poll_interval_seconds,
+            outage_seconds=connection_timeout_seconds,
+            owner=owner,
+        )
+        self._storage = storage
+        self._database = database
+        self._table = table
+        mark = f" [{uuid.uuid4().hex}]"
+        self._agent = self._owner[: _LONGEST_NAME - len(mark)] + mark
+        self._waiting: int | None = None
+        self._is_in_doubt = False
+        try:
+            self._backend = _open(url, password, connection_timeout_seconds, lease_seconds)
+        except InvalidInputError as error:
+            raise InvalidConnectionError(
+                f"lock provider 'metastore', option 'url': {error}", option="url"
+            ) from None
+        self._metastore = self._backend.metastore
+        weakref.finalize(self, self._metastore.close)
+
+    def acquire(self, timeout: float | None = None) -> None:
+        """See :meth:`LeaseLock.acquire`; who did not acquire the lock does not stay in the line."""
+        try:
+            super().acquire(timeout)
+        except LockUnavailableError:
+            raise  # nobody can be told: the place in the line is taken again by the next try, or times out
+        except BaseException:
+            self._leave_the_line()
+            raise
+
+    def waiters(self) -> list[str]:
+        """See :meth:`LockProvider.waiters`."""
+        return [_owner(info) for info in self._shown() if info.state is LockState.WAITING]
+
+    def _try_acquire(self) -> int | None:
+        if self._is_in_doubt:
+            self._resolve_doubt()
+        if self._waiting is None:
+            response = self._ask()
+            lock_id, state = response.lock_id, response.state
+        else:
+            lock_id = self._waiting
+            try:
+                state = self._metastore.check_lock(lock_id)
+            except NoSuchLockError:  # asleep for too long: to the end of the line
+                self._waiting = None
+                return None
+        if state is LockState.ACQUIRED:
+            self._waiting = None
+            return lock_id
+        self._waiting = lock_id
+        return None
+
+    def _look(self) -> LockHolder | None:
+        held = [info for info in self._shown() if info.state is LockState.ACQUIRED]
+        if not held:
+            return None
+        # A transaction's lock has no heartbeat of its own.
+        age = 0.0 if held[0].txn_id else max(0.0, time.time() - held[0].heartbeat_at)
+        return LockHolder(_owner(held[0]), held[0].lock_id, age)
+
+    def _renew(self, token: int) -> bool:
+        try:
+            self._metastore.heartbeat_lock(token)
+        except NoSuchLockError:
+            return False
+        return True
+
+    def _holds(self, token: int) -> bool:
+        try:
+            return self._metastore.check_lock(token) is LockState.ACQUIRED
+        except NoSuchLockError:
+            return False
+
+    def _give_back(self, token: int) -> bool:
+        held = self._holds(token)  # `unlock` says nothing when there was no such lock
+        self._metastore.unlock(token)
+        return held
+
+    def _reason(self, error: Exception) -> str:
+        return str(error) if isinstance(error, MetastoreError) else super()._reason(error)
+
+    def _may_pass(self, error: Exception) -> bool:
+        return isinstance(error, MetastoreUnavailableError)
+
+    def _component(self) -> LockComponent:
+        self._table = self._table or table_name(self._storage)
+        return LockComponent(LockType.EXCLUSIVE, self._database, self._table or self._place)
+
+    def _ask(self) -> LockResponse:
+        self._backend.prepare()
+        try:
+            return self._backend.lock(
+                [self._component()],
+                system_user()[:_LONGEST_NAME],
+                socket.gethostname()[:_LONGEST_NAME],
+                agent=self._agent,
+            )
+        except MetastoreUnavailableError:
+            self._is_in_doubt = True  # it may have been done all the same
+            raise
+
+    def _resolve_doubt(self) -> None:
+        """Find the place in the line that an answer got lost about."""
+        mine = [info.lock_id for info in self._shown() if info.agent == self._agent]
+        self._waiting = mine[0] if mine else None
+        self._is_in_doubt = False
+
+    def _leave_the_line(self) -> None:
+        if self._waiting is not None:
+            with suppress(*self.unusable):  # then it times out
+                self._metastore.unlock(self._waiting)
+            self._waiting = None
+
+    def _shown(self) -> list[LockInfo]:
+        """All locks, held and waiting, that an exclusive lock on the table waits for."""
+        self._backend.prepare()
+        own = self._component()
+        return [
+            info
+            for info in self._metastore.show_locks(own.database)
+            if info.component.table in {None, own.table}
+            and info.component.type
+            in waits_for(own.type, on_database=False, held_on_database=info.component.table is None)
+        ]
+
+
+@dataclass
+class _Backend:
+    """A metastore that was not asked anything yet.
+
+    :param lock: its method, with the contender's lease where it can have one.
+    :param prepare: to be called before anything else.
+    """
+
+    metastore: Metastore | ThriftMetastore
+    lock: Callable[..., LockResponse]
+    prepare: Callable[[], None] = lambda: None
+
+
+def _open(url: str, password: str | None, timeout: float, lease: float) -> _Backend:
+    # Only who uses the one pays for the import of the other.
+    if url.startswith("thrift:"):
+        from airflow_provider.metastore.thrift.client import ThriftMetastore
+
+        if password:
+            raise InvalidInputError("a metastore by Thrift takes no password; leave that field empty")
+        client = ThriftMetastore(url, timeout_seconds=timeout)
+        return _Backend(client, client.lock)
+    from airflow_provider.metastore import Metastore
+    from airflow_provider.metastore.engine import MetastoreEngine, parse_url
+
+    parsed = parse_url(url)
+    if password:
+        parsed = parsed.set(password=password)
+    engine = MetastoreEngine(parsed.render_as_string(hide_password=False), timeout)
+    metastore = Metastore(engine)
+    return _Backend(metastore, partial(metastore.lock, timeout_seconds=lease), cache(engine.upgrade_schema))
+
+
+def _owner(info: LockInfo) -> str:
+    ours = _OURS.fullmatch(info.agent or "")
+    return ours["owner"] if ours else f"{info.user}@{info.host} ({info.agent or 'Unknown'})"
