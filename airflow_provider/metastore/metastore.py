@@ -47,6 +47,11 @@ class Metastore(CatalogApi, TransactionApi, LockApi, NotificationApi):
         """The database's URL, with ``***`` for its secrets."""
         return self._engine.masked_url
 
+    @property
+    def engine(self) -> MetastoreEngine:
+        """The database, for operations made of several functions of one connection."""
+        return self._engine
+
     def ping(self) -> str:
         """Ask the database for its last event.
 

@@ -34,7 +34,7 @@ def add_partitions(
     :param write_id: gives the write id under which the change is made.
     """
     owner = get_table(connection, database, table, lock=True)
-    wanted = {_key(owner, spec.values): spec for spec in partitions}
+    wanted = {partition_key(owner, spec.values): spec for spec in partitions}
     if len(wanted) != len(partitions) and not if_not_exists:
         raise AlreadyExistsError(
             f"table {owner.full_name}: a partition is given twice", table=owner.full_name
@@ -78,12 +78,10 @@ def add_partitions(
 def get_partitions(connection: Connection, database: str, table: str) -> list[PartitionInfo]:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.get_partitions`."""
     owner = get_table(connection, database, table)
-    query = (
-        select(partition_rows)
-        .where(partition_rows.c.table_id == owner.id)
-        .order_by(partition_rows.c.partition_values)
-    )
-    return [_info(row) for row in connection.execute(query)]
+    # Ordered here: a database's own order of texts depends on its locale.
+    query = select(partition_rows).where(partition_rows.c.table_id == owner.id)
+    rows = sorted(connection.execute(query), key=lambda row: str(row.partition_values))
+    return [_info(row) for row in rows]
 
 
 def get_partition(
@@ -91,10 +89,10 @@ def get_partition(
 ) -> PartitionInfo:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.get_partition`."""
     owner = get_table(connection, database, table)
-    key = _key(owner, values)
+    key = partition_key(owner, values)
     row = _rows(connection, owner, [key]).get(key)
     if row is None:
-        raise _no_such(owner, key)
+        raise no_such_partition(owner, key)
     return _info(row)
 
 
@@ -113,10 +111,10 @@ def alter_partition(
     :param write_id: gives the write id under which the change is made.
     """
     owner = get_table(connection, database, table, lock=True)
-    key = _key(owner, values)
+    key = partition_key(owner, values)
     row = _rows(connection, owner, [key]).get(key)
     if row is None:
-        raise _no_such(owner, key)
+        raise no_such_partition(owner, key)
     before = _info(row)
     if changes:
         connection.execute(update(partition_rows).where(partition_rows.c.id == row.id).values(**changes))
@@ -148,11 +146,11 @@ def drop_partitions(
     :param write_id: gives the write id under which the change is made.
     """
     owner = get_table(connection, database, table, lock=True)
-    keys = list(dict.fromkeys(_key(owner, values) for values in partitions))
+    keys = list(dict.fromkeys(partition_key(owner, values) for values in partitions))
     existing = _rows(connection, owner, keys)
     missing = [key for key in keys if key not in existing]
     if missing and not if_exists:
-        raise _no_such(owner, missing[0])
+        raise no_such_partition(owner, missing[0])
     if not existing:
         return []
     found = list(existing.values())
@@ -194,8 +192,11 @@ def append_insert_event(
     return append_event(connection, EventType.INSERT, message, database=owner.database, table=owner.name)
 
 
-def _key(table: TableInfo, values: Sequence[str | None]) -> str:
-    """The partition's values as its one stored key."""
+def partition_key(table: TableInfo, values: Sequence[str | None]) -> str:
+    """A partition's values as the one key under which it is stored.
+
+    :raises InvalidInputError: when the values do not fit the table's partition keys.
+    """
     keys = [key.name for key in table.partition_keys]
     if len(values) != len(keys) or not keys:
         raise InvalidInputError(
@@ -236,5 +237,6 @@ def _key_values(table: TableInfo, values: Sequence[str | None]) -> dict[str, str
     }
 
 
-def _no_such(table: TableInfo, key: str) -> NoSuchObjectError:
+def no_such_partition(table: TableInfo, key: str) -> NoSuchObjectError:
+    """The error for a partition that a table does not have."""
     return NoSuchObjectError(f"table {table.full_name} has no partition {key}", table=table.full_name)
