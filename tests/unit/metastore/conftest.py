@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.metastore import Column, Metastore, open_metastore
+from airflow_provider.metastore.cached_store import CachedStore
 
 
 @pytest.fixture(scope="session")
@@ -60,3 +61,27 @@ def silence(url: str) -> Callable[[int, float], None]:
             assert moved.rowcount == 1
 
     return silence
+
+
+@pytest.fixture
+def replica(url: str) -> Iterator[Callable[..., CachedStore]]:
+    """Makes a replica that has begun and takes a step only when it is told to."""
+    opened: list[CachedStore] = []
+
+    def replica(name: str = "r1", **options: object) -> CachedStore:
+        store = CachedStore(open_metastore(url), name, **options)  # type: ignore[arg-type]
+        store.updater.begin()
+        opened.append(store)
+        return store
+
+    yield replica
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def r1(replica: Callable[..., CachedStore]) -> CachedStore:
+    """A replica that has ``lake.flights`` and its partitions in memory."""
+    store = replica()
+    store.updater.prewarm()
+    return store

@@ -1,0 +1,28 @@
+"""What a reader of a replica says, and what it cost."""
+
+from __future__ import annotations
+
+from airflow_provider.metastore import Metastore, PartitionSpec
+from airflow_provider.metastore.cached_store import CachedStore, MissReason, Reader
+
+
+def now(metastore: Metastore, table: str = "flights", txn_id: int | None = None) -> Reader:
+    """What a reader that begins now says with its reads."""
+    snapshot = metastore.read_snapshot([("lake", table)], txn_id).tables[f"lake.{table}"]
+    return {"valid_write_ids": snapshot.write_ids, "table_id": snapshot.table_id}
+
+
+def missed(store: CachedStore) -> list[MissReason]:
+    """Why reads went to the database since the last call."""
+    reasons = list(store._misses.elements())
+    store._misses.clear()
+    return reasons
+
+
+def change(metastore: Metastore, owner: str, txn_id: int | None = None) -> None:
+    metastore.alter_table("lake", "flights", owner=owner, txn_id=txn_id)
+
+
+def add(metastore: Metastore, month: str, txn_id: int | None = None) -> None:
+    spec = PartitionSpec(("2013", month), f"/lake/flights/{month}")
+    metastore.add_partitions("lake", "flights", [spec], txn_id=txn_id)
