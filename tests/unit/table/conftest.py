@@ -1,4 +1,4 @@
-"""The tables that the JVM Hudi wrote, unpacked once a session."""
+"""The tables that the JVM Hudi wrote, unpacked once a session; and histories made by hand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.unit.table.histories import History
 
 _ARCHIVES = Path(__file__).parents[4] / "shared" / "data" / "hudi_tables"
 
@@ -52,3 +54,8 @@ def jvm_tables(tmp_path_factory: pytest.TempPathFactory) -> JvmTables:
             names = [name for name in content.namelist() if not name.startswith("__MACOSX")]
             content.extractall(root / archive.stem, names)
     return JvmTables(root)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(tmp_path)
