@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from airflow_provider.metastore import catalog, functions, partitions, transactions
+from airflow_provider.metastore import catalog, functions, partitions, table_write_ids, transactions
 from airflow_provider.metastore.cached_tables import CachedTable, CachedTables
 from airflow_provider.metastore.notifications import current_event_id
 from airflow_provider.metastore.objects import DatabaseInfo, FunctionInfo
@@ -120,7 +120,9 @@ def read_table(
     if snapshot is None:
         snapshot = TxnSnapshot(event_id, transactions.valid_txn_list(connection, None))
     table = catalog.get_table(connection, database, name)
-    write_ids = transactions.valid_write_id_list(connection, table.database, table.name, snapshot.valid_txns)
+    write_ids = table_write_ids.valid_write_id_list(
+        connection, table.database, table.name, snapshot.valid_txns
+    )
     found = partitions.get_partitions(connection, database, name) if with_partitions else None
     return CachedTable(
         table,

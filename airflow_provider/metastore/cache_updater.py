@@ -25,7 +25,7 @@ from airflow_provider.metastore.hive_json import decode_partition, decode_table,
 from airflow_provider.metastore.metastore import Metastore
 from airflow_provider.metastore.notifications import EventType, NotificationEvent, current_event_id
 from airflow_provider.metastore.objects import DEFAULT_PARTITION, NO_WRITE_ID
-from airflow_provider.metastore.transactions import open_table_write_ids, table_write_ids_of
+from airflow_provider.metastore.table_write_ids import open_table_write_ids, table_write_ids_of
 
 log = logging.getLogger(__name__)
 

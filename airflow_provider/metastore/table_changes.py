@@ -12,7 +12,7 @@ import socket
 
 from sqlalchemy import Connection
 
-from airflow_provider.metastore import transactions
+from airflow_provider.metastore import table_write_ids, transactions
 from airflow_provider.metastore.objects import NO_WRITE_ID, TableInfo
 
 _USER = "metastore"
@@ -42,21 +42,21 @@ class TableChange:
         """
         place = (table.database, table.name)
         if self._txn_id is not None:
-            known = transactions.write_id_of(self._connection, self._txn_id, *place)
+            known = table_write_ids.write_id_of(self._connection, self._txn_id, *place)
             if known is not None:
                 return known
         if table.is_external:
             return NO_WRITE_ID
         if self._txn_id is not None:
-            return transactions.allocate_table_write_id(
+            return table_write_ids.allocate_table_write_id(
                 self._connection, self._txn_id, *place, table_id=table.id
             )
         # The sequence before the counters: the order in which all lock them.
-        allocated = transactions.next_write_id(self._connection, *place)
+        allocated = table_write_ids.next_write_id(self._connection, *place)
         txn_id = transactions.open_txn(
             self._connection, _USER, socket.gethostname(), agent=None, commit_on_recovery=True
         )
-        transactions.map_write_id(self._connection, txn_id, *place, allocated, table_id=table.id)
+        table_write_ids.map_write_id(self._connection, txn_id, *place, allocated, table_id=table.id)
         self._own.append(txn_id)
         return allocated.write_id
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from airflow_provider.metastore import catalog, partitions, transactions
+from airflow_provider.metastore import catalog, partitions, table_write_ids, transactions
 from airflow_provider.metastore.engine import MetastoreEngine
 from airflow_provider.metastore.objects import PartitionSpec
 from airflow_provider.metastore.schema import Counter, counted
@@ -187,7 +187,7 @@ class TransactionApi:
             transactions.lock_open(connection, txn_id)
             # Locked, so that the ids do not outlive a table that is dropped meanwhile.
             locked = catalog.get_table(connection, database, table, lock=True)
-            return transactions.allocate_table_write_id(
+            return table_write_ids.allocate_table_write_id(
                 connection, txn_id, database, table, table_id=locked.id
             )
 
@@ -207,7 +207,7 @@ class TransactionApi:
 
         def seed(connection: Connection) -> int:
             catalog.get_table(connection, database, table, lock=True)
-            return transactions.seed_write_id(connection, database, table, last_write_id)
+            return table_write_ids.seed_write_id(connection, database, table, last_write_id)
 
         return self._engine.write(seed)
 
@@ -257,7 +257,7 @@ class TransactionApi:
                 tables={
                     one.full_name: TableSnapshot(
                         one.id,
-                        transactions.valid_write_id_list(connection, one.database, one.name, valid_txns),
+                        table_write_ids.valid_write_id_list(connection, one.database, one.name, valid_txns),
                     )
                     for one in found
                 },
@@ -278,7 +278,7 @@ class TransactionApi:
         def look(connection: Connection) -> ValidWriteIdList:
             catalog.get_table(connection, database, table)
             snapshot = transactions.valid_txn_list(connection, None) if valid_txns is None else valid_txns
-            return transactions.valid_write_id_list(connection, database, table, snapshot)
+            return table_write_ids.valid_write_id_list(connection, database, table, snapshot)
 
         return self._engine.read(look)
 
