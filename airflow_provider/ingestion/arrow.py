@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -185,6 +185,10 @@ class ArrowRows(IncomingRows):
             self.storage,
             self._sent,
         )
+
+    def unsent(self) -> ArrowRows:
+        """See :meth:`IncomingRows.unsent`."""
+        return replace(self, _sent=[])
 
     def _of_partition(self, path: str) -> _Numbers:
         return np.flatnonzero(self.partitions == self.paths.index(path))

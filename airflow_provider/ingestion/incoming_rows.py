@@ -45,3 +45,7 @@ class IncomingRows(abc.ABC):
         :param numbers: of targets in the plans of earlier calls of :meth:`send`, also those of rows
             that this method returned.
         """
+
+    @abc.abstractmethod
+    def unsent(self) -> IncomingRows:
+        """The same rows, with no memory of what was found and where they were sent."""

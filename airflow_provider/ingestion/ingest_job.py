@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
-from airflow_provider.concurrency import PRIORITIES
+from airflow_provider.concurrency import PRIORITIES, ConflictPolicy
 from airflow_provider.exceptions import InvalidInputError, UnknownOperationError
 from airflow_provider.table.instant import Action
 
@@ -34,6 +34,11 @@ class Operation:
     looks_up_keys: bool = False
     fills_small_files: bool = False
     replaces: str | None = None
+
+    @property
+    def promises_unique_keys(self) -> bool:
+        """Whether a record that another write adds at the same time must not be there twice."""
+        return self.looks_up_keys or self.replaces is not None
 
 
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
@@ -62,6 +67,15 @@ class IngestJob:
     :param source_options: options of that reader.
     :param operation: a key of :data:`OPERATIONS`.
     :param priority: who yields to whom; see :data:`~airflow_provider.concurrency.PRIORITIES`.
+    :param on_conflict: when a write that completed first touched the same file groups: ``raise``
+        :class:`~airflow_provider.exceptions.WriteConflictError`, or ``rebase``: merge only these file
+        groups again, on the new snapshot.
+    :param on_rewrite: when what completed first was a rewrite (clustering, compaction) of lower
+        priority: ``rebase`` onto its file groups, or ``revert`` it.
+    :param on_higher_priority: when a live writer of higher priority works on the same file groups:
+        ``wait`` for its end, or ``fail``.
+    :param max_rebases: how often one write is rebased before it raises.
+    :param yield_timeout: seconds to wait for writers of higher priority.
     :param storage_options: keyword arguments of the table's fsspec file system; executors need
         them too.
     :param lock: configuration for :func:`~airflow_provider.locks.open_lock`.
@@ -85,6 +99,11 @@ class IngestJob:
     source_options: Mapping[str, str] = field(default_factory=dict)
     operation: str = "upsert"
     priority: int = PRIORITIES["ingestion"]
+    on_conflict: Literal["raise", "rebase"] = "raise"
+    on_rewrite: Literal["rebase", "revert"] = "rebase"
+    on_higher_priority: Literal["wait", "fail"] = "wait"
+    max_rebases: int = 10
+    yield_timeout: float = 3600.0
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     lock: Mapping[str, Any] = field(default_factory=dict)
     heartbeat_interval: float = 10.0
@@ -134,6 +153,16 @@ class IngestJob:
             )
         return OPERATIONS[self.operation]
 
+    @property
+    def policy(self) -> ConflictPolicy:
+        """What the write does where the conflict rules leave it a choice.
+
+        :raises InvalidInputError: when a value is not one of the known ones.
+        """
+        return ConflictPolicy(
+            self.on_conflict, self.on_rewrite, self.on_higher_priority, self.max_rebases, self.yield_timeout
+        )
+
     def validate(self) -> None:
         """Check what can be checked without the table and without Spark.
 
@@ -143,6 +172,11 @@ class IngestJob:
         _ = self.kind
         if isinstance(self.priority, bool) or not isinstance(self.priority, int):
             raise InvalidInputError(f"priority must be a whole number, not {self.priority!r}")
+        if isinstance(self.max_rebases, bool) or not isinstance(self.max_rebases, int):
+            raise InvalidInputError(f"max_rebases must be a whole number, not {self.max_rebases!r}")
+        if isinstance(self.yield_timeout, bool) or not isinstance(self.yield_timeout, int | float):
+            raise InvalidInputError(f"yield_timeout must be a number of seconds, not {self.yield_timeout!r}")
+        _ = self.policy
         if self.target_file_size <= 0:
             raise InvalidInputError(f"target_file_size must be above 0 bytes, not {self.target_file_size}")
         if not 0 <= self.small_file_limit <= self.target_file_size:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import logging
+import time
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
 
-from airflow_provider.concurrency import Writer, begin_write
-from airflow_provider.exceptions import CommitError, from_dict
+from airflow_provider.concurrency import Rebase, Rebased, Writer, begin_write, wait_for_instant
+from airflow_provider.exceptions import CommitError, HigherPriorityWriteError, WriteConflictError, from_dict
 from airflow_provider.ingestion.file_group_plan import (
     FileGroupPlan,
     Target,
@@ -21,10 +24,12 @@ from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import result_of
 from airflow_provider.locks import LockProvider, open_lock
-from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.schema import arrow_to_avro
+
+log = logging.getLogger(__name__)
 
 
 def write_rows(
@@ -45,23 +50,52 @@ def write_rows(
     :param is_alive: asked before every heartbeat; False gives the write up.
     :param around: entered before anything is planned, and left after the commit or the failure.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`.
-    :raises WriteConflictError: when another commit touched the same file groups first.
+    :raises WriteConflictError: when another commit touched the same file groups, or added the same
+        new key, first, and the policy says to raise, or it was rebased too often.
+    :raises HigherPriorityWriteError: when a live writer of higher priority works on the same file
+        groups, and the policy says to fail, or it was waited for too long.
     :raises CommitError: when the write ended otherwise without a commit.
     """
-    writer = begin_write(
-        table,
-        operation=job.kind.hudi_type,
-        action=job.kind.action,
-        priority=job.priority,
-        lock=lock or open_lock(job.lock, table.storage),
-        heartbeat_interval=job.heartbeat_interval,
-        tolerable_misses=job.tolerable_misses,
-        operation_key=job.operation_key,
-        is_alive=is_alive,
-    )
-    ingestion = Ingestion(job, table, writer, rows)
-    with writer, around(ingestion):
-        return ingestion.run()
+    lock = lock or open_lock(job.lock, table.storage)
+    patience = time.monotonic() + job.yield_timeout
+    for attempt in itertools.count():
+        writer = begin_write(
+            table,
+            operation=job.kind.hudi_type,
+            action=job.kind.action,
+            priority=job.priority,
+            lock=lock,
+            policy=job.policy,
+            heartbeat_interval=job.heartbeat_interval,
+            tolerable_misses=job.tolerable_misses,
+            operation_key=job.operation_key,
+            is_alive=is_alive,
+        )
+        ingestion = Ingestion(job, table, writer, rows.unsent())
+        try:
+            with writer, around(ingestion):
+                return ingestion.run()
+        except HigherPriorityWriteError as error:
+            _give_way(job, table, error, patience)
+        except _BeginAgainError as error:
+            if attempt >= job.max_rebases:
+                raise WriteConflictError(str(error), **error.details) from None
+            log.info("begun again: %s", error)
+    raise AssertionError("unreachable")
+
+
+class _BeginAgainError(WriteConflictError):
+    """Raised when a lost conflict cannot be made up for within the same instant."""
+
+
+def _give_way(job: IngestJob, table: HudiTable, error: HigherPriorityWriteError, patience: float) -> None:
+    """Wait for the end of a writer of higher priority, where the job says so."""
+    left, other = patience - time.monotonic(), error.details["conflicting_instant"]
+    if job.on_higher_priority != "wait" or left <= 0:
+        raise error
+    log.info("waiting for the end of %s: %s", other, error)
+    if not wait_for_instant(table, other, left):
+        raise error
 
 
 class Ingestion:
@@ -94,7 +128,8 @@ class Ingestion:
         job, table, writer = self._job, self._table, self.writer
         plan = self._planned(self._rows, writer.view)
         replaced = self._replaced(writer.view)
-        writer.plan(plan.file_groups, [*plan.new_in, *replaced])
+        taken_out = [FileGroupId(path, file_id) for path, ids in replaced.items() for file_id in ids]
+        writer.plan([*plan.file_groups, *taken_out], plan.new_in)
         self._write(self._rows, plan)
         schema = arrow_to_avro(table.schema, table.config.name)
         commit = writer.commit(
@@ -103,18 +138,76 @@ class Ingestion:
             extra_metadata={"schema": schema, **job.extra_metadata},
             txn_id=job.txn_id,
             write_id=job.write_id,
+            unique_keys=job.kind.promises_unique_keys,
+            rebase=self._merge_again,
         )
-        return result_of(job, table, commit, self._stats)
+        return result_of(job, table, commit, self._stats, rebases=commit.rebases)
 
     @property
     def _stats(self) -> list[WriteStat]:
         return [stat for report in self._reports.values() for stat in report.write_stats]
 
-    def _planned(self, rows: IncomingRows, view: FileSystemView) -> FileGroupPlan:
-        plan = plan_without_tagging(self._job, view, rows.counts, self.row_bytes, first=len(self._targets))
+    def _planned(
+        self, rows: IncomingRows, view: FileSystemView, written: Collection[FileGroupId] = ()
+    ) -> FileGroupPlan:
+        job, counts, row_bytes = self._job, rows.counts, self.row_bytes
+        first = len(self._targets)
+        plan = plan_without_tagging(job, view, counts, row_bytes, first=first, written=written)
         if plan.to_tag:
-            plan_tagged(plan, self._job, rows.counts, rows.find(plan.to_tag), self.row_bytes)
+            plan_tagged(plan, job, counts, rows.find(plan.to_tag), row_bytes, written=written)
+        for number, target in plan.targets.items():
+            if target.base_file is not None and self.writer.must_replace(target.base_file):
+                plan.targets[number] = Target.replacing(target.base_file)
         return plan
+
+    # --- rebase ---------------------------------------------------------------------------
+
+    def _merge_again(self, rebase: Rebase) -> Rebased:
+        """Send the rows of what was lost once more, on the new snapshot.
+
+        The rows, not what was made of them: a record that was deleted, or whose row had lost against
+        a version that others have changed since, is not in the files written. Their keys may live in
+        other file groups now. A file group that was written and is not lost has not changed, so what
+        is found there was merged there the first time.
+
+        :param rebase: what was lost, from :meth:`Writer.commit`.
+        :raises CommitError: when the rows are no longer the same.
+        """
+        lost = self._lost(rebase.lost)
+        for number in lost:
+            del self._reports[number]
+        out = self._replaced(rebase.view)
+        if not lost:
+            return Rebased((), out)
+        written = [_file_group(stat) for stat in self._stats]
+        rows = self._rows.sent_to(lost)
+        plan = self._planned(rows, rebase.view, written)
+        self._write(rows, plan)
+        reports = [self._reports[number] for number in plan.targets if number in self._reports]
+        for report in reports:
+            replaced = plan.targets[report.target].replaced
+            if replaced is not None and report.write_stats:
+                out.setdefault(replaced.partition_path, []).append(replaced.file_id)
+        return Rebased([stat for report in reports for stat in report.write_stats], out)
+
+    def _lost(self, file_groups: frozenset[FileGroupId]) -> set[int]:
+        """Numbers of the targets that wrote, or took the place of, file groups that are lost."""
+        lost = set()
+        for number, report in self._reports.items():
+            touched = {_file_group(stat) for stat in report.write_stats}
+            if (replaced := self._targets[number].replaced) and touched:
+                touched.add(replaced)
+            if touched & file_groups:
+                if not touched <= file_groups:
+                    raise _BeginAgainError(
+                        f"table {self._table.location}: instant {self.writer.instant} lost one of two file "
+                        "groups of which one takes the other's place; run the write again",
+                        instant=self.writer.instant,
+                    )
+                lost.add(number)
+        return lost
+
+    # --- one round ------------------------------------------------------------------------
 
     def _replaced(self, view: FileSystemView) -> dict[str, list[str]]:
         """File ids that a replacing operation takes out, by partition."""
@@ -161,3 +254,7 @@ class Ingestion:
                     "gives other rows every time; let it come to rest, or materialise it, and try again",
                     partition=partition,
                 )
+
+
+def _file_group(stat: WriteStat) -> FileGroupId:
+    return FileGroupId(stat.partition_path, stat.file_id)

@@ -128,6 +128,10 @@ class SparkRows(IncomingRows):
         profile = replace(self.profile, rows={path: count for path, count in counts.items() if count})
         return SparkRows(self.table, frame, profile, self._sent, self._persisted)
 
+    def unsent(self) -> SparkRows:
+        """See :meth:`IncomingRows.unsent`."""
+        return replace(self, _sent=[])
+
     def _persist(self, frame: DataFrame) -> DataFrame:
         self._persisted.append(frame.persist())
         return self._persisted[-1]

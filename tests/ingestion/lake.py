@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 
+from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable, snapshot
 
@@ -82,14 +83,23 @@ class LakeTable:
     def check(self, expected: Rows | None = None) -> None:
         """All readers agree: on now, on every commit, on every partition and on every change."""
         ours = self.rows()
-        if expected is not None:
-            assert ours == in_order(expected)
-        self._check_readers(None, ours)
+        self.check_now(ours if expected is None else expected)
         commits = self.table.timeline().commits()
         for commit in commits:
             self._check_readers(commit.requested_time, self.rows(commit.requested_time))
         self._check_partitions(ours)
         self._check_changes(commits)
+
+    def check_now(self, expected: Rows) -> None:
+        """All readers see these rows, and nothing is left of what did not commit."""
+        assert self.rows() == in_order(expected)
+        self._check_readers(None, in_order(expected))
+        timeline = self.table.timeline()
+        assert timeline.pending() == ()
+        assert self.table.storage.list(HEARTBEAT_FOLDER) == []
+        named = {stat.path for i in timeline.commits() for stat in timeline.commit_metadata(i).write_stats}
+        there = {str(path.relative_to(self.location)) for path in Path(self.location).rglob("*.parquet")}
+        assert there <= named
 
     def _check_readers(self, as_of: str | None, ours: list[dict[str, Any]]) -> None:
         assert self._theirs(as_of=as_of) == ours
