@@ -50,6 +50,9 @@ class LeaseLock(Contender):
         self._outage = outage_seconds
         self._renewal: _Renewal | None = None
 
+    def _prepare(self) -> None:
+        """Make what the lock lives in, where that is missing; no lease has begun meanwhile."""
+
     @abstractmethod
     def _try_acquire(self) -> int | None:
         """Take the lock if it is free or its lease has run out; the fencing token, or None."""
@@ -160,6 +163,8 @@ class _Attempt:
     def __call__(self) -> bool:
         begun = time.monotonic()
         try:
+            self._lock._prepare()
+            begun = time.monotonic()
             token = self._lock._try_acquire()
         except self._lock.unusable as error:
             self.failure = self._lock._translated(error)

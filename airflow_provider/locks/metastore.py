@@ -125,6 +125,9 @@ class MetastoreLockProvider(LeaseLock):
         """See :meth:`LockProvider.waiters`."""
         return [_owner(info) for info in self._shown() if info.state is LockState.WAITING]
 
+    def _prepare(self) -> None:
+        self._backend.prepare()
+
     def _try_acquire(self) -> int | None:
         if self._is_in_doubt:
             self._resolve_doubt()
@@ -181,7 +184,6 @@ class MetastoreLockProvider(LeaseLock):
         return LockComponent(LockType.EXCLUSIVE, self._database, self._table or self._place)
 
     def _ask(self) -> LockResponse:
-        self._backend.prepare()
         try:
             return self._backend.lock(
                 [self._component()],

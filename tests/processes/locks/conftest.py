@@ -14,12 +14,14 @@ import pytest
 
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.table.storage import Storage
+from tests.processes.hive_metastore import LOCK_TIMEOUT_SECONDS, hive_metastore
 from tests.processes.locks.contender import Contender
 from tests.processes.servers import Postgres, TcpProxy, ZookeeperServer, postgresql, s3_endpoint, zookeeper
 
-PROVIDERS = ["filesystem", "sqlite", "postgresql", "storage", "zookeeper"]
-SERVERS = ["postgresql", "storage", "zookeeper"]
-FAIR = ["filesystem", "zookeeper"]
+METASTORES = ["metastore-sqlite", "metastore-postgresql", "hive-metastore"]
+PROVIDERS = ["filesystem", "sqlite", "postgresql", "storage", "zookeeper", *METASTORES]
+SERVERS = ["postgresql", "storage", "zookeeper", "metastore-postgresql", "hive-metastore"]
+FAIR = ["filesystem", "zookeeper", *METASTORES]
 
 
 @dataclass
@@ -56,7 +58,10 @@ class Backend:
 def lock_processes() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     modules = ["tests.processes.locks.contender", "s3fs", "psycopg", "sqlalchemy.dialects.postgresql"]
-    modules += [f"airflow_provider.locks.{name}" for name in ("database", "storage", "zookeeper")]
+    modules += [
+        f"airflow_provider.locks.{name}" for name in ("database", "metastore", "storage", "zookeeper")
+    ]
+    modules += ["airflow_provider.metastore.metastore", "airflow_provider.metastore.thrift.client"]
     context.set_forkserver_preload(modules)
     return context
 
@@ -83,6 +88,15 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TcpProxy]:
         proxy.close()
 
 
+@pytest.fixture(scope="session")
+def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TcpProxy]:
+    """A Hive Metastore behind a proxy."""
+    with hive_metastore(tmp_path_factory.mktemp("hive")) as port:
+        proxy = TcpProxy(port)
+        yield proxy
+        proxy.close()
+
+
 def s3_options(port: int) -> dict[str, Any]:
     return {
         "key": "somebody",
@@ -103,6 +117,8 @@ def backend(
 
 
 def _make(request: pytest.FixtureRequest, name: str, folder: Path, processes: ForkServerContext) -> Backend:
+    if name in METASTORES:
+        return _make_metastore(request, name, folder, processes)
     if name == "filesystem":
         return Backend({"provider": "filesystem"}, str(folder / "t"), processes)
     if name == "sqlite":
@@ -131,3 +147,20 @@ def _make(request: pytest.FixtureRequest, name: str, folder: Path, processes: Fo
 
     config = {"provider": "zookeeper", "hosts": server.hosts}
     return Backend(config, str(folder / "t"), processes, slack=1.0, stop=server.kill, start=start)
+
+
+def _make_metastore(
+    request: pytest.FixtureRequest, name: str, folder: Path, processes: ForkServerContext
+) -> Backend:
+    config: dict[str, Any] = {"provider": "metastore", "database": "lake", "table": f"t_{uuid.uuid4().hex}"}
+    root = str(folder / "t")
+    if name == "metastore-sqlite":
+        return Backend({**config, "url": f"sqlite:///{folder}/metastore.db"}, root, processes)
+    if name == "metastore-postgresql":
+        postgres: Postgres = request.getfixturevalue("postgres")
+        config["url"] = postgres.url
+        return Backend(config, root, processes, stop=postgres.stop, start=postgres.start)
+    proxy: TcpProxy = request.getfixturevalue("hive")
+    config |= {"url": f"thrift://127.0.0.1:{proxy.port}", "lease_seconds": LOCK_TIMEOUT_SECONDS * 0.75}
+    # A dead holder's lock lasts as long as the server says.
+    return Backend(config, root, processes, slack=LOCK_TIMEOUT_SECONDS + 1, stop=proxy.cut, start=proxy.mend)
