@@ -292,15 +292,7 @@ def _snapshot_paths(storage: Storage, timeline: Timeline, commits: Iterable[Inst
     shown = frozenset(commits)
     if not shown:
         return []
-    # What is left out counts as pending, as it was then: a view takes files of instants that it
-    # does not know, and that are older than all it knows, for archived commits.
-    instants = (
-        Instant(i.requested_time, i.action, State.INFLIGHT)
-        if i.action in WRITE_ACTIONS and i not in shown
-        else i
-        for i in timeline.instants
-    )
-    view = FileSystemView(storage, Timeline(storage, instants))
+    view = FileSystemView(storage, timeline.showing(lambda i: i in shown or i.action not in WRITE_ACTIONS))
     return sorted(base_file.path for base_file in view.all_base_files())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
@@ -94,10 +94,25 @@ class Timeline:
         return self._by_time.get(requested_time)
 
     def until(self, completion_time: str) -> Timeline:
-        """This timeline without what completed after the given time; pending instants stay."""
+        """This timeline as it was at a time: what completed after it was pending, at most."""
+        return self.showing(lambda instant: _completion(instant) <= completion_time)
+
+    def showing(self, is_shown: Callable[[Instant], bool]) -> Timeline:
+        """This timeline with only some of its completed instants; the others are pending on it.
+
+        They are not left out, because readers take files of an instant that is older than all that
+        they know for those of an archived commit.
+
+        :param is_shown: asked for each completed instant.
+        """
         return Timeline(
             self._storage,
-            (i for i in self.instants if i.completion_time is None or i.completion_time <= completion_time),
+            (
+                i
+                if i.state is not State.COMPLETED or is_shown(i)
+                else Instant(i.requested_time, i.action, State.INFLIGHT)
+                for i in self.instants
+            ),
         )
 
     def as_of(self, moment: str) -> Timeline:

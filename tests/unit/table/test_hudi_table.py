@@ -24,6 +24,7 @@ from airflow_provider.table.hudi_table import PROPERTIES_PATH
 from airflow_provider.table.instant import Action
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.metadata import WriteStat
+from tests.unit.table.histories import History
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("fare", pa.float64())])
 
@@ -150,6 +151,14 @@ def test_as_of_before_the_first_commit_says_when_that_was(table: HudiTable) -> N
         snapshot(table, as_of="20200101000000000")
     with pytest.raises(InvalidInputError, match="yyyyMMddHHmmssSSS"):
         snapshot(table, as_of="yesterday")
+
+
+def test_as_of_leaves_out_what_was_requested_first_and_completed_later(history: History) -> None:
+    late = history.begin({("a", 1): "late"})
+    early = history.commit({("a", 2): "early"})
+    history.complete(late)
+    rows = snapshot(history.table, as_of=early.completion_time).to_table()
+    assert rows["v"].to_pylist() == ["early"]
 
 
 def test_a_table_is_not_created_twice(table: HudiTable) -> None:
