@@ -20,8 +20,6 @@ def check_columns(job: IngestJob, incoming: pa.Schema, table: HudiTable) -> None
     :param table: the table.
     :raises MissingColumnError: when a record key, partition or ordering column is missing.
     :raises IncompatibleSchemaError: when a column does not fit.
-    :raises InvalidRecordKeyError: when a key column's type cannot be a key.
-    :raises InvalidPartitionValueError: when a partition column's type cannot be a folder.
     """
     config = table.config
     wanted = {"record key": config.record_key_fields, "partition": config.partition_fields}
@@ -42,8 +40,17 @@ def check_columns(job: IngestJob, incoming: pa.Schema, table: HudiTable) -> None
         writable_schema(pa.schema(present), pa.schema([f.with_nullable(True) for f in needed]))
     else:
         writable_schema(incoming, table.schema)
-    record_keys(table.schema.empty_table(), config)
-    partition_paths(table.schema.empty_table(), config)
+
+
+def check_locations(table: HudiTable) -> None:
+    """Hold the types of the table's key and partition columns against what these can be made of.
+
+    :param table: the table.
+    :raises InvalidRecordKeyError: when a key column's type cannot be a key.
+    :raises InvalidPartitionValueError: when a partition column's type cannot be a folder.
+    """
+    record_keys(table.schema.empty_table(), table.config)
+    partition_paths(table.schema.empty_table(), table.config)
 
 
 def delete_columns(config: TableConfig) -> tuple[str, ...]:

@@ -96,19 +96,23 @@ class FileGroupPlan:
         return number
 
 
-def bytes_per_row(timeline: Timeline, schema: pa.Schema) -> float:
+def bytes_per_row(timeline: Timeline, schema: pa.Schema, *, worth_knowing: float = 0.0) -> float:
     """How many bytes a row takes in a base file: as in the newest commits, else a guess by type.
 
     :param timeline: the table's timeline.
     :param schema: the table's data columns.
+    :param worth_knowing: a guess that is below it will do.
     """
+    guess = _META_BYTES + sum(_guess(column.type) for column in schema)
+    if guess < worth_knowing:
+        return guess
     for instant in list(reversed(timeline.commits()))[:_COMMITS_TO_LEARN_FROM]:
         known = [s for s in timeline.commit_metadata(instant).write_stats if s.num_writes]
         # Footers and bloom filters of files with a few rows say nothing about large files.
         rows = sum(stat.num_writes for stat in known)
         if rows >= 1000 * len(known) > 0:
             return _size_of(known) / rows
-    return _META_BYTES + sum(_guess(column.type) for column in schema)
+    return guess
 
 
 def plan_without_tagging(
@@ -135,12 +139,12 @@ def plan_without_tagging(
     plan = FileGroupPlan(first)
     kind = job.kind
     for partition, count in sorted(rows.items()):
-        # A replacing write leaves the old file groups as they are, and alone.
-        live = [] if kind.replaces else view.base_files(partition)
         if not kind.looks_up_keys:
-            small = _others(live, written) if kind.fills_small_files else []
+            small = _others(view.base_files(partition), written) if kind.fills_small_files else []
             add_shares(plan, job, partition, count, small, row_bytes)
-        elif not live:
+            continue
+        live = view.base_files(partition)
+        if not live:
             if kind.fills_small_files:  # else it is a delete, and there is nothing to delete
                 add_shares(plan, job, partition, count, [], row_bytes)
         elif len(_others(live, written)) == len(live) == 1 and _takes_all(job, live[0], count, row_bytes):

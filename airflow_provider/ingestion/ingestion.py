@@ -31,6 +31,8 @@ from airflow_provider.table.schema import arrow_to_avro
 
 log = logging.getLogger(__name__)
 
+_NEGLIGIBLE = 0.001  # of a full file
+
 
 def write_rows(
     job: IngestJob,
@@ -118,7 +120,9 @@ class Ingestion:
     @cached_property
     def row_bytes(self) -> float:
         """About how many bytes a row takes in a base file."""
-        return bytes_per_row(self.writer.view.timeline, self._table.schema)
+        # A few rows fit wherever there is room at all.
+        enough = _NEGLIGIBLE * self._job.target_file_size / sum(self._rows.counts.values())
+        return bytes_per_row(self.writer.view.timeline, self._table.schema, worth_knowing=enough)
 
     def run(self) -> dict[str, Any]:
         """Plan, write, commit.

@@ -28,7 +28,8 @@ class IngestOperator(TableJobOperator):
     Record key, partition columns and ordering field are the table's. A source that cannot be
     read, a key that is null or a column that does not fit fails the task before anything is
     written, and without retries; a lost conflict is a
-    :class:`~airflow_provider.exceptions.WriteConflictError`, and is retried like any failure.
+    :class:`~airflow_provider.exceptions.WriteConflictError`, and is retried like any failure, unless
+    ``on_conflict`` says to rebase.
 
     Transactions, retries, ``on_kill`` and the result: see
     :class:`~airflow_provider.operators.table_job.TableJobOperator`, whose arguments this
@@ -42,6 +43,15 @@ class IngestOperator(TableJobOperator):
         partitions that the rows belong to) or ``insert_overwrite_table`` (templated).
     :param priority: who yields to whom when two writes meet: ``ingestion``, ``backfill``,
         ``table_service``, ``cleaning``, or a number, the larger the more important (templated).
+    :param on_conflict: when a write that completed first touched the same file groups, or added the
+        same new key: ``raise``, or ``rebase``: merge only these file groups again, on what the other
+        one made, and commit then (templated).
+    :param on_rewrite: when what completed first was a clustering or compaction of lower priority:
+        ``rebase`` onto its file groups, or ``revert`` it (templated).
+    :param on_higher_priority: when a live writer of higher priority works on the same file groups:
+        ``wait`` for its end, or ``fail`` (templated).
+    :param max_rebases: how often one write is rebased before it raises; 10 by default.
+    :param yield_timeout: seconds to wait for writers of higher priority; an hour by default.
     :param target_file_size: bytes; files are filled up to about so much.
     :param small_file_limit: bytes; smaller files take new rows before new files are opened.
     :param heartbeat_interval: seconds between two signs of life of the job.
@@ -56,6 +66,9 @@ class IngestOperator(TableJobOperator):
         "source_options",
         "operation",
         "priority",
+        "on_conflict",
+        "on_rewrite",
+        "on_higher_priority",
         "extra_metadata",
     )
     ui_color = "#cde7f0"
@@ -68,6 +81,11 @@ class IngestOperator(TableJobOperator):
         source_options: Mapping[str, str] | None = None,
         operation: str = "upsert",
         priority: str | int = "ingestion",
+        on_conflict: str = "raise",
+        on_rewrite: str = "rebase",
+        on_higher_priority: str = "wait",
+        max_rebases: int | None = None,
+        yield_timeout: float | None = None,
         target_file_size: int | None = None,
         small_file_limit: int | None = None,
         heartbeat_interval: float | None = None,
@@ -81,6 +99,11 @@ class IngestOperator(TableJobOperator):
         self.source_options = source_options
         self.operation = operation
         self.priority = priority
+        self.on_conflict = on_conflict
+        self.on_rewrite = on_rewrite
+        self.on_higher_priority = on_higher_priority
+        self.max_rebases = max_rebases
+        self.yield_timeout = yield_timeout
         self.target_file_size = target_file_size
         self.small_file_limit = small_file_limit
         self.heartbeat_interval = heartbeat_interval
@@ -90,6 +113,11 @@ class IngestOperator(TableJobOperator):
     def job(self, **shared: Any) -> IngestJob:
         """See :meth:`TableJobOperator.job`."""
         tuning: dict[str, Any] = {
+            "on_conflict": self.on_conflict,
+            "on_rewrite": self.on_rewrite,
+            "on_higher_priority": self.on_higher_priority,
+            "max_rebases": self.max_rebases,
+            "yield_timeout": self.yield_timeout,
             "target_file_size": self.target_file_size,
             "small_file_limit": self.small_file_limit,
             "heartbeat_interval": self.heartbeat_interval,

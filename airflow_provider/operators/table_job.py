@@ -45,6 +45,7 @@ _RESULT_KEYS = (
     "rows_updated",
     "rows_deleted",
     "files_written",
+    "rebases",
 )
 
 
@@ -62,7 +63,7 @@ class TableJobOperator(BaseOperator, abc.ABC):
 
     The result is ``table``, ``instant``, ``completion_time``, ``action``, ``operation``, ``txn_id``,
     ``write_id``, ``event_id`` (the last three None without a transaction), ``rows_inserted``,
-    ``rows_updated``, ``rows_deleted``, ``files_written`` and ``bytes``.
+    ``rows_updated``, ``rows_deleted``, ``files_written``, ``rebases`` and ``bytes``.
 
     :param table: ``database.table``, or the table's path or URL (templated).
     :param spark_conn_id: where the job runs: a connection of type ``spark`` (by spark-submit) or

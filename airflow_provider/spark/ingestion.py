@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.ingestion.columns import check_columns, delete_columns
+from airflow_provider.ingestion.columns import check_columns, check_locations, delete_columns
 from airflow_provider.ingestion.earlier_try import earlier_try
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.ingestion import Ingestion, write_rows
+from airflow_provider.locks import LockProvider
 from airflow_provider.spark.batch_profile import profile_batch
 from airflow_provider.spark.rows import SparkRows
 from airflow_provider.spark.source import arrow_schema, conformed, open_source
@@ -24,6 +25,7 @@ def ingest(
     job: IngestJob,
     dataframe: DataFrame | None = None,
     *,
+    lock: LockProvider | None = None,
     is_alive: Callable[[], bool] | None = None,
 ) -> dict[str, Any]:
     """Write the rows of a source into a table, as one commit.
@@ -32,6 +34,7 @@ def ingest(
         the end of the call.
     :param job: what to do.
     :param dataframe: the rows, in place of ``job.source``; it is evaluated more than once.
+    :param lock: the table lock, to be used for many writes; by ``job.lock`` when None.
     :param is_alive: asked before every heartbeat; False gives the write up.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`.
     :raises InvalidInputError: when the job or the rows cannot work; nothing was written.
@@ -47,6 +50,7 @@ def ingest(
     incoming = open_source(spark, job, table) if dataframe is None else dataframe
     found = arrow_schema(incoming, table.schema)
     check_columns(job, found, table)
+    check_locations(table)
     wanted = delete_columns(table.config) if job.operation == "delete" else tuple(table.schema.names)
     frame = conformed(incoming, tuple(name for name in wanted if name in found.names), table.schema)
     with _settings(spark, _PROFILING):
@@ -59,7 +63,7 @@ def ingest(
             yield
 
     rows = SparkRows.of(job, table, frame, profile)
-    return write_rows(job, table, rows, is_alive=is_alive, around=around)
+    return write_rows(job, table, rows, lock=lock, is_alive=is_alive, around=around)
 
 
 # --- the session --------------------------------------------------------------------------

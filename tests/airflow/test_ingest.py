@@ -114,6 +114,7 @@ class TestSuccess:
             "rows_updated": 0,
             "rows_deleted": 0,
             "files_written": 2,
+            "rebases": 0,
             "bytes": sum(stat.total_write_bytes for stat in metadata.write_stats),
             "txn_id": event.message["txnid"],
             "write_id": 1,

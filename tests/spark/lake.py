@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from airflow_provider.locks import LockProvider
 from airflow_provider.spark import IngestJob, ingest, read_snapshot
 from airflow_provider.spark.source import spark_schema
 from tests.ingestion.lake import Lake, LakeTable, in_order
@@ -31,9 +32,12 @@ class SparkLakeTable(LakeTable):
         super().__init__(location)
         self.spark = spark
 
-    def write(self, operation: str, rows: pa.Table, **job: Any) -> dict[str, Any]:
+    def write(
+        self, operation: str, rows: pa.Table, *, lock: LockProvider | None = None, **job: Any
+    ) -> dict[str, Any]:
         frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))
-        return ingest(self.spark, IngestJob(self.location, operation=operation, **job), dataframe=frame)
+        described = IngestJob(self.location, operation=operation, **job)
+        return ingest(self.spark, described, dataframe=frame, lock=lock)
 
     def load(self, operation: str, *source: Path | str, **job: Any) -> dict[str, Any]:
         """Write rows from files."""

@@ -50,6 +50,13 @@ def test_other_text_is_no_job(text: str) -> None:
     [
         ({"priority": "high"}, "priority must be a whole number, not 'high'"),
         ({"priority": True}, "priority"),
+        ({"on_conflict": "merge"}, "on_conflict must be 'raise' or 'rebase', not 'merge'"),
+        ({"on_rewrite": "raise"}, "on_rewrite must be 'rebase' or 'revert', not 'raise'"),
+        ({"on_higher_priority": ""}, "on_higher_priority must be 'wait' or 'fail', not ''"),
+        ({"max_rebases": -1}, "max_rebases must be 0 or more, not -1"),
+        ({"max_rebases": "3"}, "max_rebases must be a whole number, not '3'"),
+        ({"yield_timeout": -0.1}, "yield_timeout must be 0 seconds or more, not -0.1"),
+        ({"yield_timeout": "an hour"}, "yield_timeout must be a number of seconds, not 'an hour'"),
         ({"target_file_size": 0}, "target_file_size must be above 0"),
         ({"target_file_size": 10, "small_file_limit": 11}, "small_file_limit must be between 0 and"),
         ({"small_file_limit": -1}, "small_file_limit"),
