@@ -64,13 +64,13 @@ def _table_lock() -> dict[str, Any]:
                 "label": "Lock provider",
                 "description": (
                     "filesystem: a lock file inside the table, for writers on any machine that sees the "
-                    "table's storage. zookeeper: the same lock as JVM Hudi's. database: a row in PostgreSQL "
-                    "or SQLite. storage: an object beside the table, on S3. in_process: for writers of one "
-                    "Python process."
+                    "table's storage. zookeeper: the same lock as JVM Hudi's. metastore: the same, too, in "
+                    "any Hive Metastore or in ours. database: a row in PostgreSQL or SQLite. storage: an "
+                    "object beside the table, on S3. in_process: for writers of one Python process."
                 ),
                 "schema": {
                     "type": "string",
-                    "enum": ["filesystem", "zookeeper", "database", "storage", "in_process"],
+                    "enum": ["filesystem", "zookeeper", "metastore", "database", "storage", "in_process"],
                     "default": "filesystem",
                 },
             },
@@ -83,7 +83,8 @@ def _table_lock() -> dict[str, Any]:
                 "label": "Lease (seconds)",
                 "description": (
                     "A holder that has not renewed for so long, because its process died, has lost the lock. "
-                    "zookeeper: the session's timeout."
+                    "zookeeper: the session's timeout. metastore by Thrift: not longer than the server's "
+                    "hive.txn.timeout, which is what a dead holder's lock lasts."
                 ),
                 "schema": {"type": ["number", "null"], "exclusiveMinimum": 0, "default": 30},
             },
@@ -98,7 +99,7 @@ def _table_lock() -> dict[str, Any]:
             "connection_timeout_seconds": {
                 "label": "Connection timeout (seconds)",
                 "description": (
-                    "zookeeper, database, storage: after so long without the backend a commit fails with "
+                    "zookeeper, metastore, database, storage: after so long without the backend a commit fails with "
                     "LockUnavailableError; when empty 10."
                 ),
                 "schema": {"type": ["number", "null"], "exclusiveMinimum": 0},
@@ -113,6 +114,15 @@ def _table_lock() -> dict[str, Any]:
                 "zookeeper: the lock's name under the base path, as hoodie.write.lock.zookeeper.lock_key; "
                 "when empty the table's name. database: the row's key; when empty the table's location. "
                 "All tables that use a connection with a key share one lock.",
+            ),
+            "database": _text(
+                "Metastore database",
+                "metastore: as hoodie.write.lock.hivemetastore.database; when empty default.",
+            ),
+            "table": _text(
+                "Metastore table",
+                "metastore: as hoodie.write.lock.hivemetastore.table; when empty the table's name. All tables "
+                "that use a connection with a table share one lock.",
             ),
             "authentication": _choice(
                 "ZooKeeper authentication",
@@ -137,7 +147,8 @@ def _table_lock() -> dict[str, Any]:
                 "schema": {"type": ["string", "null"], "format": "password"},
             },
             "url": _text(
-                "SQLAlchemy URL",
+                "URL",
+                "metastore: thrift://hms1:9083,hms2:9083, or the SQLAlchemy URL of a metastore of ours. "
                 "database: for example postgresql+psycopg://hudi@db/lake or sqlite:////srv/lake/locks.db. "
                 "Its password goes into the field Password: Airflow hides it there and shows it here.",
             ),

@@ -35,6 +35,7 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 # Any constant: PostgreSQL's advisory lock under which one process migrates.
 _MIGRATION_LOCK = 4_021_637_217
 _SECRET_WORDS = ("password", "passwd", "secret", "token", "key")
+_BY_LIBPQ = frozenset({"psycopg", "psycopg2"})
 # PostgreSQL: serialization failure, deadlock; nothing of the transaction was applied.
 _GAVE_WAY = frozenset({"40001", "40P01"})
 
@@ -155,6 +156,9 @@ class MetastoreEngine:
             arguments["connect_args"] = {"timeout": 0, "check_same_thread": False}
         else:
             arguments["pool_pre_ping"] = True
+            if self._url.get_driver_name() in _BY_LIBPQ and "connect_timeout" not in self._url.query:
+                # A server that is silent would be waited for for minutes.
+                arguments["connect_args"] = {"connect_timeout": max(1, round(self.timeout_seconds))}
         try:
             self._engine: Engine = create_engine(self._url, **arguments)
         except ModuleNotFoundError as error:

@@ -21,7 +21,7 @@ _NOT_FOR_CLUSTERS = frozenset(
         "get_provider_info.py",
     }
 )
-_SOURCES = frozenset({".py", ".avsc", ".json"})
+_SOURCES = frozenset({".py", ".avsc", ".json", ".thrift"})
 
 
 def write_engine_archive(folder: Path) -> Path:

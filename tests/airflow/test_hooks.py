@@ -52,7 +52,7 @@ class TestLockProviderHook:
         ("extra", "names"),
         [
             ({"colour": "red"}, ["'colour'", "known: acl, authentication, base_path"]),
-            ({"provider": "zoo"}, ["'provider'", "'zoo'", "known: filesystem, zookeeper, database"]),
+            ({"provider": "zoo"}, ["'provider'", "'zoo'", "known: filesystem, zookeeper, metastore, database"]),
             ({"provider": 3}, ["'provider'", "must be text, not int"]),
             ({"timeout_seconds": 0}, ["'timeout_seconds'", "must be a number above 0, not 0"]),
             ({"lease_seconds": "soon"}, ["'lease_seconds'", "not 'soon'"]),
@@ -114,6 +114,20 @@ class TestLockProviderHook:
         assert LockProviderHook(conn_id).test_connection() == (
             True,
             "database lock taken and released in /lake/t (fencing token 1)",
+        )
+
+    def test_a_metastore_lock_by_its_connection(self, connect, tmp_path):
+        conn_id = lock_connection(
+            connect,
+            provider="metastore",
+            url=f"sqlite:///{tmp_path}/metastore.db",
+            database="lake",
+            table="flights",
+            test_location="/lake/t",
+        )
+        assert LockProviderHook(conn_id).test_connection() == (
+            True,
+            "metastore lock taken and released in /lake/t (fencing token 1)",
         )
 
     def test_another_connection_type_or_none_at_all_is_refused(self, connect):

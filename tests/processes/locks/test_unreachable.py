@@ -18,7 +18,19 @@ from tests.processes.servers import TcpProxy, free_port
 SECRET = "geheim-7"
 
 
-@pytest.mark.parametrize("provider", ["zookeeper", "postgresql", "sqlite", "storage", "filesystem"])
+@pytest.mark.parametrize(
+    "provider",
+    [
+        "zookeeper",
+        "postgresql",
+        "sqlite",
+        "storage",
+        "filesystem",
+        "metastore-thrift",
+        "metastore-postgresql",
+        "metastore-sqlite",
+    ],
+)
 def test_nothing_there(provider: str, tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "file").touch()
@@ -37,6 +49,14 @@ def test_nothing_there(provider: str, tmp_path: Path) -> None:
         case "storage":
             config |= {"provider": "storage"}
             root, options = "s3://lake/t", s3_options(port)
+        case "metastore-thrift":
+            config |= {"provider": "metastore", "url": f"thrift://{named}"}
+        case "metastore-postgresql":
+            config |= {"provider": "metastore", "password": SECRET}
+            config |= {"url": f"postgresql+psycopg://hudi@{named}/lake"}
+        case "metastore-sqlite":
+            named = str(tmp_path / "file" / "metastore.db")
+            config |= {"provider": "metastore", "url": f"sqlite:///{named}"}
         case "filesystem":
             config = {"provider": "filesystem"}
             root = named = str(tmp_path / "file")
@@ -53,10 +73,18 @@ def test_nothing_there(provider: str, tmp_path: Path) -> None:
     assert not lock.is_held()
 
 
-def test_a_server_that_accepts_and_is_silent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("provider", ["zookeeper", "metastore-thrift", "metastore-postgresql"])
+def test_a_server_that_accepts_and_is_silent(provider: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hosts = f"127.0.0.1:{silent.getsockname()[1]}"
-        config = {"provider": "zookeeper", "hosts": hosts, "connection_timeout_seconds": 1}
+        config: dict[str, Any] = {"provider": "metastore", "connection_timeout_seconds": 1}
+        match provider:
+            case "zookeeper":
+                config |= {"provider": "zookeeper", "hosts": hosts}
+            case "metastore-thrift":
+                config |= {"url": f"thrift://{hosts}"}
+            case "metastore-postgresql":
+                config |= {"url": f"postgresql+psycopg://hudi@{hosts}/lake"}
         begun = time.monotonic()
         with pytest.raises(LockUnavailableError, match=hosts):
             open_lock(config, Storage(str(tmp_path))).acquire()
