@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from airflow_provider.metastore import (
 from airflow_provider.metastore.cached_store import CachedStore, Reader, ReaderSession
 
 MEMORY = Path("/dev/shm")
-REPLICAS = ["r1", "r2", "r3"]
+REPLICAS = ["r1", "r2"]
 MONTHS = ["1", "2", "3"]
 
 State = tuple[TableInfo, tuple[PartitionInfo, ...]]
@@ -45,6 +45,7 @@ class Transaction:
 
     txn_id: int
     write_ids: dict[int, int] = field(default_factory=dict)
+    began: dict[int, ValidWriteIdList] = field(default_factory=dict)
 
 
 class ReplicasHistory(RuleBasedStateMachine):
@@ -92,7 +93,11 @@ class ReplicasHistory(RuleBasedStateMachine):
     @precondition(lambda self: len(self.open) < 3)
     @rule()
     def begin(self) -> None:
-        self.open.append(Transaction(self.metastore.open_txn("me", "here")))
+        transaction = Transaction(self.metastore.open_txn("me", "here"))
+        for name in self.names[:2]:
+            _, snapshot = self._snapshot(name, transaction.txn_id)
+            transaction.began[snapshot.table_id] = snapshot.write_ids
+        self.open.append(transaction)
 
     @precondition(lambda self: self.open)
     @rule(data=st.data(), commit=st.booleans())
@@ -171,33 +176,42 @@ class ReplicasHistory(RuleBasedStateMachine):
         self.replicas.pop(replica).close()
         self._open(replica, prewarm=prewarm)
 
+    @rule(replica=st.sampled_from(REPLICAS))
+    def evict(self, replica: str) -> None:
+        """What is read next is then newer than what was followed."""
+        self.replicas[replica]._state.tables.clear()
+
     # What readers see.
 
     @rule(which=st.integers(0, 1))
     def take_snapshot(self, which: int) -> None:
-        self.snapshots = [*self.snapshots[-4:], self._snapshot(self.names[which])]
+        self.snapshots = [*self.snapshots[-2:], self._snapshot(self.names[which])]
 
-    @rule(
-        data=st.data(),
-        replica=st.sampled_from(REPLICAS),
-        which=st.integers(0, 1),
-        session=st.sampled_from([None, 0, 1]),
-    )
-    def read(self, data: st.DataObject, replica: str, which: int, session: int | None) -> None:
-        """With a snapshot of now, an earlier one, or that of a transaction that wrote the table itself."""
-        kind = data.draw(st.sampled_from(["now", "earlier", "own"]))
-        name, snapshot = self._snapshot(self.names[which])
-        if kind == "earlier" and self.snapshots:
-            name, snapshot = data.draw(st.sampled_from(self.snapshots))
-        writers = [one for one in self.open if snapshot.table_id in one.write_ids]
-        if kind == "own" and writers:
-            transaction = data.draw(st.sampled_from(writers))
-            if data.draw(st.booleans(), label="own id marked in a list of now"):
-                own = snapshot.write_ids.with_committed(transaction.write_ids[snapshot.table_id])
-                snapshot = TableSnapshot(snapshot.table_id, own)
-            else:
-                name, snapshot = self._snapshot(name, transaction.txn_id)
-        self._check_read(replica, name, snapshot, session)
+    @rule(data=st.data(), session=st.sampled_from([None, 0, 1]))
+    def read(self, data: st.DataObject, session: int | None) -> None:
+        """Through all replicas, in any order: with snapshots of now, and those taken earlier."""
+        for replica in data.draw(st.permutations(REPLICAS)):
+            for name, snapshot in [*map(self._snapshot, self.names[:2]), *self.snapshots]:
+                self._check_read(replica, name, snapshot, session)
+
+    @precondition(lambda self: any(one.write_ids for one in self.open))
+    @rule()
+    def read_own_writes(self) -> None:
+        """With the list of the transaction's beginning, and with one of now, as different clients do."""
+        for transaction in self.open:
+            for name in self.names[:2]:
+                _, current = self._snapshot(name)
+                write_id = transaction.write_ids.get(current.table_id)
+                if write_id is None:
+                    continue
+                lists = [current.write_ids, self._snapshot(name, transaction.txn_id)[1].write_ids]
+                began = transaction.began[current.table_id]
+                for one in (*lists, began):
+                    own = TableSnapshot(
+                        current.table_id, replace(one, table=f"lake.{name}").with_committed(write_id)
+                    )
+                    for replica in REPLICAS:
+                        self._check_read(replica, name, own, None)
 
     @rule(replica=st.sampled_from(REPLICAS), session=st.sampled_from([None, 0, 1]))
     def read_external(self, replica: str, session: int | None) -> None:
