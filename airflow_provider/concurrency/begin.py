@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.conflicts import PRIORITIES, ConflictPolicy
@@ -121,6 +122,7 @@ def begin_planned(
         heartbeat_interval,
         tolerable_misses,
         operation_key,
+        base=plan.sequence,
     )
     if not storage.put_if_absent(heartbeat_path(instant), info.to_json()):
         raise _carried_out_already(storage, plan)
@@ -150,6 +152,7 @@ def _take_instant(storage: Storage, commit_log: CommitLog, info: HeartbeatInfo) 
     """
     newest, later_than = commit_log.newest(), ""
     while True:
+        info = replace(info, base=newest.sequence if newest else 0)
         instant, newest = request_instant(storage, commit_log, newest, info, later_than=later_than)
         if newest is not None:
             ensure_published(storage, newest)

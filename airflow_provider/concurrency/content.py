@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider.concurrency.commit_log import LogEntry
 from airflow_provider.concurrency.conflicts import Conflict
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo
 from airflow_provider.concurrency.publish import staged_metadata_path
+from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import Action
-from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Rebase:
 
     :param view: the new snapshot.
     :param lost: file groups of this write whose files have to be written again, or which it took
-        out and which others have changed.
+        out and which others have changed. A merge that went into a new file group is lost with the
+        one that it was merged on (``WriteStat.prev_base_file``).
     :param conflicts: with what.
     """
 
@@ -49,12 +51,14 @@ class Content:
     :param replaced: file ids that it takes out, by partition path.
     :param extra_metadata: goes into the commit metadata.
     :param unique_keys: whether its new record keys must not be another write's new keys too.
+    :param metadata: content of the completed instant where it is not commit metadata.
     """
 
     write_stats: tuple[WriteStat, ...]
     replaced: Mapping[str, tuple[str, ...]]
     extra_metadata: Mapping[str, str]
     unique_keys: bool
+    metadata: bytes | None = None
 
     @property
     def written(self) -> frozenset[FileGroupId]:
@@ -77,6 +81,17 @@ class Content:
     def inserted_in(self) -> frozenset[str]:
         """Partition paths that get new records."""
         return frozenset(stat.partition_path for stat in self.write_stats if stat.num_inserts)
+
+    def lost(self, conflicts: Iterable[Conflict]) -> frozenset[FileGroupId]:
+        """File groups that have to be merged again, or taken out anew.
+
+        Where a merge had to go into a new file group, the loss of the one that it was merged on is
+        the loss of the new one too.
+
+        :param conflicts: that were lost.
+        """
+        named = frozenset(group for conflict in conflicts for group in conflict.file_groups)
+        return named | {_group(stat) for stat in self.write_stats if _merged_on(stat) in named}
 
     def share_of(self, file_groups: frozenset[FileGroupId]) -> float:
         """The part of the data files that belongs to some file groups, 0 to 1."""
@@ -101,6 +116,13 @@ class Content:
         """The action under which it completes: only a replacecommit can take file groups out."""
         completed = pending.when_completed
         return Action.REPLACE_COMMIT if self.replaced and completed is Action.COMMIT else completed
+
+    def encoded(self, operation: str, pending: Action) -> bytes:
+        """The content of the completed instant."""
+        if self.metadata is not None:
+            return self.metadata
+        metadata = CommitMetadata(operation, self.write_stats, self.replaced, self.extra_metadata)
+        return encode_commit_metadata(metadata, self.completed_action(pending))
 
     def entry(
         self, instant: str, pending: Action, info: HeartbeatInfo, completion_time: str, sequence: int
@@ -127,3 +149,8 @@ class Content:
 
 def _group(stat: WriteStat) -> FileGroupId:
     return FileGroupId(stat.partition_path, stat.file_id)
+
+
+def _merged_on(stat: WriteStat) -> FileGroupId | None:
+    parsed = parse_base_file_name(stat.prev_base_file or "")
+    return FileGroupId(stat.partition_path, parsed[0]) if parsed else None

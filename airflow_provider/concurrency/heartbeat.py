@@ -39,6 +39,8 @@ class HeartbeatInfo:
     :param tolerable_misses: beats that may be missed before the writer counts as dead
         (Hudi's ``hoodie.client.heartbeat.tolerable.misses``).
     :param operation_key: the caller's key for finding this write again.
+    :param base: sequence of a commit log entry; the write is based on it or a later one, so what
+        is visible from there on must be kept for it.
     """
 
     owner: str = "unknown"
@@ -48,6 +50,7 @@ class HeartbeatInfo:
     interval: float = 60.0
     tolerable_misses: int = 10
     operation_key: str | None = None
+    base: int = 0
 
     @property
     def tolerance(self) -> float:

@@ -8,21 +8,18 @@ section 4).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry, without_reverted
 from airflow_provider.concurrency.conflicts import PRIORITIES, REWRITES
-from airflow_provider.concurrency.publish import completed_instant, ensure_published, staged_metadata_path
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.concurrency.publish import completed_instant, ensure_published
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView, settled_view
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
 from airflow_provider.table.metadata import CommitMetadata, decode, decode_commit_metadata
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
 
-@dataclass(frozen=True)
 class Change:
     """One thing that completed, with its commit metadata when somebody asks for it.
 
@@ -30,18 +27,18 @@ class Change:
     :param entry: the log's entry, or what stands for it where another Hudi writer committed.
     """
 
-    storage: Storage
-    entry: LogEntry
+    def __init__(self, storage: Storage, entry: LogEntry) -> None:
+        self.entry = entry
+        self._storage = storage
+        self._metadata: CommitMetadata | None = None
 
-    @cached_property
+    @property
     def metadata(self) -> CommitMetadata:
-        """The commit metadata, published or still staged."""
-        try:
-            content = self.storage.read(instant_path(completed_instant(self.entry)))
-        except FileNotFoundError:
-            path = self.entry.metadata_path or staged_metadata_path(self.entry.instant)
-            content = self.storage.read(path)
-        return decode_commit_metadata(content)
+        """The commit metadata; it is published before anybody asks."""
+        if self._metadata is None:
+            content = self._storage.read(instant_path(completed_instant(self.entry)))
+            self._metadata = decode_commit_metadata(content)
+        return self._metadata
 
 
 class Base:
@@ -80,11 +77,18 @@ class Base:
 
         :param log: the table's commit log.
         """
-        later = {entry.instant for entry in log.after(self.sequence)}
-        if not later:
-            return FileSystemView(self._storage, self.timeline)
-        seen = (instant for instant in self.timeline.instants if instant.requested_time not in later)
-        return FileSystemView(self._storage, Timeline(self._storage, seen))
+
+        def load() -> Timeline:
+            hidden = set()
+            for entry in log.after(self.sequence):
+                # Of what was reverted since not even the file can be read; the commit will meet it.
+                hidden.add(entry.instant if entry.reverts is None else entry.rolls_back)
+            if not hidden:
+                return self.timeline
+            shown = (i for i in self.timeline.instants if i.requested_time not in hidden)
+            return Timeline(self._storage, shown)
+
+        return settled_view(self._storage, load)
 
     def changes(self, log: CommitLog) -> tuple[list[Change], Base]:
         """What has completed since, without what was done and undone.

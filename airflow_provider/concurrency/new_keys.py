@@ -10,7 +10,6 @@ one of these keys. The rest of the table does not matter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -91,6 +90,9 @@ class _WrittenKeys:
         self.stat = stat
         self._storage = storage
         self._instant = instant
+        # No cached_property: before Python 3.12 it holds one lock for all instances while it reads.
+        self._keys: pa.Array | None = None
+        self._read_footer: BaseFileFooter | None = None
 
     def may_share(self, other: _WrittenKeys) -> bool:
         """Whether key ranges and the other file's bloom filter leave it open."""
@@ -102,12 +104,20 @@ class _WrittenKeys:
                 return False
         return theirs.bloom is None or bool(theirs.bloom.might_contain(self.keys).any())
 
-    @cached_property
+    @property
     def keys(self) -> pa.Array:
+        """The keys; from the file when asked first."""
+        if self._keys is None:
+            self._keys = self._written()
+        return self._keys
+
+    def _written(self) -> pa.Array:
         rows = read_base_file(self._storage, self.stat.path, [_COMMIT_TIME, _RECORD_KEY])
         written = pc.equal(rows[_COMMIT_TIME].cast(pa.string()), self._instant)
         return rows[_RECORD_KEY].filter(written).combine_chunks()
 
-    @cached_property
+    @property
     def _footer(self) -> BaseFileFooter:
-        return read_footer(self._storage, self.stat.path)
+        if self._read_footer is None:
+            self._read_footer = read_footer(self._storage, self.stat.path)
+        return self._read_footer

@@ -188,6 +188,7 @@ class Writer:
         txn_id: int | None = None,
         write_id: int | None = None,
         unique_keys: bool = False,
+        metadata: bytes | None = None,
         rebase: Callable[[Rebase], Rebased] | None = None,
     ) -> CommitResult:
         """Commit: everything written becomes visible in one step, or the write is rolled back.
@@ -199,6 +200,8 @@ class Writer:
         :param write_id: the table's write id in that transaction.
         :param unique_keys: whether a record key that another write added since this one's base must
             not be added once more in another file group.
+        :param metadata: content of the completed instant, where it is not commit metadata but that of
+            a table service, such as a clean.
         :param rebase: merges lost file groups again, where the policy says so; without it a lost
             conflict raises. It is called under the table lock when it can be expected to be done in a
             moment, so that the next try cannot be lost.
@@ -226,6 +229,7 @@ class Writer:
             {partition: tuple(ids) for partition, ids in (replaced or {}).items() if ids},
             extra,
             unique_keys,
+            metadata,
         )
         patience = time.monotonic() + self._policy.yield_timeout
         try:
@@ -349,7 +353,7 @@ class Writer:
         if not self._may_rebase(conflicts, rebase):
             return False
         took = time.monotonic() - self._planned_at
-        return took * content.share_of(_lost(conflicts)) <= _REMERGE_UNDER_LOCK_SECONDS
+        return took * content.share_of(content.lost(conflicts)) <= _REMERGE_UNDER_LOCK_SECONDS
 
     # --- a lost conflict ------------------------------------------------------------------
 
@@ -385,7 +389,7 @@ class Writer:
         self._rebases += 1
         log.info("instant %s is rebased: %s", self.instant, "; ".join(map(str, conflicts)))
         self._base, self._view = self._lost_at, None
-        lost = _lost(conflicts)
+        lost = content.lost(conflicts)
         content = content.with_rebased(lost, rebase(Rebase(self.view, lost, tuple(conflicts))))
         self._extend_plan(content)
         self._stage(content)
@@ -427,10 +431,7 @@ class Writer:
                 instant=self.instant,
                 missing=missing,
             )
-        metadata = CommitMetadata(
-            self._info.operation, content.write_stats, content.replaced, content.extra_metadata
-        )
-        encoded = encode_commit_metadata(metadata, content.completed_action(self.action))
+        encoded = content.encoded(self._info.operation, self.action)
         self._storage.put(staged_metadata_path(self.instant), encoded)
 
     def _inflight(self, stats: Sequence[WriteStat]) -> bytes:
@@ -481,7 +482,3 @@ class Writer:
             # The error that led here is the one to tell; the heartbeat has stopped, so the
             # next writer rolls this instant back.
             log.warning("instant %s could not be rolled back now: %s", self.instant, failure)
-
-
-def _lost(conflicts: Iterable[Conflict]) -> frozenset[FileGroupId]:
-    return frozenset(group for conflict in conflicts for group in conflict.file_groups)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
+import tenacity
+
+from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.table.base_file import PARTITION_METADATA, parse_base_file_name
 from airflow_provider.table.instant import Action
 from airflow_provider.table.storage import Storage
@@ -63,6 +67,8 @@ class FileSystemView:
         self._storage = storage
         self.timeline = timeline
         self._listed: dict[str, dict[str, BaseFile]] = {}
+        # No cached_property: before Python 3.12 it holds one lock for all views while it reads.
+        self._replaced: Mapping[FileGroupId, str] | None = None
 
     def partitions(self) -> list[str]:
         """Partition paths that hold at least one visible base file, sorted."""
@@ -83,16 +89,24 @@ class FileSystemView:
         self.base_files(file_group.partition_path)
         return self._listed[file_group.partition_path].get(file_group.file_id)
 
-    @cached_property
+    @property
     def replaced(self) -> Mapping[FileGroupId, str]:
         """File groups that a completed replacecommit took out, and when it completed."""
+        if self._replaced is None:
+            self._replaced = self._read_replaced()
+        return self._replaced
+
+    def _read_replaced(self) -> Mapping[FileGroupId, str]:
         out: dict[FileGroupId, str] = {}
+        known = _replaced_by.setdefault(self._storage, {})
         for instant in self.timeline.commits():
-            if instant.action is not Action.REPLACE_COMMIT:
-                continue
-            for partition, file_ids in self.timeline.commit_metadata(instant).replaced.items():
-                for file_id in file_ids:
-                    out[FileGroupId(partition, file_id)] = instant.completion_time or ""
+            if instant.action is Action.REPLACE_COMMIT:
+                if instant.file_name not in known:  # what a completed instant says never changes
+                    replaced = self.timeline.commit_metadata(instant).replaced
+                    known[instant.file_name] = frozenset(
+                        FileGroupId(partition, each) for partition, ids in replaced.items() for each in ids
+                    )
+                out.update(dict.fromkeys(known[instant.file_name], instant.completion_time or ""))
         return out
 
     @cached_property
@@ -129,3 +143,33 @@ class FileSystemView:
                     partition_path, file_id, write_token, instant, status.path, status.size
                 )
         return newest
+
+
+_replaced_by: WeakKeyDictionary[Storage, dict[str, frozenset[FileGroupId]]] = WeakKeyDictionary()
+
+
+def settled_view(storage: Storage, load: Callable[[], Timeline]) -> FileSystemView:
+    """A view that knows what its timeline replaced.
+
+    A rewrite that is reverted in the very moment vanishes between the listing of the timeline and the
+    reading of its instant; then the timeline is loaded again.
+
+    :param storage: the table's storage.
+    :param load: loads the timeline.
+    :raises NoSuchInstantError: when instants keep vanishing.
+    """
+
+    def look() -> FileSystemView:
+        view = FileSystemView(storage, load())
+        _ = view.replaced
+        return view
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(NoSuchInstantError),
+        stop=tenacity.stop_after_attempt(_LOOKS),
+        reraise=True,
+    )
+    return retrying(look)
+
+
+_LOOKS = 10

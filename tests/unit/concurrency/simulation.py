@@ -8,25 +8,22 @@ gives the same run.
 
 from __future__ import annotations
 
-import json
+import builtins
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
+from types import SimpleNamespace, TracebackType
+from typing import Any, Self
 
-from airflow_provider.concurrency import begin_write
+import pyarrow as pa
+
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.exceptions import CommitError
 from airflow_provider.locks import LockHolder
-from airflow_provider.table.base_file import base_file_name
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import PROPERTIES_PATH, HudiTable
-from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.storage import FileStatus, Storage
-from airflow_provider.table.timeline import Timeline
 
 
 class Killed(BaseException):
@@ -97,7 +94,7 @@ class MemoryStorage(Storage):
             raise FileNotFoundError(path)
         return self._files[path][0]
 
-    def list(self, path: str, *, recursive: bool = False) -> list[FileStatus]:
+    def list(self, path: str, *, recursive: bool = False) -> builtins.list[FileStatus]:
         self.at("list", path)
         prefix = f"{path}/" if path else ""
         return [
@@ -106,7 +103,7 @@ class MemoryStorage(Storage):
             if name.startswith(prefix) and (recursive or "/" not in name.removeprefix(prefix))
         ]
 
-    def names(self, path: str) -> list[str]:
+    def names(self, path: str) -> builtins.list[str]:
         return [status.name for status in self.list(path)]
 
     def stat(self, path: str) -> FileStatus | None:
@@ -119,6 +116,12 @@ class MemoryStorage(Storage):
     def delete(self, path: str) -> bool:
         self.at("delete", path)
         return self._files.pop(path, None) is not None
+
+    def arrow(self) -> tuple[Any, str]:
+        def open_input_file(path: str) -> pa.NativeFile:
+            return pa.BufferReader(self.read(path.removeprefix("memory/")))
+
+        return SimpleNamespace(open_input_file=open_input_file), "memory"
 
 
 class SteppedStorage(MemoryStorage):
@@ -181,23 +184,31 @@ class Actor:
         self._thread.join(10)
 
 
-@dataclass
-class Acknowledged:
-    """What a writer was told."""
+@dataclass(frozen=True)
+class Write:
+    """A writer's instant, as the model knows it.
+
+    :param writer: its name, which it adds to the history of each of its keys.
+    :param keys: record keys that it upserts.
+    """
 
     writer: str
-    instant: str
-    completion_time: str
-    file_groups: frozenset[FileGroupId]
+    keys: frozenset[str]
 
 
 @dataclass
 class Simulation:
-    """Shared state of one run."""
+    """Shared state of one run.
+
+    :ivar writes: by instant; of all that began, whether or not they ended.
+    :ivar acknowledged: instants that their writers were told to be committed.
+    :ivar observed: by reader: the snapshots that it took, one after the other.
+    """
 
     files: dict[str, tuple[bytes, float]] = field(default_factory=dict)
-    acknowledged: list[Acknowledged] = field(default_factory=list)
-    observed: dict[str, list[dict[FileGroupId, list[str]]]] = field(default_factory=dict)
+    writes: dict[str, Write] = field(default_factory=dict)
+    acknowledged: set[str] = field(default_factory=set)
+    observed: dict[str, list[dict[str, list[str]]]] = field(default_factory=dict)
     actors: list[Actor] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
 
@@ -228,47 +239,15 @@ class Simulation:
                 self.files[path] = (data, 0.0)
 
     def add(self, name: str, work: Callable[[HudiTable, Actor], None]) -> None:
+        """An actor.
+
+        :param work: what it does, on its own view of the storage.
+        """
         self.actors.append(Actor(self, name, work))
 
-    def add_writer(
-        self, name: str, groups: Iterable[FileGroupId], *, operation_key: str | None = None
-    ) -> None:
-        """A writer that appends its name to the content of each of its file groups."""
-        wanted = sorted(groups)
-
-        def work(table: HudiTable, actor: Actor) -> None:
-            with begin_write(
-                table,
-                operation="UPSERT",
-                lock=NoLock(),
-                heartbeat_interval=3600.0,
-                operation_key=operation_key,
-            ) as writer:
-                old = {group: content(table.storage, writer.view, group) for group in wanted}
-                writer.plan(wanted)
-                stats = []
-                for group in wanted:
-                    path = f"{group.partition_path}/{base_file_name(group.file_id, '0-0-0', writer.instant)}"
-                    table.storage.put(path, json.dumps([*old[group], name]).encode())
-                    stats.append(write_stat(group, path))
-                result = writer.commit(stats)
-            self.acknowledged.append(
-                Acknowledged(name, result.instant, result.completion_time, frozenset(wanted))
-            )
-
-        self.add(name, work)
-
-    def add_reader(self, name: str, groups: Iterable[FileGroupId], times: int = 2) -> None:
-        """A reader that takes snapshots one after the other."""
-        wanted = sorted(groups)
-
-        def work(table: HudiTable, actor: Actor) -> None:
-            for _ in range(times):
-                view = FileSystemView(table.storage, Timeline.load(table.storage))
-                snapshot = {group: content(table.storage, view, group) for group in wanted}
-                self.observed.setdefault(name, []).append(snapshot)
-
-        self.add(name, work)
+    def committed(self) -> set[str]:
+        """Names of the writers that were told that they committed."""
+        return {self.writes[instant].writer for instant in self.acknowledged}
 
     def run(self, schedule: Iterable[int]) -> None:
         """Run all actors to their end.
@@ -295,27 +274,3 @@ class Simulation:
             actor.step()
         for actor in self.actors:
             actor.join()
-
-
-def write_stat(group: FileGroupId, path: str) -> WriteStat:
-    return WriteStat(
-        file_id=group.file_id,
-        partition_path=group.partition_path,
-        path=path,
-        prev_commit="null",
-        num_writes=1,
-        num_inserts=1,
-        num_update_writes=0,
-        num_deletes=0,
-        total_write_bytes=1,
-        file_size=1,
-    )
-
-
-def content(storage: Storage, view: FileSystemView, group: FileGroupId) -> list[str]:
-    """Names of the writers whose commits a snapshot of a file group holds, in order."""
-    base_file = view.base_file(group)
-    if base_file is None:
-        return []
-    found: list[str] = json.loads(storage.read(base_file.path))
-    return found

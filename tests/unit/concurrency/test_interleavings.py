@@ -3,95 +3,172 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.concurrency import rollback_dead_writers
-from airflow_provider.table.file_groups import FileGroupId
-from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.concurrency import PRIORITIES, ConflictPolicy
 
+from .actors import (
+    FAIL,
+    REBASE,
+    REVERT,
+    add_cleaner,
+    add_clusterer,
+    add_executor,
+    add_reader,
+    add_sweeper,
+    add_writer,
+)
 from .invariants import check
-from .simulation import Actor, Simulation
+from .simulation import Simulation
 
-A, B, C = FileGroupId("p", "a-0"), FileGroupId("p", "b-0"), FileGroupId("q", "c-0")
+KEYS = ("a", "b", "c", "new")
 
 steps = st.one_of(st.integers(0, 899), st.integers(0, 899), st.integers(0, 899), st.integers(900, 999))
+# Who upserts what: keys, policy, priority.
+upserts = st.tuples(
+    st.sets(st.sampled_from(KEYS), min_size=1),
+    st.sampled_from([FAIL, REBASE, REVERT]),
+    st.sampled_from([PRIORITIES["ingestion"], PRIORITIES["ingestion"], PRIORITIES["backfill"], 150]),
+)
 
 
-def run(groups: list[set[FileGroupId]], schedule: list[int]) -> Simulation:
+def table_with(*groups: str) -> Simulation:
+    """A table with one file group for each group of keys."""
     simulation = Simulation()
-    for number, wanted in enumerate(groups):
-        simulation.add_writer(f"w{number}", wanted)
-    simulation.add("sweeper", _sweep)
-    simulation.add_reader("reader", {A, B, C}, times=4)
+    for keys in groups:
+        add_writer(simulation, f"first-{keys}", keys)
+        simulation.run([])
+    return simulation
+
+
+@settings(max_examples=int(os.environ.get("INTERLEAVINGS", "150")))
+@given(
+    writers=st.lists(upserts, min_size=2, max_size=3),
+    services=st.sets(st.sampled_from(["clusterer", "second clusterer", "executor", "cleaner"])),
+    schedule=st.lists(steps, max_size=400),
+)
+def test_any_interleaving_keeps_the_invariants(
+    writers: list[tuple[set[str], ConflictPolicy, int]], services: set[str], schedule: list[int]
+) -> None:
+    simulation = table_with("a", "b", "c")
+    for number, (keys, policy, priority) in enumerate(writers):
+        add_writer(simulation, f"w{number}", keys, policy=policy, priority=priority)
+    if "clusterer" in services:
+        add_clusterer(simulation, "clusterer")
+    if "second clusterer" in services:
+        add_clusterer(simulation, "second")
+    if "executor" in services:
+        add_executor(simulation, "executor")
+    if "cleaner" in services:
+        add_cleaner(simulation, "cleaner")
+    add_sweeper(simulation)
+    add_reader(simulation)
+    simulation.run(schedule)
+    check(simulation)
+
+
+def two_writers(one: str, other: str, schedule: list[int], policy: ConflictPolicy = FAIL) -> Simulation:
+    simulation = table_with("a", "b")
+    add_writer(simulation, "w0", one, policy=policy)
+    add_writer(simulation, "w1", other, policy=policy)
     simulation.run(schedule)
     check(simulation)
     return simulation
 
 
-def _sweep(table: HudiTable, actor: Actor) -> None:
-    rollback_dead_writers(table)
-
-
-@settings(max_examples=int(os.environ.get("INTERLEAVINGS", "150")))
-@given(
-    groups=st.lists(st.sets(st.sampled_from([A, B, C]), min_size=1), min_size=2, max_size=3),
-    schedule=st.lists(steps, max_size=250),
-)
-def test_any_interleaving_keeps_the_invariants(groups: list[set[FileGroupId]], schedule: list[int]) -> None:
-    run(groups, schedule)
+TURNS = [0, 1] * 200
+TOGETHER = [0] * 12 + [1] * 200  # w0 has planned when w1 begins and commits
 
 
 def test_a_writer_alone_commits() -> None:
-    simulation = run([{A, B}], [])
-    assert [acknowledged.writer for acknowledged in simulation.acknowledged] == ["w0"]
+    simulation = Simulation()
+    add_writer(simulation, "w0", "ab")
+    simulation.run([])
+    check(simulation)
+    assert simulation.committed() == {"w0"}
 
 
 def test_of_two_writers_of_one_file_group_one_wins() -> None:
-    simulation = run([{A}, {A}], [0, 1] * 200)
-    assert len(simulation.acknowledged) == 1
+    assert len(two_writers("a", "a", TOGETHER).committed() & {"w0", "w1"}) == 1
+
+
+@pytest.mark.parametrize("schedule", [TURNS, TOGETHER], ids=["turns", "together"])
+def test_of_two_writers_of_one_file_group_the_second_rebases(schedule: list[int]) -> None:
+    assert {"w0", "w1"} <= two_writers("a", "a", schedule, REBASE).committed()
 
 
 def test_writers_of_different_file_groups_both_commit() -> None:
-    simulation = run([{A}, {B}, {C}], [0, 1, 2] * 200)
-    assert len(simulation.acknowledged) == 3
+    assert {"w0", "w1"} <= two_writers("a", "b", TURNS).committed()
 
 
-# A commit is 24 storage operations.
-@pytest.mark.parametrize("killed_at", range(24))
+@pytest.mark.parametrize("policy", [FAIL, REBASE], ids=["raise", "rebase"])
+def test_the_same_new_key_in_two_new_file_groups_is_a_conflict(policy: ConflictPolicy) -> None:
+    simulation = two_writers("n", "n", TOGETHER, policy)
+    assert len(simulation.committed() & {"w0", "w1"}) == (2 if policy is REBASE else 1)
+
+
+def moment(at: str, *, of: Callable[[Simulation], None]) -> int:
+    """After how many operations an actor that runs alone stands before an operation."""
+    simulation = table_with("a", "b")
+    before = len(simulation.trace)
+    of(simulation)
+    simulation.run([])
+    return next(number for number, step in enumerate(simulation.trace[before:]) if at in step)
+
+
+def operations(of: Callable[[Simulation], None]) -> int:
+    """How many operations an actor takes that runs alone."""
+    simulation = table_with("a", "b")
+    before = len(simulation.trace)
+    of(simulation)
+    simulation.run([])
+    return len(simulation.trace) - before
+
+
+def w0(simulation: Simulation) -> None:
+    add_writer(simulation, "w0", "ab")
+
+
+ALL = operations(w0)
+BEGUN = moment("put_if_absent .hoodie/.heartbeat", of=w0) + 2  # and has looked at the log again
+COMMITTED = moment("put_if_absent .hoodie/commit_log", of=w0) + 1
+
+
+@pytest.mark.parametrize("killed_at", range(ALL))
 def test_killed_at_every_operation(killed_at: int) -> None:
-    simulation = run([{A, C}, {B}], [0] * killed_at + [900])
-    assert "w1" in {acknowledged.writer for acknowledged in simulation.acknowledged}
+    simulation = two_writers("ab", "b", [0] * killed_at + [900])
+    assert "w1" in simulation.committed()
 
 
-@pytest.mark.parametrize("killed_at", range(24))
+@pytest.mark.parametrize("killed_at", range(ALL))
 @pytest.mark.parametrize("other_at", [9, 12, 16])
 def test_killed_at_every_operation_beside_a_writer_under_way(killed_at: int, other_at: int) -> None:
     # w1 has begun already, so that only its own commit can find what w0 left unpublished.
-    simulation = run([{A, C}, {B}], [1] * other_at + [0] * killed_at + [900] + [0] * 80)
-    assert "w1" in {acknowledged.writer for acknowledged in simulation.acknowledged}
+    simulation = two_writers("a", "b", [1] * other_at + [0] * killed_at + [900] + [0] * 80)
+    assert "w1" in simulation.committed()
 
 
-@pytest.mark.parametrize("paused_at", range(24))
-@pytest.mark.parametrize("groups_of_other", [{A}, {B}], ids=["same-group", "other-group"])
-def test_paused_past_its_heartbeat_at_every_operation(
-    paused_at: int, groups_of_other: set[FileGroupId]
-) -> None:
+@pytest.mark.parametrize("paused_at", range(ALL))
+@pytest.mark.parametrize("other", ["ab", "new"], ids=["same-groups", "other-group"])
+def test_paused_past_its_heartbeat_at_every_operation(paused_at: int, other: str) -> None:
     # w0 stands still after `paused_at` operations; its heartbeat expires; w1 comes, rolls it
     # back and commits; then w0 wakes up and has to lose, whatever the groups are.
-    simulation = run([{A}, groups_of_other], [0] * paused_at + [950] + [1] * 120)
-    writers = {acknowledged.writer for acknowledged in simulation.acknowledged}
-    assert "w1" in writers
-    # Its requested time is taken in operation 9, its log entry put in operation 17.
-    assert ("w0" in writers) == (not 9 <= paused_at <= 16) or groups_of_other == {A}
-    assert "w0" not in writers or not 9 <= paused_at <= 16
+    simulation = two_writers("ab", other, [0] * paused_at + [950] + [1] * 150)
+    committed = simulation.committed()
+    assert "w1" in committed
+    if BEGUN <= paused_at < COMMITTED:
+        assert "w0" not in committed
+    else:
+        assert "w0" in committed
 
 
-@pytest.mark.parametrize("paused_at", range(12, 18))
+@pytest.mark.parametrize("paused_at", range(BEGUN, COMMITTED + 1))
 @pytest.mark.parametrize("swept", range(1, 24))
 def test_a_rollback_races_a_commit(paused_at: int, swept: int) -> None:
     # w0 wakes up in the middle of its rollback, before and after the rollback's log entry:
     # its data files may be gone only if it can no more commit.
-    run([{A}], [0] * paused_at + [950] + [1] * swept + [0] * 60)
+    two_writers("a", "a", [0] * paused_at + [950] + [1] * swept + [0] * 60)
