@@ -15,6 +15,7 @@ from airflow_provider.exceptions import InvalidConnectionError
 from airflow_provider.hooks.connection_form import parse_extra
 from airflow_provider.hooks.metastore import MetastoreHook, split_table_name
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.incremental import Increment, Order, increment
 from airflow_provider.table.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -121,6 +122,26 @@ class TableHook(BaseHook):
         :raises NotATableError: when there is no table at the location.
         """
         return list(pending_instants(self.get_table(table)))
+
+    def increment(
+        self,
+        table: str,
+        start: str | None = None,
+        *,
+        order: Order | str = Order.COMPLETION,
+        end: str | None = None,
+    ) -> Increment:
+        """What changed in a table since a checkpoint.
+
+        :param table: ``database.table``, an absolute path or a URL.
+        :param start: the ``end`` of the increment before; None starts with a snapshot.
+        :param order: see :class:`~airflow_provider.table.incremental.Order`.
+        :param end: read no commit after this checkpoint.
+        :raises NotATableError: when there is no table at the location.
+        :raises InvalidInputError: when a checkpoint is not an instant time, or the order is unknown.
+        :raises CheckpointExpiredError: when the window was archived or cleaned.
+        """
+        return increment(self.get_table(table), start, order=order, end=end)
 
     def _missing(self) -> InvalidConnectionError:
         return InvalidConnectionError(

@@ -9,14 +9,15 @@ from airflow_provider.ingestion import IngestJob
 
 if TYPE_CHECKING:
     from airflow_provider.spark.ingestion import ingest
-    from airflow_provider.spark.read import read_snapshot
+    from airflow_provider.spark.read import read_incremental, read_snapshot
     from airflow_provider.spark.session import local_session
 
-__all__ = ["IngestJob", "ingest", "local_session", "read_snapshot"]
+__all__ = ["IngestJob", "ingest", "local_session", "read_incremental", "read_snapshot"]
 
 _MODULES = {
     "ingest": "ingestion",
     "local_session": "session",
+    "read_incremental": "read",
     "read_snapshot": "read",
 }
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from airflow_provider.spark.source import spark_schema
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.incremental import COMMIT_TIME, Increment, Order, increment
 from airflow_provider.table.schema import with_meta_columns
 
 if TYPE_CHECKING:
@@ -29,11 +33,43 @@ def read_snapshot(
         writers go on.
     :raises NoSuchInstantError: when nothing had completed as of then.
     """
-    schema = spark_schema(with_meta_columns(table.schema) if meta_columns else table.schema)
-    files = table.view(as_of).all_base_files()
-    if not files:
-        return spark.createDataFrame([], schema)
+    paths = [base_file.path for base_file in table.view(as_of).all_base_files()]
+    return _read(spark, table, paths, with_meta_columns(table.schema) if meta_columns else table.schema)
+
+
+def read_incremental(
+    spark: SparkSession,
+    table: HudiTable,
+    start: str | None = None,
+    *,
+    order: Order | str = Order.COMPLETION,
+    end: str | None = None,
+    meta_columns: bool = False,
+) -> tuple[DataFrame, Increment]:
+    """What changed in a table since a checkpoint.
+
+    :param spark: a session, local or over Spark Connect.
+    :param table: the table.
+    :param start: see :func:`~airflow_provider.table.incremental.increment`.
+    :param order: see :func:`~airflow_provider.table.incremental.increment`.
+    :param end: see :func:`~airflow_provider.table.incremental.increment`.
+    :param meta_columns: whether Hudi's five meta columns come along.
+    :return: a DataFrame over the base files that the window needs, and the increment, whose
+        ``end`` is the checkpoint to keep once the DataFrame was processed.
+    :raises InvalidInputError: when a checkpoint is not an instant time, or the order is unknown.
+    :raises CheckpointExpiredError: when the window was archived or cleaned.
+    """
+    found = increment(table, start, order=order, end=end)
+    rows = _read(spark, table, found.paths, with_meta_columns(table.schema))
+    if found.paths and (times := found.commit_times) is not None:
+        rows = rows.where(rows[COMMIT_TIME].isin(times))
+    return rows if meta_columns else rows.select(table.schema.names), found
+
+
+def _read(spark: SparkSession, table: HudiTable, paths: Iterable[str], schema: pa.Schema) -> DataFrame:
     # Spark takes a path for a pattern. Each file is its own root, so that Spark does not take
     # folders named column=value for columns: those are in the files.
-    paths = [_GLOB.sub(r"\\\1", table.storage.url(base_file.path)) for base_file in files]
-    return spark.read.schema(schema).parquet(*paths)
+    roots = [_GLOB.sub(r"\\\1", table.storage.url(path)) for path in paths]
+    if not roots:
+        return spark.createDataFrame([], spark_schema(schema))
+    return spark.read.schema(spark_schema(schema)).parquet(*roots)
