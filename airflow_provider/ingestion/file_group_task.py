@@ -236,12 +236,13 @@ class FileGroupTask:
 
 
 def _write_stat(target: Target, written: WrittenFile, inserts: int, updates: int, deletes: int) -> WriteStat:
-    base_file = None if target.replaced else target.base_file
+    base_file = target.base_file
     return WriteStat(
         file_id=written.path.rpartition("/")[2].partition("_")[0],
         partition_path=target.partition_path,
         path=written.path,
-        prev_commit=base_file.instant if base_file else "null",
+        # A slice has a predecessor in its own file group only.
+        prev_commit=base_file.instant if base_file and not target.replaced else "null",
         num_writes=written.rows,
         num_inserts=inserts,
         num_update_writes=updates,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
@@ -132,13 +132,12 @@ class Ingestion:
         job, table, writer = self._job, self._table, self.writer
         plan = self._planned(self._rows, writer.view)
         replaced = self._replaced(writer.view)
-        taken_out = [FileGroupId(path, file_id) for path, ids in replaced.items() for file_id in ids]
-        writer.plan([*plan.file_groups, *taken_out], plan.new_in)
+        writer.plan([*plan.file_groups, *replaced], plan.new_in)
         self._write(self._rows, plan)
         schema = arrow_to_avro(table.schema, table.config.name)
         commit = writer.commit(
             self._stats,
-            replaced=replaced,
+            replaced=_by_partition(replaced),
             extra_metadata={"schema": schema, **job.extra_metadata},
             txn_id=job.txn_id,
             write_id=job.write_id,
@@ -181,46 +180,54 @@ class Ingestion:
         for number in lost:
             del self._reports[number]
         out = self._replaced(rebase.view)
-        if not lost:
-            return Rebased((), out)
-        written = [_file_group(stat) for stat in self._stats]
-        rows = self._rows.sent_to(lost)
-        plan = self._planned(rows, rebase.view, written)
-        self._write(rows, plan)
-        reports = [self._reports[number] for number in plan.targets if number in self._reports]
-        for report in reports:
-            replaced = plan.targets[report.target].replaced
-            if replaced is not None and report.write_stats:
-                out.setdefault(replaced.partition_path, []).append(replaced.file_id)
-        return Rebased([stat for report in reports for stat in report.write_stats], out)
+        stats: list[WriteStat] = []
+        if lost:
+            # What was taken out still shows, and its rows have been written as well.
+            written = {_file_group(stat) for stat in self._stats} | self._replaced_by(self._reports.values())
+            rows = self._rows.sent_to(lost)
+            plan = self._planned(rows, rebase.view, written)
+            self._write(rows, plan)
+            again = [self._reports[number] for number in plan.targets if number in self._reports]
+            stats = [stat for report in again for stat in report.write_stats]
+            out |= self._replaced_by(again)
+            still_out = self._replaced_by(lost.values()) - rebase.lost
+            if not still_out <= out:
+                raise self._cannot_rebase(still_out - out)
+        return Rebased(stats, _by_partition(out))
 
-    def _lost(self, file_groups: frozenset[FileGroupId]) -> set[int]:
-        """Numbers of the targets that wrote, or took the place of, file groups that are lost."""
-        lost = set()
+    def _lost(self, file_groups: frozenset[FileGroupId]) -> dict[int, Report]:
+        """What was done for targets that wrote, or took the place of, file groups that are lost."""
+        lost = {}
         for number, report in self._reports.items():
-            touched = {_file_group(stat) for stat in report.write_stats}
-            if (replaced := self._targets[number].replaced) and touched:
-                touched.add(replaced)
-            if touched & file_groups:
-                if not touched <= file_groups:
-                    raise _BeginAgainError(
-                        f"table {self._table.location}: instant {self.writer.instant} lost one of two file "
-                        "groups of which one takes the other's place; run the write again",
-                        instant=self.writer.instant,
-                    )
-                lost.add(number)
+            written = {_file_group(stat) for stat in report.write_stats}
+            if (written | self._replaced_by([report])) & file_groups:
+                if not written <= file_groups:
+                    raise self._cannot_rebase(written - file_groups)
+                lost[number] = report
         return lost
+
+    def _replaced_by(self, reports: Iterable[Report]) -> set[FileGroupId]:
+        """File groups in whose place new ones were written."""
+        found = {self._targets[report.target].replaced for report in reports if report.write_stats}
+        return {file_group for file_group in found if file_group is not None}
+
+    def _cannot_rebase(self, file_groups: Iterable[FileGroupId]) -> _BeginAgainError:
+        shown = "/".join(min(file_groups)).lstrip("/")
+        return _BeginAgainError(
+            f"table {self._table.location}: of two file groups of which one takes the other's place, instant "
+            f"{self.writer.instant} lost one and not {shown}; run the write again",
+            instant=self.writer.instant,
+        )
 
     # --- one round ------------------------------------------------------------------------
 
-    def _replaced(self, view: FileSystemView) -> dict[str, list[str]]:
-        """File ids that a replacing operation takes out, by partition."""
+    def _replaced(self, view: FileSystemView) -> set[FileGroupId]:
+        """File groups that a replacing operation takes out."""
         replaces = self._job.kind.replaces
         if replaces is None:
-            return {}
-        partitions = view.partitions() if replaces == "table" else sorted(self._rows.counts)
-        live = {partition: [each.file_id for each in view.base_files(partition)] for partition in partitions}
-        return {partition: file_ids for partition, file_ids in live.items() if file_ids}
+            return set()
+        partitions = view.partitions() if replaces == "table" else self._rows.counts
+        return {each.file_group for partition in partitions for each in view.base_files(partition)}
 
     def _write(self, rows: IncomingRows, plan: FileGroupPlan) -> None:
         job, table = self._job, self._table
@@ -262,3 +269,10 @@ class Ingestion:
 
 def _file_group(stat: WriteStat) -> FileGroupId:
     return FileGroupId(stat.partition_path, stat.file_id)
+
+
+def _by_partition(file_groups: Iterable[FileGroupId]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for partition, file_id in sorted(file_groups):
+        found.setdefault(partition, []).append(file_id)
+    return found

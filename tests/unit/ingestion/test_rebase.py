@@ -240,6 +240,21 @@ def test_clustered_twice(table: LakeTable, patient: None) -> None:
     table.check_now(expected(*batch))
 
 
+def test_what_was_put_in_the_place_of_another_one_is_not_filled_further(
+    table: LakeTable, patient: None
+) -> None:
+    # First the keys of partition a are clustered away, so that a new file group takes a place; then
+    # new rows of the same partition have to be sent once more.
+    batch = [row(5, "mine"), *rows(range(100, 103), "mine")]
+    others = [
+        lambda: Clustering(table.table, "part=a", outputs=2, priority=400).commit(),
+        lambda: table.ingest("upsert", [row(100, "theirs")], **NOT_FILLED),
+        lambda: table.ingest("upsert", [row(101, "theirs")], **NOT_FILLED),
+    ]
+    overtaken(table, "upsert", batch, *others, small_file_limit=100 * 1024 * 1024)
+    table.check_now(expected(*batch))
+
+
 # --- replacing ------------------------------------------------------------------------------
 
 
