@@ -1,0 +1,151 @@
+"""The full outcome table of design section 5: who does what about whom."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider.concurrency import PRIORITIES, ConflictPolicy, Outcome
+from airflow_provider.concurrency.conflicts import WriteDescription, conflicts_with, outcome
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.instant import State
+
+A, B = FileGroupId("p", "a-0"), FileGroupId("p", "b-0")
+
+# Hudi's operation type and the usual priority of every kind of write.
+KINDS = {
+    "ingestion": ("UPSERT", PRIORITIES["ingestion"]),
+    "backfill": ("UPSERT", PRIORITIES["backfill"]),
+    "insert-overwrite": ("INSERT_OVERWRITE", PRIORITIES["ingestion"]),
+    "delete": ("DELETE", PRIORITIES["ingestion"]),
+    "clustering": ("CLUSTER", PRIORITIES["table_service"]),
+    "compaction": ("COMPACT", PRIORITIES["table_service"]),
+    "cleaning": ("CLEAN", PRIORITIES["cleaning"]),
+    "rollback": ("ROLLBACK", PRIORITIES["cleaning"]),
+    "index build": ("INDEX", PRIORITIES["table_service"]),
+}
+CHANGES_ROWS = ("ingestion", "backfill", "insert-overwrite", "delete")
+REWRITES = ("clustering", "compaction")
+
+# What a state of the other write is to the one that commits.
+STATES = {
+    "requested": (State.REQUESTED, True),
+    "inflight, alive": (State.INFLIGHT, True),
+    "inflight, dead": (State.INFLIGHT, False),
+    "scheduled": (State.REQUESTED, None),
+    "completed": (State.COMPLETED, None),
+}
+RELATIONS = {"lower": -1, "equal": 0, "higher": 1}
+
+ROWS = list(itertools.product(KINDS, KINDS, STATES))
+COLUMNS = list(itertools.product((True, False), RELATIONS))
+
+
+def write(kind: str, instant: str, groups: set[FileGroupId], priority: int, state: str) -> WriteDescription:
+    operation, _ = KINDS[kind]
+    found, alive = STATES[state]
+    # A requested write has not said what it will touch; a plan has.
+    known = groups if state != "requested" and kind != "index build" else set()
+    return WriteDescription(
+        instant,
+        operation,
+        priority,
+        found,
+        frozenset(known),
+        alive=alive,
+        rolls_back="20260101000000000" if kind == "rollback" else None,
+        completion_time="20260101000009000" if found is State.COMPLETED else None,
+    )
+
+
+def expected(committing: str, other: str, state: str, overlapping: bool, relation: str) -> Outcome:
+    """Design section 5 in words, with the default policy."""
+    never_meets = "index build" in (committing, other) or not overlapping or state == "requested"
+    if never_meets or committing == "rollback":
+        return Outcome.PROCEED
+    if state == "inflight, dead":
+        return Outcome.ROLL_BACK_FIRST
+    if state == "inflight, alive":
+        return Outcome.YIELD if relation == "higher" else Outcome.PROCEED
+    if state == "scheduled" or other == "cleaning":
+        return Outcome.PROCEED
+    if committing == "cleaning":
+        # Of a completed rollback only a revert has file groups, and that shows them again.
+        return Outcome.CONFLICT if other == "rollback" else Outcome.PROCEED
+    if other in REWRITES and committing not in REWRITES and relation == "lower":
+        return Outcome.REBASE
+    return Outcome.CONFLICT
+
+
+@pytest.mark.parametrize(("committing", "other", "state"), ROWS)
+def test_outcome(committing: str, other: str, state: str) -> None:
+    priority = KINDS[committing][1]
+    this = write(committing, "20260101000005000", {A}, priority, "inflight, alive")
+    for overlapping, relation in COLUMNS:
+        groups = {A, B} if overlapping else {B}
+        that = write(other, "20260101000004000", groups, priority + RELATIONS[relation], state)
+        found = outcome(this, that, ConflictPolicy())
+        assert found is expected(committing, other, state, overlapping, relation), (overlapping, relation)
+
+
+@pytest.mark.parametrize("committing", CHANGES_ROWS)
+@pytest.mark.parametrize("other", KINDS)
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_who_may_revert_does_so_to_lower_rewrites_only(committing: str, other: str, relation: str) -> None:
+    policy = ConflictPolicy(on_rewrite="revert")
+    priority = KINDS[committing][1]
+    this = write(committing, "20260101000005000", {A}, priority, "inflight, alive")
+    that = write(other, "20260101000004000", {A}, priority + RELATIONS[relation], "completed")
+    reverted = outcome(this, that, policy) is Outcome.REVERT
+    assert reverted == (other in REWRITES and relation == "lower")
+
+
+@pytest.mark.parametrize("committing", [kind for kind in KINDS if kind not in ("rollback", "index build")])
+@pytest.mark.parametrize("other", CHANGES_ROWS)
+def test_who_may_rebase_rebases_where_it_would_have_lost(committing: str, other: str) -> None:
+    this = write(committing, "20260101000005000", {A}, 400, "inflight, alive")
+    that = write(other, "20260101000004000", {A}, 400, "completed")
+    wanted = Outcome.PROCEED if committing == "cleaning" else Outcome.REBASE
+    assert outcome(this, that, ConflictPolicy(on_conflict="rebase")) is wanted
+
+
+@pytest.mark.parametrize("committing", KINDS)
+def test_the_rollback_of_a_write_is_its_end_whatever_the_file_groups(committing: str) -> None:
+    this = write(committing, "20260101000005000", {A}, 400, "inflight, alive")
+    that = replace(write("rollback", "20260101000006000", set(), 100, "completed"), rolls_back=this.instant)
+    assert outcome(this, that, ConflictPolicy(on_conflict="rebase")) is Outcome.ROLLED_BACK
+
+
+@pytest.mark.parametrize(("policy", "wanted"), [("raise", Outcome.CONFLICT), ("rebase", Outcome.REBASE)])
+def test_the_same_new_key_is_a_conflict_without_a_shared_file_group(policy: str, wanted: Outcome) -> None:
+    this = write("ingestion", "20260101000005000", {A}, 400, "inflight, alive")
+    that = write("backfill", "20260101000004000", {B}, 300, "completed")
+    assert outcome(this, that, ConflictPolicy(on_conflict=policy)) is Outcome.PROCEED  # type: ignore[arg-type]
+    assert outcome(this, that, ConflictPolicy(on_conflict=policy), same_new_keys=True) is wanted  # type: ignore[arg-type]
+
+
+def test_a_conflict_says_who_and_where() -> None:
+    this = write("ingestion", "20260101000005000", {A}, 400, "inflight, alive")
+    that = replace(write("ingestion", "20260101000004000", {A, B}, 400, "completed"), owner="host:17")
+    (conflict,) = conflicts_with(this, [that], ConflictPolicy())
+    assert conflict.file_groups == {A}
+    for told in ("UPSERT 20260101000004000", "host:17", "priority 400", "p/a-0"):
+        assert told in str(conflict)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("on_conflict", "retry"),
+        ("on_rewrite", "raise"),
+        ("on_higher_priority", "rebase"),
+        ("max_rebases", -1),
+        ("yield_timeout", -0.5),
+    ],
+)
+def test_a_policy_that_cannot_work_is_refused(name: str, value: object) -> None:
+    with pytest.raises(InvalidInputError, match=f"{name} must be .*{value}"):
+        ConflictPolicy(**{name: value})  # type: ignore[arg-type]
