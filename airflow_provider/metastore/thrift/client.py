@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider.exceptions import MetastoreError
+from airflow_provider.exceptions import MetastoreError, NoSuchTransactionError
 from airflow_provider.metastore.lock_objects import LockComponent, LockInfo, LockResponse, LockState, LockType
 from airflow_provider.metastore.thrift.connections import ThriftConnections, parse_thrift_url
 from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.write_ids import NO_OPEN, ValidTxnList
 
 _TYPES = {type_: getattr(hive.LockType, type_.name) for type_ in LockType}
 _TYPES_BACK = {number: type_ for type_, number in _TYPES.items()}
@@ -52,6 +53,70 @@ class ThriftMetastore:
     def list_databases(self) -> list[str]:
         """The names of all databases, sorted."""
         return sorted(self._servers.call("get_all_databases", repeatable=True))
+
+    def current_event_id(self) -> int:
+        """See :meth:`Metastore.current_event_id`."""
+        return int(self._servers.call("get_current_notificationEventId", repeatable=True).eventId)
+
+    def open_txn(self, user: str, host: str, *, agent: str | None = None) -> int:
+        """See :meth:`Metastore.open_txn`.
+
+        :raises MetastoreUnavailableError: also when the answer got lost: then the transaction may be open,
+            and times out.
+        """
+        request = hive.OpenTxnRequest(num_txns=1, user=user, hostname=host)
+        if agent is not None:
+            request.agentInfo = agent
+        [txn_id] = self._servers.call("open_txns", request, repeatable=False).txn_ids
+        return int(txn_id)
+
+    def heartbeat_txn(self, txn_id: int) -> None:
+        """See :meth:`Metastore.heartbeat_txn`."""
+        self._servers.call("heartbeat", hive.HeartbeatRequest(txnid=txn_id), repeatable=True)
+
+    def commit_txn(self, txn_id: int) -> None:
+        """See :meth:`Metastore.commit_txn`; a server of version 2.3 refuses to do it again."""
+        # Not what an absent field means to a server: that nobody else can have written the same.
+        request = hive.CommitTxnRequest(txnid=txn_id, exclWriteEnabled=False)
+        self._servers.call("commit_txn", request, repeatable=True)
+
+    def abort_txn(self, txn_id: int) -> None:
+        """See :meth:`Metastore.abort_txn`; a server of version 2.3 refuses to do it again."""
+        self._servers.call("abort_txn", hive.AbortTxnRequest(txnid=txn_id), repeatable=True)
+
+    def valid_txn_list(self, txn_id: int | None = None) -> ValidTxnList:
+        """See :meth:`Metastore.valid_txn_list`."""
+        answer = self._servers.call("get_open_txns", repeatable=True)
+        if answer.open_txns is None:
+            # A server of version 2.3: there it is a set, and does not say which are aborted.
+            answer = self._servers.call("get_open_txns_info", repeatable=True)
+            open_ = {one.id for one in answer.open_txns if one.state == hive.TxnState.OPEN}
+            not_committed = {one.id for one in answer.open_txns}
+        else:
+            not_committed = set(answer.open_txns)
+            open_ = {txn for bit, txn in enumerate(answer.open_txns) if not _is_set(answer.abortedBits, bit)}
+        watermark = answer.txn_high_water_mark
+        if txn_id is not None:
+            if not 0 < txn_id <= watermark:
+                raise NoSuchTransactionError(f"No such transaction txnid:{txn_id}", txn_id=txn_id)
+            # TxnCommonUtils.createValidReadTxnList: nothing later, and its own writes.
+            watermark = txn_id
+            not_committed = {one for one in not_committed if one < txn_id}
+        return ValidTxnList(
+            watermark,
+            tuple(sorted(not_committed)),
+            frozenset(not_committed - open_),
+            min(not_committed & open_, default=NO_OPEN),
+        )
+
+    def allocate_table_write_id(self, txn_id: int, database: str, table: str) -> int:
+        """See :meth:`Metastore.allocate_table_write_id`; the table need not exist.
+
+        :raises MetastoreError: from a server of version 2: it has no write ids.
+        """
+        request = hive.AllocateTableWriteIdsRequest(dbName=database, tableName=table, txnIds=[txn_id])
+        [allocated] = self._servers.call("allocate_table_write_ids", request, repeatable=True).txnToWriteIds
+        return int(allocated.writeId)
 
     def lock(
         self,
@@ -112,6 +177,12 @@ class ThriftMetastore:
             (info for info in found if txn_id is None or info.txn_id == txn_id),
             key=lambda info: info.lock_id,
         )
+
+
+def _is_set(bits: bytes, number: int) -> bool:
+    """A bit of what Java's ``BitSet.toByteArray`` made."""
+    byte, bit = divmod(number, 8)
+    return byte < len(bits) and bool(bits[byte] >> bit & 1)
 
 
 def _to_hive(component: LockComponent) -> Any:
