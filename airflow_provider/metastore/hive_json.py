@@ -174,9 +174,9 @@ def _written(fields: Mapping[str, dict[str, Any] | None]) -> str:
 def _read(text: str) -> _Struct:
     try:
         fields = json.loads(text)
-        if all(key.isdecimal() for key in fields):
-            return dict(fields)
-    except (ValueError, TypeError, AttributeError) as error:
+        if isinstance(fields, dict) and all(key.isdecimal() for key in fields):
+            return fields
+    except ValueError as error:
         raise MetastoreError(f"a message's object is no Thrift JSON: {text[:200]!r}") from error
     raise MetastoreError(f"a message's object is no Thrift JSON struct: {text[:200]!r}")
 

@@ -210,3 +210,68 @@ def test_a_table_made_again_is_another_table(metastore: Metastore) -> None:
     # But its data may be the same again: write ids go on, and an open one stays open.
     assert str(metastore.valid_write_id_list("lake", "flights")) == "lake.flights:2:1:1:"
     assert metastore.allocate_table_write_id(metastore.open_txn("me", "here"), "lake", "flights") == 3
+
+
+def test_altering_a_database_tells_before_and_after(metastore: Metastore) -> None:
+    after = metastore.alter_database("LAKE", location="/lake", comment="ours", parameters={"a": "b"})
+    assert after == metastore.get_database("lake")
+    assert (after.location, after.comment, after.parameters) == ("/lake", "ours", {"a": "b"})
+    event = last_event(metastore)
+    assert (event.event_type, event.database) == (EventType.ALTER_DATABASE, "lake")
+    assert "3" not in json.loads(event.message["dbObjBeforeJson"])
+    assert json.loads(event.message["dbObjAfterJson"]) == {
+        "1": {"str": "lake"},
+        "2": {"str": "ours"},
+        "3": {"str": "/lake"},
+        "4": {"map": ["str", "str", 1, {"a": "b"}]},
+    }
+    with pytest.raises(NoSuchObjectError, match="database 'sea'"):
+        metastore.alter_database("sea", location="/sea")
+
+
+def test_functions_and_their_events(metastore: Metastore) -> None:
+    made = metastore.create_function("lake", "Shout", "com.example.Shout", owner="ops", resources=["/s.jar"])
+    assert made == metastore.get_function("LAKE", "shout")
+    assert metastore.list_functions("lake") == ["shout"]
+    assert json.loads(last_event(metastore).message["functionObjJson"]) == {
+        "1": {"str": "shout"},
+        "2": {"str": "lake"},
+        "3": {"str": "com.example.Shout"},
+        "4": {"str": "ops"},
+        "7": {"i32": 1},
+        "8": {"lst": ["rec", 1, {"1": {"i32": 1}, "2": {"str": "/s.jar"}}]},
+    }
+    with pytest.raises(AlreadyExistsError, match=r"function lake\.shout exists"):
+        metastore.create_function("lake", "shout", "com.example.Other")
+    metastore.drop_function("lake", "SHOUT")
+    event = last_event(metastore)
+    assert (event.event_type, event.message["functionName"]) == (EventType.DROP_FUNCTION, "shout")
+    with pytest.raises(NoSuchObjectError, match=r"function lake\.shout does not exist"):
+        metastore.drop_function("lake", "shout")
+    metastore.create_function("lake", "shout", "com.example.Shout")
+    metastore.drop_database("lake", cascade=True)
+    with pytest.raises(NoSuchObjectError):
+        metastore.get_function("lake", "shout")
+
+
+def test_a_table_as_hives_struct(metastore: Metastore) -> None:
+    """Field ids of hive_metastore.thrift, types of Thrift's TJSONProtocol."""
+    struct = json.loads(last_event(metastore, EventType.CREATE_TABLE).message["tableObjJson"])
+    assert struct["1"] == {"str": "flights"}
+    assert struct["2"] == {"str": "lake"}
+    assert struct["7"]["rec"]["2"] == {"str": "/lake/flights"}
+    assert struct["7"]["rec"]["1"]["lst"] == [
+        "rec",
+        2,
+        {"1": {"str": "id"}, "2": {"str": "bigint"}},
+        {"1": {"str": "dest"}, "2": {"str": "string"}, "3": {"str": "airport"}},
+    ]
+    assert struct["9"] == {"map": ["str", "str", 1, {"provider": "hudi"}]}
+    assert struct["12"] == {"str": "MANAGED_TABLE"}
+    assert struct["19"] == {"i64": -1}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", '{"name": 1}', "5"])
+def test_texts_that_are_no_struct(text: str) -> None:
+    with pytest.raises(MetastoreError, match="no Thrift JSON"):
+        decode_table(text)

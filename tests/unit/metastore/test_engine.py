@@ -25,6 +25,7 @@ from sqlalchemy.exc import SAWarning
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore import Metastore, open_metastore, schema, transactions
 from airflow_provider.metastore import engine as engine_module
+from tests.unit.metastore.first_schema import check_upgrade
 
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
 
@@ -87,6 +88,11 @@ def test_the_code_knows_the_newest_migration() -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     assert ScriptDirectory.from_config(config).get_heads() == [schema.SCHEMA_REVISION]
+
+
+def test_a_database_of_each_earlier_schema_keeps_its_data(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/metastore.db"
+    check_upgrade(url)
 
 
 def test_a_schema_of_a_newer_release_is_not_touched(url: str) -> None:

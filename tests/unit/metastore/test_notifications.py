@@ -139,3 +139,53 @@ def test_a_young_event_keeps_the_older_ones_behind_it(metastore: Metastore, url:
     age_events(url, -2 * DAY, through=1)
     assert metastore.purge_events(DAY).removed == 0
     assert len(metastore.next_events(0)) == 3
+
+
+def test_a_consumer_that_is_gone_holds_nothing_back(metastore: Metastore, url: str) -> None:
+    for _ in range(8):
+        metastore.open_txn("me", "here")
+    metastore.register_consumer("gone", event_id=4, expiry_seconds=60)
+    metastore.register_consumer("slow", event_id=6, expiry_seconds=60)
+    age_events(url, 2 * DAY, through=10)
+    assert metastore.purge_events(DAY) == Purged(4, 5, ("gone",))
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
+        database.execute("UPDATE metastore_consumers SET updated_at = updated_at - 61000 WHERE name = 'gone'")
+    assert [(one.name, one.expiry_seconds, one.is_live) for one in metastore.consumers()] == [
+        ("gone", 60.0, False),
+        ("slow", 60.0, True),
+    ]
+    assert metastore.purge_events(DAY) == Purged(2, 7, ("slow",), ("gone",))
+
+
+def test_a_consumer_that_fell_out_begins_again(metastore: Metastore, url: str) -> None:
+    for _ in range(8):
+        metastore.open_txn("me", "here")
+    metastore.register_consumer("gone", event_id=4, expiry_seconds=0.001)
+    age_events(url, 2 * DAY, through=8)
+    while metastore.consumers()[0].is_live:
+        pass
+    assert metastore.purge_events(DAY).left_behind == ("gone",)
+    with pytest.raises(EventsExpiredError, match="events 5 to 8 were removed"):
+        metastore.next_events(4)
+    with pytest.raises(EventsExpiredError, match=r"restart a consumer \(restart_consumer\)"):
+        metastore.advance_consumer("gone", 10)
+    with pytest.raises(EventsExpiredError):
+        metastore.restart_consumer("gone", event_id=7)
+    with pytest.raises(InvalidInputError, match="last event is 10"):
+        metastore.restart_consumer("gone", event_id=11)
+    assert metastore.restart_consumer("gone").event_id == 10
+    assert metastore.restart_consumer("gone", event_id=8).event_id == 8
+    assert [event.event_id for event in metastore.next_events(8)] == [9, 10]
+    assert metastore.advance_consumer("gone", 9).event_id == 9
+    assert metastore.purge_events(DAY).left_behind == ()
+    with pytest.raises(NoSuchObjectError, match="no consumer 'other'"):
+        metastore.restart_consumer("other")
+
+
+def test_a_silent_consumer_that_lost_nothing_just_goes_on(metastore: Metastore) -> None:
+    metastore.register_consumer("asleep", event_id=0, expiry_seconds=0.001)
+    while metastore.consumers()[0].is_live:
+        pass
+    assert metastore.advance_consumer("asleep", 2).event_id == 2
+    with pytest.raises(InvalidInputError, match="an expiry of 0 s"):
+        metastore.register_consumer("never", expiry_seconds=0)

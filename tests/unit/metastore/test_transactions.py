@@ -21,6 +21,7 @@ from airflow_provider.metastore import (
     RecoveredTxn,
     TableWriteInfo,
     TxnState,
+    TxnType,
     ValidTxnList,
 )
 
@@ -311,3 +312,62 @@ def test_recovery_committed_first_and_the_owner_adds_its_partitions_later(metast
     new = {("lake", "flights"): [PartitionSpec(("2013", "1"), "/p")]}
     assert metastore.commit_txn(txn_id, new_partitions=new) == event_id
     assert len(metastore.get_partitions("lake", "flights")) == 1
+
+
+def test_a_transaction_that_only_reads_is_seen_by_nobody(metastore: Metastore) -> None:
+    reading = metastore.open_txn("me", "here", txn_type=TxnType.READ_ONLY)
+    assert metastore.get_txn(reading).txn_type == TxnType.READ_ONLY
+    assert str(metastore.valid_txn_list()) == f"{reading}:{NO_OPEN}::"
+    with pytest.raises(InvalidInputError, match=r"Write ID allocation failed on lake\.flights"):
+        metastore.allocate_table_write_id(reading, "lake", "flights")
+    with pytest.raises(InvalidInputError, match="was opened to read only"):
+        metastore.alter_table("lake", "flights", owner="ops", txn_id=reading)
+    metastore.heartbeat_txn(reading)
+    assert metastore.commit_txn(reading) == metastore.commit_txn(reading) == 2
+    assert metastore.abort_txn(metastore.open_txn("me", "here", txn_type=TxnType.READ_ONLY)) == 2
+    assert metastore.next_events(2) == []
+    assert str(metastore.valid_txn_list()) == f"2:{NO_OPEN}::"
+
+
+def test_a_transaction_that_only_reads_times_out(metastore: Metastore, silence: Silence) -> None:
+    reading = metastore.open_txn("me", "here", txn_type=TxnType.READ_ONLY)
+    silence(reading, 301)
+    assert metastore.abort_timed_out(300) == [reading]
+
+
+def test_write_ids_go_on_above_those_in_use(metastore: Metastore) -> None:
+    assert metastore.seed_write_id("lake", "flights", 57) == 57
+    assert str(metastore.valid_write_id_list("lake", "flights")) == f"lake.flights:57:{NO_OPEN}::"
+    txn_id = metastore.open_txn("me", "here")
+    assert metastore.allocate_table_write_id(txn_id, "lake", "flights") == 58
+    assert metastore.seed_write_id("lake", "flights", 12) == 58
+    assert str(metastore.valid_write_id_list("lake", "flights")) == "lake.flights:58:58:58:"
+    with pytest.raises(InvalidInputError, match="cannot go on after -1"):
+        metastore.seed_write_id("lake", "flights", -1)
+    with pytest.raises(NoSuchObjectError):
+        metastore.seed_write_id("lake", "trains", 1)
+
+
+def test_a_renamed_table_takes_no_write_ids_from_a_dropped_one(metastore: Metastore) -> None:
+    metastore.create_table("lake", "trains", location="/t", schema=[])
+    metastore.seed_write_id("lake", "trains", 9)
+    metastore.drop_table("lake", "trains")
+    metastore.rename_table("lake", "flights", "lake", "trains")
+    txn_id = metastore.open_txn("me", "here")
+    assert metastore.allocate_table_write_id(txn_id, "lake", "trains") == 1
+
+
+def test_one_snapshot_tells_all_that_a_reader_has_to_say(metastore: Metastore) -> None:
+    metastore.create_table("lake", "trains", location="/t", schema=[])
+    txn_id = metastore.open_txn("me", "here")
+    metastore.allocate_table_write_id(txn_id, "lake", "flights")
+    snapshot = metastore.read_snapshot([("lake", "flights"), ("LAKE", "Trains")], txn_id)
+    assert snapshot.valid_txns == metastore.valid_txn_list(txn_id)
+    assert {name: str(one.write_ids) for name, one in snapshot.tables.items()} == {
+        "lake.flights": f"lake.flights:1:{NO_OPEN}::",
+        "lake.trains": f"lake.trains:0:{NO_OPEN}::",
+    }
+    assert snapshot.tables["lake.trains"].table_id == metastore.get_table("lake", "trains").id
+    assert snapshot.catalog_event_id == 1
+    with pytest.raises(NoSuchObjectError):
+        metastore.read_snapshot([("lake", "ships")])

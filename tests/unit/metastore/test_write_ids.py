@@ -196,3 +196,37 @@ def test_exceptions_must_ascend_and_hold_the_aborted() -> None:
         ValidTxnList(5, (3, 2))
     with pytest.raises(InvalidInputError, match="must be among its exceptions"):
         ValidWriteIdList("default.t", 5, (3,), frozenset({4}))
+
+
+@given(SNAPSHOTS, SNAPSHOTS)
+def test_covering_is_holding_the_visible_set(a: ValidWriteIdList, b: ValidWriteIdList) -> None:
+    assert a.covers(b) == (visible(a) >= visible(b))
+
+
+@given(SNAPSHOTS, SNAPSHOTS)
+def test_of_two_moments_the_newer_by_compare_covers(a: ValidWriteIdList, b: ValidWriteIdList) -> None:
+    """Of one history: nothing that was committed is ever taken back."""
+    if visible(a) >= visible(b) or visible(b) >= visible(a):
+        assert a.covers(b) == (compare(a, b) >= 0)
+
+
+def test_compare_misses_a_readers_own_write() -> None:
+    """What a reader's own list holds, no moment's list does: 5 is its own, 3 was committed since."""
+    cached, own = ids([4, 5], 5), ids([3, 4], 5)
+    assert compare(cached, own) > 0
+    assert not cached.covers(own)
+
+
+def test_a_list_that_sees_everything_is_covered_only_by_its_like() -> None:
+    everything = ValidWriteIdList.parse("")
+    assert everything.covers(ids([1], 5))
+    assert not ids([], 5).covers(everything)
+
+
+@given(SNAPSHOTS, st.integers(1, 66))
+def test_a_commit_adds_its_id_and_no_other(snapshot: ValidWriteIdList, write_id: int) -> None:
+    after = snapshot.with_committed(write_id)
+    assert visible(after) == visible(snapshot) | {write_id}
+    assert after.high_watermark == max(snapshot.high_watermark, write_id)
+    assert after.is_aborted(write_id) is False
+    assert ValidWriteIdList.parse(str(after)) == after

@@ -1,0 +1,84 @@
+"""A metastore as the first release left it, with data of every kind, and its upgrade."""
+
+from __future__ import annotations
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, text
+
+from airflow_provider.metastore import Column, TxnState, TxnType, open_metastore
+from airflow_provider.metastore.engine import _MIGRATIONS, MetastoreEngine
+from airflow_provider.metastore.schema import SCHEMA_REVISION
+
+_DATA = """
+INSERT INTO metastore_databases (id, name, location, comment, parameters, created_at)
+    VALUES (7, 'lake', '/lake', NULL, '{"a": "b"}', 1000);
+INSERT INTO metastore_tables (id, database_id, name, table_type, location, owner, columns, partition_keys,
+        parameters, created_at)
+    VALUES (9, 7, 'flights', 'MANAGED_TABLE', '/lake/flights', 'ops',
+        '[{"name": "id", "type": "bigint", "comment": null}]',
+        '[{"name": "year", "type": "int", "comment": null}]', '{}', 1000);
+INSERT INTO metastore_partitions (table_id, partition_values, location, parameters, created_at)
+    VALUES (9, '["2013"]', '/lake/flights/2013', '{}', 1000);
+INSERT INTO metastore_txns (id, state, user_name, host, agent, commit_on_recovery, opened_at, heartbeat_at,
+        closed_at, closing_event_id)
+    VALUES (1, 'c', 'me', 'here', NULL, TRUE, 1000, 1000, 2000, 5),
+        (2, 'o', 'me', 'here', 'task', FALSE, 1000, 1000, NULL, NULL);
+INSERT INTO metastore_write_id_sequences (id, database_name, table_name, last_write_id)
+    VALUES (3, 'lake', 'flights', 2);
+INSERT INTO metastore_txn_write_ids (sequence_id, write_id, txn_id) VALUES (3, 1, 1), (3, 2, 2);
+INSERT INTO metastore_txn_writes (txn_id, table_id, instant) VALUES (2, 9, '20250101000000000');
+INSERT INTO metastore_notification_log (event_id, event_time, event_type, database_name, table_name, message,
+        message_format)
+    VALUES (5, 2, 'COMMIT_TXN', NULL, NULL, '{"txnid": 1}', 'json-0.2');
+INSERT INTO metastore_consumers (name, event_id, updated_at) VALUES ('reporting', 4, 1000);
+UPDATE metastore_counters SET last_value = 2 WHERE name = 'txn_id';
+UPDATE metastore_counters SET last_value = 5 WHERE name = 'event_id';
+UPDATE metastore_counters SET last_value = 4 WHERE name = 'purged_event_id'
+"""
+
+
+def check_upgrade(url: str) -> None:
+    """Make the first schema with data in it, open it with this release, and look at everything."""
+    MetastoreEngine(url).write(_make)
+    metastore = open_metastore(url)
+    assert f"schema {SCHEMA_REVISION}" in metastore.ping()
+    database = metastore.get_database("lake")
+    assert (database.id, database.location, database.parameters) == (7, "/lake", {"a": "b"})
+    table = metastore.get_table("lake", "flights")
+    assert (table.id, table.schema, table.owner) == (9, (Column("id", "bigint"),), "ops")
+    assert [one.values for one in metastore.get_partitions("lake", "flights")] == [("2013",)]
+    assert (metastore.get_txn(1).state, metastore.get_txn(1).event_id) == (TxnState.COMMITTED, 5)
+    assert metastore.get_txn(2).txn_type == TxnType.DEFAULT
+    assert [write.instant for write in metastore.writes_of(2)] == ["20250101000000000"]
+    assert str(metastore.valid_write_id_list("lake", "flights")) == "lake.flights:2:2:2:"
+    assert [event.message["txnid"] for event in metastore.next_events(4)] == [1]
+    [consumer] = metastore.consumers()
+    assert (consumer.name, consumer.event_id, consumer.expiry_seconds, consumer.is_live) == (
+        "reporting",
+        4,
+        None,
+        True,
+    )
+    assert metastore.purge_events(0).held_back_by == ("reporting",)
+    # What is new works on what is old.
+    assert metastore.read_snapshot([("lake", "flights")], 2).catalog_event_id == 5
+    metastore.alter_database("lake", comment="ours")
+    assert metastore.read_snapshot([]).catalog_event_id == metastore.current_event_id() == 6
+    assert metastore.commit_txn(2) == 7
+    metastore.create_function("lake", "shout", "com.example.Shout")
+    assert metastore.create_table("lake", "trains", location="/t", schema=[]).id > 9
+    metastore.close()
+
+
+def _make(connection: Connection) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "0001")
+    for statement in _DATA.split(";"):
+        # exec_driver_sql: the JSON's colons are no parameters.
+        connection.exec_driver_sql(statement)
+    if connection.dialect.name == "postgresql":
+        for table in ("databases", "tables", "write_id_sequences"):
+            connection.execute(text(f"SELECT setval(pg_get_serial_sequence('metastore_{table}', 'id'), 100)"))
