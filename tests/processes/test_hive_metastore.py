@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
 
 import pytest
@@ -104,6 +105,16 @@ def test_what_an_old_server_lacks_is_an_error_and_the_connection_lives_on(
     with pytest.raises(MetastoreError, match=r"no method allocate_table_write_ids; .* no write ids"):
         metastore.allocate_table_write_id(txn_id, "lake", "flights")
     metastore.abort_txn(txn_id)
+
+
+def test_a_fork_leaves_the_parents_connection_alone(metastore: ThriftMetastore) -> None:
+    assert metastore.list_databases() == ["default"]
+    child = multiprocessing.get_context("fork").Process(target=metastore.list_databases)
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert metastore.list_databases() == ["default"]
+    assert len(metastore._servers._idle) == 1  # the same connection
 
 
 def test_nobody_there() -> None:
