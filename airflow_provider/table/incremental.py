@@ -161,13 +161,13 @@ def increment(
             shown = [i for i in shown if upto is not None and i.requested_time <= upto]
         commits = [i for i in shown if _within(i.requested_time, start, None)]
     _verify_not_archived(table, order, start, end, moment.timeline)
+    left_out = frozenset(moment.timeline.commits()).difference(shown)
     if start is None:
-        paths = _snapshot_paths(table.storage, moment.timeline, commits)
+        paths = _snapshot_paths(table, moment, commits, left_out)
     else:
         paths = _touched_paths(commits, moment.metadata)
-    # Only what was superseded is ever cleaned.
-    if len(shown) < len(moment.timeline.commits()):
-        _verify_not_cleaned(table, start, paths)
+        if left_out:  # only what was superseded is ever cleaned
+            _verify_not_cleaned(table, start, paths)
     held_by = None
     if order is not Order.COMPLETION and moment.in_flight and moment.withholds(upto, end):
         held_by = moment.in_flight[0]
@@ -266,11 +266,18 @@ class _Moment:
         )
 
 
-def _touched_paths(commits: Iterable[Instant], metadata: Callable[[Instant], CommitMetadata]) -> list[str]:
+def _touched_paths(
+    commits: Iterable[Instant],
+    metadata: Callable[[Instant], CommitMetadata],
+    *,
+    only_with_rows: bool = True,
+) -> list[str]:
     """The base files, as of the last of some commits, in which they left rows of theirs.
 
     No listing and no other commit is needed: what replaced or rewrote a file group that one of
     them wrote completed after it, and so is one of them.
+
+    :param only_with_rows: leave out files in which they did not write any row anew.
     """
     newest: dict[FileGroupId, tuple[str, str]] = {}
     for instant in commits:
@@ -282,18 +289,37 @@ def _touched_paths(commits: Iterable[Instant], metadata: Callable[[Instant], Com
             newest.pop(group, None)
         for stat in described.write_stats:
             group = _file_group(stat)
-            if group in newest or group.partition_path in carried_over or _adds_rows(described, stat):
+            known = group in newest or group.partition_path in carried_over or not only_with_rows
+            if known or _adds_rows(described, stat):
                 newest[group] = max(newest.get(group, ("", "")), (instant.requested_time, stat.path))
     return sorted(path for _, path in newest.values())
 
 
-def _snapshot_paths(storage: Storage, timeline: Timeline, commits: Iterable[Instant]) -> list[str]:
+def _snapshot_paths(
+    table: HudiTable, moment: _Moment, commits: Sequence[Instant], left_out: frozenset[Instant]
+) -> list[str]:
     """The base files that show exactly these commits, and what was archived before them."""
-    shown = frozenset(commits)
-    if not shown:
+    if not commits:
         return []
-    view = FileSystemView(storage, timeline.showing(lambda i: i in shown or i.action not in WRITE_ACTIONS))
-    return sorted(base_file.path for base_file in view.all_base_files())
+    view = FileSystemView(table.storage, moment.timeline.showing(lambda i: i not in left_out))
+    base_files = view.all_base_files()
+    paths = {base_file.path for base_file in base_files}
+    if left_out:
+        # What they superseded may have been cleaned, and a listing does not tell what is not there.
+        wanted = _touched_paths(commits, moment.metadata, only_with_rows=False)
+        if gone := sorted(set(wanted) - paths):
+            raise _expired(table, None, f"base file {gone[0]} of its snapshot was cleaned")
+        there = {base_file.file_group for base_file in base_files}
+        for instant in moment.timeline.commits():
+            if instant not in left_out:
+                continue
+            described = moment.metadata(instant)
+            rewritten = {_file_group(s) for s in described.write_stats if s.prev_commit != "null"}
+            if lost := sorted((rewritten | _replaced(described)) - there):
+                name = f"{lost[0].partition_path}/{lost[0].file_id}".lstrip("/")
+                raise _expired(table, None, f"file group {name} of its snapshot was cleaned")
+            there.update(map(_file_group, described.write_stats))
+    return sorted(paths)
 
 
 def _adds_rows(described: CommitMetadata, stat: WriteStat) -> bool:
@@ -316,15 +342,17 @@ def _replaced(described: CommitMetadata) -> frozenset[FileGroupId]:
 def _verify_not_archived(
     table: HudiTable, order: Order, start: str | None, end: str | None, timeline: Timeline
 ) -> None:
-    if start is None:
-        return  # a snapshot shows archived commits too
+    # A snapshot shows all that was archived, so it cannot be one of before.
+    after, until = (end, None) if start is None else (start, end)
+    if after is None:
+        return
     if order is Order.COMPLETION:
-        archived, position = archived_commits(table.storage, completed_after=start), _completion
+        archived, position = archived_commits(table.storage, completed_after=after), _completion
     else:
-        archived, position = archived_commits(table.storage, requested_after=start), _request
+        archived, position = archived_commits(table.storage, requested_after=after), _request
     for instant in archived:
         # Archival writes the history first and takes instants off the timeline after.
-        if _within(position(instant), None, end) and timeline.find(instant.requested_time) is None:
+        if _within(position(instant), None, until) and timeline.find(instant.requested_time) is None:
             why = f"commit {instant.requested_time}, completed at {_completion(instant)}, was archived"
             raise _expired(table, start, why)
 
@@ -341,9 +369,10 @@ def _verify_not_cleaned(table: HudiTable, start: str | None, paths: Iterable[str
 
 
 def _expired(table: HudiTable, start: str | None, why: str) -> CheckpointExpiredError:
+    asked = "a snapshot of the past" if start is None else f"the changes since checkpoint {start}"
     return CheckpointExpiredError(
-        f"table {table.location}: the changes since checkpoint {start} cannot be read any more: {why}; "
-        "start again from a snapshot, that is without a checkpoint (start=None)",
+        f"table {table.location}: {asked} cannot be read any more: {why}; "
+        "start again from a snapshot of now, that is with neither a checkpoint nor an end (start=None)",
         location=table.location,
         checkpoint=start,
     )

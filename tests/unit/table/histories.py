@@ -243,7 +243,11 @@ class History:
                 continue
             rows = {key: row for key, row in base.rows.items() if key not in hits}
             updates = {key: Row(v, write.instant) for key, v in hits.items() if v is not None}
-            counts = {"num_update_writes": len(updates), "num_deletes": len(hits) - len(updates)}
+            counts: dict[str, Any] = {
+                "num_update_writes": len(updates),
+                "num_deletes": len(hits) - len(updates),
+                "prev_commit": base.instant,
+            }
             file_id = group.file_id
             if base.instant > write.instant:  # readers would not see a slice of ours
                 replaced.add(group)
@@ -282,7 +286,7 @@ class History:
         return f"f{self._files}-0"
 
     def _put(
-        self, write: Write, partition: str, file_id: str, rows: dict[Key, Row], **counts: int
+        self, write: Write, partition: str, file_id: str, rows: dict[Key, Row], **counts: Any
     ) -> tuple[WriteStat, Slice]:
         write_partition_metadata(self.storage, partition, write.instant)
         path = f"{partition}/{base_file_name(file_id, '0-0-0', write.instant)}"

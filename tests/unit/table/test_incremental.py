@@ -358,6 +358,35 @@ def test_a_window_whose_files_were_cleaned_has_expired(history: History) -> None
     assert increment(history.table, start).end == newest.completion_time
 
 
+@pytest.mark.parametrize("replaced", [False, True], ids=["rewritten", "replaced"])
+def test_a_snapshot_of_the_past_whose_files_were_cleaned_has_expired(
+    history: History, replaced: bool
+) -> None:
+    history.commit({("a", 1): "1"})
+    old = history.commit({("a", 1): "2"})
+    history.commit({("a", 1): "3"}, overwrites="a" if replaced else None)
+    past = increment(history.table, end=old.completion_time)
+    assert values(past) == {("a", 1): "2"}
+    history.storage.delete(past.paths[0])
+    with pytest.raises(CheckpointExpiredError, match=r"a snapshot of the past.*was cleaned"):
+        increment(history.table, end=old.completion_time)
+    assert values(increment(history.table)) == {("a", 1): "3"}
+
+
+def test_a_snapshot_of_the_past_needs_the_files_of_archived_commits_too(history: History) -> None:
+    archived = history.commit({("a", 1): "1"})
+    (path,) = increment(history.table).paths
+    past = history.commit({("b", 1): "1"})
+    history.commit({("a", 1): "2"})
+    for name in history.storage.names(TIMELINE_FOLDER):
+        if name.startswith(archived.instant):
+            history.storage.delete(f"{TIMELINE_FOLDER}/{name}")
+    assert len(values(increment(history.table, end=past.completion_time))) == 2
+    history.storage.delete(path)
+    with pytest.raises(CheckpointExpiredError, match=r"file group p=a/f1-0 of its snapshot was cleaned"):
+        increment(history.table, end=past.completion_time)
+
+
 def test_a_fenced_window_whose_files_were_cleaned_has_expired(history: History) -> None:
     first = history.commit({("a", 1): "1"})
     second = history.commit({("a", 1): "2"})

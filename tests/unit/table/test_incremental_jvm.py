@@ -110,6 +110,8 @@ def test_a_checkpoint_before_what_was_archived_has_expired(
     assert raised.value.details == {"location": history.table.location, "checkpoint": before}
     assert told(history, last, order) == {"kept"}
     assert told(history, None, order) == {"archived", "kept"}, "the remedy: a snapshot"
+    with pytest.raises(CheckpointExpiredError, match="was archived"):
+        increment(history.table, order=order, end=before)
     # A window that ends before the archived commit does not need it.
     assert increment(history.table, BEGINNING, order=order, end=BEGINNING).commits == ()
 
