@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from airflow_provider.exceptions import NoSuchObjectError
 from airflow_provider.metastore import (
@@ -90,23 +90,28 @@ class ReplicasHistory(RuleBasedStateMachine):
 
     # What happens to the database.
 
-    @precondition(lambda self: len(self.open) < 3)
-    @rule()
-    def begin(self) -> None:
-        transaction = Transaction(self.metastore.open_txn("me", "here"))
-        for name in self.names[:2]:
-            _, snapshot = self._snapshot(name, transaction.txn_id)
-            transaction.began[snapshot.table_id] = snapshot.write_ids
-        self.open.append(transaction)
+    @rule(data=st.data(), end=st.booleans(), commit=st.booleans())
+    def transaction(self, data: st.DataObject, end: bool, commit: bool) -> None:
+        if not self.open or (not end and len(self.open) < 3):
+            begun = Transaction(self.metastore.open_txn("me", "here"))
+            for name in self.names[:2]:
+                _, snapshot = self._snapshot(name, begun.txn_id)
+                begun.began[snapshot.table_id] = snapshot.write_ids
+            self.open.append(begun)
+            return
+        ended = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
+        (self.metastore.commit_txn if commit else self.metastore.abort_txn)(ended.txn_id)
 
-    @precondition(lambda self: self.open)
-    @rule(data=st.data(), commit=st.booleans())
-    def end(self, data: st.DataObject, commit: bool) -> None:
-        transaction = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
-        (self.metastore.commit_txn if commit else self.metastore.abort_txn)(transaction.txn_id)
+    @rule(
+        data=st.data(),
+        which=st.integers(0, 2),
+        kinds=st.lists(st.sampled_from(["alter", "add", "move", "drop"]), min_size=1, max_size=3),
+    )
+    def change(self, data: st.DataObject, which: int, kinds: list[str]) -> None:
+        for kind in kinds:
+            self._change(data, which, kind)
 
-    @rule(data=st.data(), which=st.integers(0, 2), kind=st.sampled_from(["alter", "add", "move", "drop"]))
-    def change(self, data: st.DataObject, which: int, kind: str) -> None:
+    def _change(self, data: st.DataObject, which: int, kind: str) -> None:
         name, number = self.names[which], next(self.numbers)
         transaction = data.draw(st.sampled_from([None, *self.open])) if which < 2 else None
         txn_id = None if transaction is None else transaction.txn_id
@@ -136,25 +141,30 @@ class ReplicasHistory(RuleBasedStateMachine):
                 transaction.write_ids[self.metastore.get_table("lake", name).id] = write_id
         self._record(name, write_id)
 
-    @rule(which=st.integers(0, 2))
-    def rename(self, which: int) -> None:
+    @rule(which=st.integers(0, 2), how=st.sampled_from(["rename", "exchange", "make again"]))
+    def other_names(self, which: int, how: str) -> None:
+        if how == "rename":
+            self._rename(which)
+        elif how == "exchange":
+            self._exchange_names()
+        elif which < 2 and not self.open:
+            self._make_again(which)
+
+    def _rename(self, which: int) -> None:
         old = self.names[which]
         new = old[:-1] if old.endswith("_") else f"{old}_"
         self.metastore.rename_table("lake", old, "lake", new)
         self.names[which] = new
         self._record(new, 0)
 
-    @rule()
-    def exchange_names(self) -> None:
+    def _exchange_names(self) -> None:
         first, second = self.names[:2]
         for old, new in ((first, "x"), (second, first), ("x", second)):
             self.metastore.rename_table("lake", old, "lake", new)
             self._record(new, 0)
         self.names[:2] = second, first
 
-    @precondition(lambda self: not self.open)
-    @rule(which=st.integers(0, 1))
-    def make_again(self, which: int) -> None:
+    def _make_again(self, which: int) -> None:
         name = self.names[which]
         keys = self.metastore.get_table("lake", name).partition_keys
         self.metastore.drop_table("lake", name)
@@ -163,29 +173,26 @@ class ReplicasHistory(RuleBasedStateMachine):
 
     # What happens to the replicas.
 
-    @rule(replica=st.sampled_from(REPLICAS), events=st.integers(1, 9))
+    @rule(replica=st.sampled_from(REPLICAS), events=st.sampled_from([*range(1, 9), 1000]))
     def follow(self, replica: str, events: int) -> None:
         self.replicas[replica].updater.step(events)
 
-    @rule(replica=st.sampled_from(REPLICAS))
-    def catch_up(self, replica: str) -> None:
-        self.replicas[replica].catch_up()
-
-    @rule(replica=st.sampled_from(REPLICAS), prewarm=st.booleans())
-    def restart(self, replica: str, prewarm: bool) -> None:
-        self.replicas.pop(replica).close()
-        self._open(replica, prewarm=prewarm)
-
-    @rule(replica=st.sampled_from(REPLICAS))
-    def evict(self, replica: str) -> None:
-        """What is read next is then newer than what was followed."""
-        self.replicas[replica]._state.tables.clear()
+    @rule(replica=st.sampled_from(REPLICAS), how=st.sampled_from(["evict", "evict", "restart", "prewarm"]))
+    def forget(self, replica: str, how: str) -> None:
+        """What is read next is newer than what was followed."""
+        if how == "evict":
+            self.replicas[replica]._state.tables.clear()
+        else:
+            self.replicas.pop(replica).close()
+            self._open(replica, prewarm=how == "prewarm")
 
     # What readers see.
 
-    @rule(which=st.integers(0, 1))
-    def take_snapshot(self, which: int) -> None:
-        self.snapshots = [*self.snapshots[-2:], self._snapshot(self.names[which])]
+    @invariant()
+    def every_replica_answers_a_reader_of_now(self) -> None:
+        for name, snapshot in map(self._snapshot, self.names[:2]):
+            for replica in self.replicas:
+                self._check_read(replica, name, snapshot, None)
 
     @rule(data=st.data(), session=st.sampled_from([None, 0, 1]))
     def read(self, data: st.DataObject, session: int | None) -> None:
@@ -193,6 +200,7 @@ class ReplicasHistory(RuleBasedStateMachine):
         for replica in data.draw(st.permutations(REPLICAS)):
             for name, snapshot in [*map(self._snapshot, self.names[:2]), *self.snapshots]:
                 self._check_read(replica, name, snapshot, session)
+        self.snapshots = [*self.snapshots[-2:], self._snapshot(self.names[data.draw(st.integers(0, 1))])]
 
     @precondition(lambda self: any(one.write_ids for one in self.open))
     @rule()
