@@ -252,6 +252,7 @@ class History:
             if base.instant > write.instant:  # readers would not see a slice of ours
                 replaced.add(group)
                 file_id = self._new_file_id()
+                counts["prev_commit"] = "null"
             stats.append(self._put(write, group.partition_path, file_id, rows | updates, **counts))
         new = {key: Row(value, write.instant) for key, value in left.items() if value is not None}
         return [*stats, *self._put_new(write, new)], replaced
