@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
@@ -17,10 +17,10 @@ from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, W
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
+from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import requested_content
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.table.timeline import instant_path
 
 
 def begin_write(
@@ -56,8 +56,7 @@ def begin_write(
     table.check_writable()
     storage = table.storage
     commit_log = CommitLog(storage)
-    heartbeats = observe(storage)
-    if not all(heartbeat.alive for heartbeat in heartbeats.values()):
+    if not all(heartbeat.alive for heartbeat in observe(storage).values()):
         rollback_dead_writers(table)
     info = HeartbeatInfo(
         describe_owner(), action, operation, priority, heartbeat_interval, tolerable_misses, operation_key
@@ -70,8 +69,6 @@ def begin_write(
         storage.put_if_absent(
             instant_path(Instant(instant, action, State.REQUESTED)), requested_content(action)
         )
-        if any(_is_left(storage, pending, heartbeats, instant) for pending in base.timeline.pending()):
-            rollback_dead_writers(table)
     except BaseException:
         writer.abort("could not begin")
         raise
@@ -147,25 +144,15 @@ def _take_instant(storage: Storage, commit_log: CommitLog, info: HeartbeatInfo) 
     """A requested time, and the moment on which the write is based.
 
     The moment is not older than the heartbeat: a cleaner that has not seen the heartbeat has decided
-    on an older moment, and takes nothing that this one shows. And the requested time is later than
-    all that the moment shows: readers order the slices of a file group by it.
+    on an older moment, and takes nothing that this one shows. And nothing that the moment shows
+    completed later than the requested time: readers order the slices of a file group by it.
     """
-    newest, later_than = commit_log.newest(), ""
-    while True:
-        info = replace(info, base=newest.sequence if newest else 0)
-        instant, newest = request_instant(storage, commit_log, newest, info, later_than=later_than)
-        if newest is not None:
-            ensure_published(storage, newest)
-        base = Base(storage, newest, Timeline.load(storage))
-        if base.timeline.newest_time < instant:
-            return instant, base
-        late = {entry.instant for entry in commit_log.after(base.sequence)}
-        # What was requested later and has not completed does not show at this moment.
-        completed = (i for i in base.timeline.completed() if i.requested_time not in late)
-        if all(instant > (i.completion_time or "") for i in completed):
-            return instant, base
-        storage.delete(heartbeat_path(instant))  # another Hudi writer's clock is ahead of ours
-        later_than = base.timeline.newest_time
+    newest = commit_log.newest()
+    info = replace(info, base=newest.sequence if newest else 0)
+    instant, newest = request_instant(storage, commit_log, newest, info)
+    if newest is not None:
+        ensure_published(storage, newest)
+    return instant, Base(storage, newest, before=instant)
 
 
 def _pending_plan(storage: Storage, commit_log: CommitLog, instant: str) -> LogEntry:
@@ -202,12 +189,3 @@ def _check_heartbeat(interval: float, tolerable_misses: int) -> None:
             f"heartbeat_interval must be above 0 seconds and tolerable_misses at least 1, "
             f"not {interval!r} and {tolerable_misses!r}"
         )
-
-
-def _is_left(storage: Storage, pending: Instant, heartbeats: Iterable[str], own: str) -> bool:
-    """Whether a pending instant may be what a writer wrote that did not know that it was dead."""
-    if pending.action not in WRITE_ACTIONS or pending.requested_time >= own:
-        return False
-    if pending.requested_time in heartbeats:
-        return False
-    return storage.stat(heartbeat_path(pending.requested_time)) is None

@@ -44,15 +44,27 @@ class Change:
 class Base:
     """The moment on which a write is based: an entry of the log, and the timeline of that moment.
 
+    The timeline is loaded when somebody asks for it: a write that never looks at what there is, such
+    as one that only adds files, depends on nothing and need not list it.
+
     :param storage: the table's storage.
     :param newest: the newest entry of the log at that moment; published.
-    :param timeline: loaded after that entry was published; it may show later entries too.
+    :param before: instants that completed at or after this time are not part of the moment.
+    :param timeline: loaded after the newest entry was published; it may show later entries too.
     """
 
-    def __init__(self, storage: Storage, newest: LogEntry | None, timeline: Timeline) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        newest: LogEntry | None,
+        *,
+        before: str | None = None,
+        timeline: Timeline | None = None,
+    ) -> None:
         self._storage = storage
+        self._before = before
+        self._timeline = timeline
         self.newest = newest
-        self.timeline = timeline
 
     @classmethod
     def now(cls, storage: Storage, log: CommitLog) -> Base:
@@ -60,12 +72,23 @@ class Base:
         newest = log.newest()
         if newest is not None:
             ensure_published(storage, newest)
-        return cls(storage, newest, Timeline.load(storage))
+        return cls(storage, newest, timeline=Timeline.load(storage))
 
     @classmethod
     def at(cls, storage: Storage, entry: LogEntry) -> Base:
         """The moment at which an entry was put."""
-        return cls(storage, entry, Timeline.load(storage).until(entry.completion_time))
+        return cls(storage, entry, timeline=Timeline.load(storage).until(entry.completion_time))
+
+    @property
+    def timeline(self) -> Timeline:
+        """The timeline of the moment."""
+        if self._timeline is None:
+            self._timeline = Timeline.load(self._storage)
+            if self._before is not None and self._timeline.newest_time >= self._before:
+                before = self._before
+                shown = (i for i in self._timeline.instants if (i.completion_time or "") < before)
+                self._timeline = Timeline(self._storage, shown)
+        return self._timeline
 
     @property
     def sequence(self) -> int:
@@ -90,6 +113,13 @@ class Base:
 
         return settled_view(self._storage, load)
 
+    def entries(self, log: CommitLog) -> list[LogEntry]:
+        """What this package has committed since, without what was done and undone.
+
+        :param log: the table's commit log.
+        """
+        return without_reverted(log.after(self.sequence))
+
     def changes(self, log: CommitLog) -> tuple[list[Change], Base]:
         """What has completed since, without what was done and undone.
 
@@ -101,9 +131,12 @@ class Base:
         if entries:
             ensure_published(self._storage, entries[-1])
         timeline = Timeline.load(self._storage)
-        foreign = self._foreign(timeline.new_since(self.timeline), entries, log)
+        foreign: list[LogEntry] = []
+        if self._timeline is not None:
+            foreign = self._foreign(timeline.new_since(self._timeline), entries, log)
         found = sorted([*without_reverted(entries), *foreign], key=lambda entry: entry.completion_time)
-        return [Change(self._storage, entry) for entry in found], Base(self._storage, newest, timeline)
+        moment = Base(self._storage, newest, timeline=timeline)
+        return [Change(self._storage, entry) for entry in found], moment
 
     def _foreign(
         self, appeared: Iterable[Instant], entries: Iterable[LogEntry], log: CommitLog

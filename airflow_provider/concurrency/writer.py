@@ -171,8 +171,7 @@ class Writer:
         """
         self._heartbeat.check()
         this = self._description(frozenset(file_groups))
-        changes, _ = self._base.changes(self._log)
-        others = [WriteDescription.of_entry(change.entry) for change in changes]
+        others = map(WriteDescription.of_entry, self._base.entries(self._log))
         for conflict in conflicts_with(this, others, self._policy):
             if conflict.outcome in (Outcome.ROLLED_BACK, Outcome.CONFLICT):
                 raise self._error(conflict)
@@ -446,6 +445,8 @@ class Writer:
     def _own_files(self, partitions: Iterable[str]) -> Iterator[str]:
         for partition in sorted(partitions):
             for name in self._storage.names(partition):
+                if self.instant not in name:
+                    continue
                 if (parsed := parse_base_file_name(name)) and parsed[2] == self.instant:
                     yield f"{partition}/{name}" if partition else name
 

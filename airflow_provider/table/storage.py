@@ -182,7 +182,7 @@ class Storage:
                 ]
         except FileNotFoundError:
             return []
-        return [name for name in found if not _is_staged(name)]
+        return [name for name in found if not name.startswith(_STAGED)]
 
     def stat(self, path: str) -> FileStatus | None:
         """What is known of one file or folder; None when it does not exist."""
@@ -275,7 +275,7 @@ def _stage(target: str, data: bytes) -> str:
     except FileNotFoundError:
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103
         descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    with open(descriptor, "wb") as sink:  # noqa: PTH123
+    with open(descriptor, "wb", buffering=0) as sink:  # noqa: PTH123
         sink.write(data)
     return staged
 

@@ -75,7 +75,11 @@ class Timeline:
         :param earlier: a timeline of the same table, from :meth:`load` too.
         """
         found = (Instant.parse(name) for name in self._names - earlier._names)
-        return tuple(instant for instant in found if instant is not None)
+        return tuple(i for i in found if i is not None and not earlier._has_completed(i.requested_time))
+
+    def _has_completed(self, requested_time: str) -> bool:
+        known = self._by_time.get(requested_time)
+        return known is not None and known.state is State.COMPLETED
 
     @property
     def newest_time(self) -> str:
