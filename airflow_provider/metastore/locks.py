@@ -49,7 +49,11 @@ _CHECKS_BEAT_AFTER = 0.1
 # Built once: making a statement costs more than running it.
 _AGE = current_millis() - locks.c.heartbeat_at
 _TIMED_OUT = locks.c.timeout_millis < _AGE
-_ENTERED = insert(locks).values(heartbeat_at=current_millis())
+_ENTER = {
+    LockState.WAITING: insert(locks).values(heartbeat_at=current_millis()),
+    LockState.ACQUIRED: insert(locks).values(heartbeat_at=current_millis(), acquired_at=current_millis()),
+}
+_ENTER_COMPONENT = insert(lock_components)
 _LOCK = (
     select(locks, _AGE.label("age"), lock_components)
     .join(lock_components)
@@ -71,6 +75,7 @@ _ACQUIRE = (
     .returning(locks.c.id)
 )
 _REMOVE_TIMED_OUT = delete(locks).where(_TIMED_OUT).returning(locks.c.id)
+_REMOVE_IF_TIMED_OUT = _REMOVE_TIMED_OUT.where(locks.c.id == bindparam("lock"))
 _UNLOCK = delete(locks).where(
     locks.c.id == bindparam("lock"), or_(locks.c.txn_id.is_(None), locks.c.state == LockState.WAITING)
 )
@@ -136,11 +141,10 @@ def lock(
         "host": host,
         "agent": agent,
         "timeout_millis": None if txn_id is not None else max(1, round(timeout_seconds * 1000)),
-        "acquired_at": None if blocked else current_millis(),
     }
-    connection.execute(_ENTERED.values(**row))
+    connection.execute(_ENTER[state], row)
     connection.execute(
-        insert(lock_components),
+        _ENTER_COMPONENT,
         [
             {
                 "lock_id": lock_id,
@@ -255,8 +259,7 @@ def _must_wait(connection: Connection, lock_id: int, txn_id: int | None, compone
     }
     while (earlier := connection.execute(_IN_THE_WAY, asked).scalar_one_or_none()) is not None:
         # Deleted, not ignored: a heartbeat that comes at this very moment either keeps it or fails.
-        dead = connection.execute(_REMOVE_TIMED_OUT.where(locks.c.id == earlier))
-        if dead.first() is None:
+        if connection.execute(_REMOVE_IF_TIMED_OUT, {"lock": earlier}).first() is None:
             return True
     return False
 
