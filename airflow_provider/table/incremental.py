@@ -117,11 +117,16 @@ class Increment:
         return rows.scanner(columns=list(columns), filter=filter)
 
 
-@tenacity.retry(
+# A commit of the window that is gone when it is to be read was reverted, or archived: what the
+# timeline says next is right.
+_looking_again = tenacity.retry(
     retry=tenacity.retry_if_exception_type(NoSuchInstantError),
     stop=tenacity.stop_after_attempt(5),
     reraise=True,
 )
+
+
+@_looking_again
 def increment(
     table: HudiTable,
     start: str | None = None,
@@ -174,6 +179,7 @@ def increment(
     return Increment(table, order, start, upto, tuple(commits), tuple(paths), held_by)
 
 
+@_looking_again
 def movable_checkpoint(table: HudiTable, start: str | None = None) -> str | None:
     """How far a consumer that reads in requested order may move its checkpoint.
 
