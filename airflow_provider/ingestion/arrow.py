@@ -14,7 +14,7 @@ from airflow_provider.exceptions import EmptySourceError
 from airflow_provider.ingestion.columns import check_columns, delete_columns
 from airflow_provider.ingestion.earlier_try import earlier_try
 from airflow_provider.ingestion.file_group_plan import FileGroupPlan
-from airflow_provider.ingestion.file_group_task import ARRIVAL, FileGroupTask, Report, WritePlan
+from airflow_provider.ingestion.file_group_task import ARRIVAL, ROWS_A_WRITE, FileGroupTask, Report, WritePlan
 from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.ingestion import write_rows
@@ -167,7 +167,7 @@ class ArrowRows(IncomingRows):
         reports = []
         for number, rows in sent.by_target():
             task = FileGroupTask(write_plan, number, write_token=f"{number}-0-0")
-            reports.append(task.run(rows.to_batches()))
+            reports.append(task.run(rows.to_batches(max_chunksize=ROWS_A_WRITE)))
             if reports[-1].error is not None:
                 break
         return reports

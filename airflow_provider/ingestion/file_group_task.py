@@ -28,7 +28,9 @@ from airflow_provider.table.storage import Storage
 ARRIVAL = "_arrival"
 """Column that numbers the incoming rows, where the last of equals counts."""
 
-_ROWS_A_WRITE = 131_072
+ROWS_A_WRITE = 131_072
+"""Rows that are written at once: after so many a task looks whether its file is full."""
+
 _ROWS_BEFORE_COMPACTION = 1_000_000
 
 
@@ -262,7 +264,7 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             continue
         waiting.append(batch)
         count += batch.num_rows
-        if count >= _ROWS_A_WRITE:
+        if count >= ROWS_A_WRITE:
             yield pa.Table.from_batches(waiting)
             waiting, count = [], 0
     if waiting:

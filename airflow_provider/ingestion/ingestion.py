@@ -196,11 +196,11 @@ class Ingestion:
         return Rebased(stats, _by_partition(out))
 
     def _lost(self, file_groups: frozenset[FileGroupId]) -> dict[int, Report]:
-        """What was done for targets that wrote, or took the place of, file groups that are lost."""
+        """What was done for targets that wrote file groups which are lost."""
         lost = {}
         for number, report in self._reports.items():
             written = {_file_group(stat) for stat in report.write_stats}
-            if (written | self._replaced_by([report])) & file_groups:
+            if written & file_groups:
                 if not written <= file_groups:
                     raise self._cannot_rebase(written - file_groups)
                 lost[number] = report
@@ -214,8 +214,8 @@ class Ingestion:
     def _cannot_rebase(self, file_groups: Iterable[FileGroupId]) -> _BeginAgainError:
         shown = "/".join(min(file_groups)).lstrip("/")
         return _BeginAgainError(
-            f"table {self._table.location}: of two file groups of which one takes the other's place, instant "
-            f"{self.writer.instant} lost one and not {shown}; run the write again",
+            f"table {self._table.location}: instant {self.writer.instant} lost one of several file "
+            f"groups that belong together, and not {shown}; run the write again",
             instant=self.writer.instant,
         )
 

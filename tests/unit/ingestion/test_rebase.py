@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +18,7 @@ from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingestion import Ingestion, write_rows
 from airflow_provider.table.file_groups import FileGroupId
 from tests.ingestion.interleaving import Clustering, MeetingLock
-from tests.ingestion.lake import Lake, LakeTable
+from tests.ingestion.lake import KIB, Lake, LakeTable
 
 SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "value": pa.string(), "ts": pa.int64()})
 REBASE: dict[str, Any] = {"on_conflict": "rebase"}
@@ -172,7 +174,7 @@ def test_inserts_that_fill_the_same_file_group(table: LakeTable) -> None:
     def theirs() -> None:
         table.ingest("insert", [row(60, "theirs", "b")])
 
-    result = overtaken(table, "insert", [row(61, "mine", "b")], theirs, small_file_limit=100 * 1024 * 1024)
+    result = overtaken(table, "insert", [row(61, "mine", "b")], theirs, small_file_limit=100 * KIB * KIB)
     assert (result["rebases"], result["rows_inserted"]) == (1, 1)
     table.check_now(expected(row(60, "theirs", "b"), row(61, "mine", "b")))
 
@@ -240,19 +242,39 @@ def test_clustered_twice(table: LakeTable, patient: None) -> None:
     table.check_now(expected(*batch))
 
 
-def test_what_was_put_in_the_place_of_another_one_is_not_filled_further(
-    table: LakeTable, patient: None
-) -> None:
-    # First the keys of partition a are clustered away, so that a new file group takes a place; then
-    # new rows of the same partition have to be sent once more.
-    batch = [row(5, "mine"), *rows(range(100, 103), "mine")]
-    others = [
-        lambda: Clustering(table.table, "part=a", outputs=2, priority=400).commit(),
-        lambda: table.ingest("upsert", [row(100, "theirs")], **NOT_FILLED),
-        lambda: table.ingest("upsert", [row(101, "theirs")], **NOT_FILLED),
+@pytest.fixture
+def uneven(lake: Lake) -> LakeTable:
+    """Partition ``a`` with a small file group, rows 0 to 9, and a larger one, rows 10 to 19."""
+    made = lake.create(SCHEMA, partition_by=["part"])
+    noise = random.Random(7)
+    made.ingest("bulk_insert", rows(range(10), "old"))
+    made.ingest("bulk_insert", [row(n, noise.randbytes(500).hex()) for n in range(10, 20)])
+    return made
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_what_is_written_is_not_filled_further(uneven: LakeTable, patient: None, clustered: bool) -> None:
+    # Row 12 was an update and has to be added once more; the small file group would take it.
+    before = [each for each in uneven.rows() if each["id"] not in (2, 12)]
+    others: list[Callable[[], object]] = [lambda: uneven.ingest("delete", [row(12, "")])]
+    if clustered:  # then a new file group has the place of the small one, which still shows
+        others.insert(0, lambda: Clustering(uneven.table, "part=a", priority=400).commit())
+    batch = [row(2, "mine"), row(12, "mine")]
+    overtaken(uneven, "upsert", batch, *others, small_file_limit=100 * KIB * KIB)
+    uneven.check_now([*before, *batch])
+
+
+def test_begun_again_where_a_part_cannot_be_merged_again(uneven: LakeTable, patient: None) -> None:
+    # The new row goes along with the small file group, whose place a new one takes; then it is found
+    # elsewhere, and the place is given back.
+    before = uneven.rows()
+    others: list[Callable[[], object]] = [
+        lambda: uneven.ingest("upsert", [row(2, "theirs")]),
+        lambda: uneven.ingest("bulk_insert", [row(100, "theirs")]),
     ]
-    overtaken(table, "upsert", batch, *others, small_file_limit=100 * 1024 * 1024)
-    table.check_now(expected(*batch))
+    result = overtaken(uneven, "upsert", [row(100, "mine")], *others, small_file_limit=8 * KIB * KIB)
+    assert result["rebases"] == 0
+    uneven.check_now([*(each for each in before if each["id"] != 2), row(2, "theirs"), row(100, "mine")])
 
 
 # --- replacing ------------------------------------------------------------------------------
@@ -320,8 +342,6 @@ def high_goes_on(table: LakeTable) -> Any:
 
 
 def test_waiting_for_a_writer_of_higher_priority(table: LakeTable) -> None:
-    import threading
-
     high = begin_write(table.table, operation="UPSERT", priority=PRIORITIES["ingestion"])
     high.plan([base_file.file_group for base_file in high.view.base_files("part=b")])
     ended = threading.Timer(0.3, high.abort)
