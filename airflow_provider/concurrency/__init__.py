@@ -6,7 +6,8 @@ from airflow_provider.concurrency.conflicts import PRIORITIES, Conflict, Conflic
 from airflow_provider.concurrency.content import Rebase, Rebased
 from airflow_provider.concurrency.failed_writes import rollback, rollback_dead_writers
 from airflow_provider.concurrency.in_flight import PendingInstant, pending_instants, wait_for_instant
-from airflow_provider.concurrency.operations import find_operation
+from airflow_provider.concurrency.make_way import make_way
+from airflow_provider.concurrency.operations import find_operation, find_operations
 from airflow_provider.concurrency.plans import ServicePlan, schedule
 from airflow_provider.concurrency.revert import delete_reverted_files
 from airflow_provider.concurrency.writer import CommitResult, Writer
@@ -28,6 +29,8 @@ __all__ = [
     "begin_write",
     "delete_reverted_files",
     "find_operation",
+    "find_operations",
+    "make_way",
     "pending_instants",
     "rollback",
     "rollback_dead_writers",

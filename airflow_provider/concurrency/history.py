@@ -84,7 +84,7 @@ class Base:
         """The timeline of the moment."""
         if self._timeline is None:
             self._timeline = Timeline.load(self._storage)
-            if self._before is not None and self._timeline.newest_time >= self._before:
+            if self._before is not None and self._timeline.newest_completion >= self._before:
                 before = self._before
                 shown = (i for i in self._timeline.instants if (i.completion_time or "") < before)
                 self._timeline = Timeline(self._storage, shown)

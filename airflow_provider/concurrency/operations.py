@@ -31,3 +31,23 @@ def find_operation(
         if entry.operation_key == operation_key and entry.commits:
             return CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence)
     return pending[-1] if pending else None
+
+
+def find_operations(table: HudiTable, prefix: str, *, since: str | None = None) -> dict[str, CommitResult]:
+    """What has completed of many operations, by one look at the log.
+
+    :param table: the table.
+    :param prefix: of the operations' keys.
+    :param since: see :func:`find_operation`.
+    :return: commits by operation key.
+    """
+    commit_log = CommitLog(table.storage)
+    publish_head(table.storage, commit_log)
+    found = {}
+    for entry in commit_log.backwards():
+        if since is not None and entry.completion_time < since:
+            break
+        if entry.commits and entry.operation_key and entry.operation_key.startswith(prefix):
+            commit = CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence)
+            found.setdefault(entry.operation_key, commit)
+    return found

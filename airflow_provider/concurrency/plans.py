@@ -124,7 +124,9 @@ def _put_plan(
     storage: Storage, commit_log: CommitLog, base: Base, plan: ServicePlan, info: HeartbeatInfo
 ) -> str | None:
     """The instant; None when something came in between that the plan does not know."""
-    instant, _ = request_instant(storage, commit_log, base.newest, info, later_than=base.timeline.newest_time)
+    instant, _ = request_instant(
+        storage, commit_log, base.newest, info, later_than=base.timeline.newest_completion
+    )
     storage.put(staged_metadata_path(instant), plan.content)
     put = False
     try:
@@ -138,7 +140,7 @@ def _put_plan(
                 instant=instant,
                 action=Action(info.action),
                 completion_time=completion_time_after(
-                    moment.newest, instant, later_than=moment.timeline.newest_time
+                    moment.newest, instant, later_than=moment.timeline.newest_completion
                 ),
                 operation=info.operation,
                 priority=info.priority,

@@ -312,7 +312,7 @@ class Writer:
                 self.instant,
                 self.action,
                 self._info,
-                completion_time_after(newest, self.instant, later_than=moment.timeline.newest_time),
+                completion_time_after(newest, self.instant, later_than=moment.timeline.newest_completion),
                 newest.sequence + 1 if newest else 1,
             )
             if self._log.append(entry.sequence, entry):
@@ -334,13 +334,16 @@ class Writer:
     def _revert(
         self, conflict: Conflict, changes: Iterable[Change], moment: Base, unrevertible: set[str]
     ) -> None:
-        rewrite = next(c.entry for c in changes if c.entry.instant == conflict.other.instant)
+        # Not its plan, which is an entry of the same instant.
+        rewrite = next(
+            c.entry for c in changes if c.entry.commits and c.entry.instant == conflict.other.instant
+        )
         reason = obstacle(self._storage, self._log, rewrite)
         if reason is not None:
             log.info("%s is not reverted, because %s: rebasing onto it", conflict.other, reason)
             unrevertible.add(rewrite.instant)
         elif moment.newest is not None:
-            later_than = moment.timeline.newest_time
+            later_than = moment.timeline.newest_completion
             put_revert(self._storage, self._log, moment.newest, rewrite, later_than=later_than)
 
     def _yields(self, this: WriteDescription) -> list[Conflict]:

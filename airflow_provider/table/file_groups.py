@@ -127,22 +127,30 @@ class FileSystemView:
 
     def _list(self, partition_path: str) -> dict[str, BaseFile]:
         commits, starts = self._visible
-        newest: dict[str, BaseFile] = {}
-        for status in self._storage.list(partition_path):
-            parsed = None if status.is_directory else parse_base_file_name(status.name)
+        replaced = self.replaced
+        newest: dict[str, tuple[str, str, str]] = {}
+        for name in self._storage.names(partition_path):
+            parsed = parse_base_file_name(name)
             if parsed is None:
                 continue
             file_id, write_token, instant = parsed
             if instant not in commits and instant >= starts:
                 continue
-            if FileGroupId(partition_path, file_id) in self.replaced:
+            if FileGroupId(partition_path, file_id) in replaced:
                 continue
             known = newest.get(file_id)
-            if known is None or instant > known.instant:
-                newest[file_id] = BaseFile(
-                    partition_path, file_id, write_token, instant, status.path, status.size
-                )
-        return newest
+            if known is None or instant > known[0]:
+                newest[file_id] = (instant, write_token, name)
+        return {file_id: self._base_file(partition_path, file_id, *newest[file_id]) for file_id in newest}
+
+    def _base_file(
+        self, partition_path: str, file_id: str, instant: str, write_token: str, name: str
+    ) -> BaseFile:
+        # Only of what is shown the size is asked for: a partition can hold many older slices.
+        path = f"{partition_path}/{name}" if partition_path else name
+        status = self._storage.stat(path)
+        size = status.size if status else 0  # cleaned in this moment; reading it says so
+        return BaseFile(partition_path, file_id, write_token, instant, path, size)
 
 
 _replaced_by: WeakKeyDictionary[Storage, dict[str, frozenset[FileGroupId]]] = WeakKeyDictionary()

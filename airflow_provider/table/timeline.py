@@ -31,7 +31,7 @@ class Timeline:
     def __init__(self, storage: Storage, instants: Iterable[Instant]) -> None:
         self._storage = storage
         self._by_time: Mapping[str, Instant] = {each.requested_time: each for each in instants}
-        self._newest_time: str | None = None
+        self._newest_completion: str | None = None
 
     @cached_property
     def instants(self) -> tuple[Instant, ...]:
@@ -46,7 +46,7 @@ class Timeline:
         """
         listing = _Listing.of(storage, frozenset(storage.names(TIMELINE_FOLDER)))
         timeline = cls(storage, ())
-        timeline._by_time, timeline._newest_time = listing.furthest, listing.newest_time
+        timeline._by_time, timeline._newest_completion = listing.furthest, listing.newest_completion
         timeline.__dict__["_names"] = listing.names
         return timeline
 
@@ -82,11 +82,11 @@ class Timeline:
         return known is not None and known.state is State.COMPLETED
 
     @property
-    def newest_time(self) -> str:
-        """The largest requested or completion time of all instants; empty when there is none."""
-        if self._newest_time is None:
-            self._newest_time = max(map(_latest, self._by_time.values()), default="")
-        return self._newest_time
+    def newest_completion(self) -> str:
+        """The largest completion time of all instants; empty when none has completed."""
+        if self._newest_completion is None:
+            self._newest_completion = max(map(_completion, self._by_time.values()), default="")
+        return self._newest_completion
 
     def pending(self) -> tuple[Instant, ...]:
         """Requested and inflight instants, in the order of their requested times."""
@@ -167,31 +167,27 @@ class _Listing:
 
     _newest: WeakKeyDictionary[Storage, _Listing] = WeakKeyDictionary()
 
-    def __init__(self, names: frozenset[str], furthest: dict[str, Instant], newest_time: str) -> None:
+    def __init__(self, names: frozenset[str], furthest: dict[str, Instant], newest_completion: str) -> None:
         self.names = names
         self.furthest = furthest
-        self.newest_time = newest_time
+        self.newest_completion = newest_completion
 
     @classmethod
     def of(cls, storage: Storage, names: frozenset[str]) -> _Listing:
         known = cls._newest.get(storage)
         if known is None or not known.names <= names:
             known = cls(frozenset(), {}, "")  # an instant that was there is gone
-        furthest, newest_time = dict(known.furthest), known.newest_time
+        furthest, newest_completion = dict(known.furthest), known.newest_completion
         for name in names - known.names:
             instant = Instant.parse(name)
             if instant is None:
                 continue
-            newest_time = max(newest_time, _latest(instant))
+            newest_completion = max(newest_completion, _completion(instant))
             other = furthest.get(instant.requested_time)
             if other is None or _ORDER[instant.state] > _ORDER[other.state]:
                 furthest[instant.requested_time] = instant
-        cls._newest[storage] = listing = cls(names, furthest, newest_time)
+        cls._newest[storage] = listing = cls(names, furthest, newest_completion)
         return listing
-
-
-def _latest(instant: Instant) -> str:
-    return max(instant.requested_time, instant.completion_time or "")
 
 
 def _completion(instant: Instant) -> str:
