@@ -40,7 +40,9 @@ UPDATE metastore_counters SET last_value = 4 WHERE name = 'purged_event_id'
 
 def check_upgrade(url: str) -> None:
     """Make the first schema with data in it, open it with this release, and look at everything."""
-    MetastoreEngine(url).write(_make)
+    engine = MetastoreEngine(url)
+    engine.write(_make)
+    engine.close()
     metastore = open_metastore(url)
     assert f"schema {SCHEMA_REVISION}" in metastore.ping()
     database = metastore.get_database("lake")
