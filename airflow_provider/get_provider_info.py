@@ -99,8 +99,8 @@ def _table_lock() -> dict[str, Any]:
             "connection_timeout_seconds": {
                 "label": "Connection timeout (seconds)",
                 "description": (
-                    "zookeeper, metastore, database, storage: after so long without the backend a commit fails with "
-                    "LockUnavailableError; when empty 10."
+                    "zookeeper, metastore, database, storage: after so long without the backend a commit "
+                    "fails with LockUnavailableError; when empty 10."
                 ),
                 "schema": {"type": ["number", "null"], "exclusiveMinimum": 0},
             },
@@ -121,8 +121,8 @@ def _table_lock() -> dict[str, Any]:
             ),
             "table": _text(
                 "Metastore table",
-                "metastore: as hoodie.write.lock.hivemetastore.table; when empty the table's name. All tables "
-                "that use a connection with a table share one lock.",
+                "metastore: as hoodie.write.lock.hivemetastore.table; when empty the table's name. All "
+                "tables that use a connection with a table share one lock.",
             ),
             "authentication": _choice(
                 "ZooKeeper authentication",
