@@ -10,6 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_provider.metastore.cached_store import (
+        CachedStore,
+        CacheStatistics,
+        MissReason,
+        ReaderSession,
+        open_cached_store,
+    )
     from airflow_provider.metastore.lock_objects import (
         LockComponent,
         LockInfo,
@@ -39,6 +46,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "CacheStatistics",
+    "CachedStore",
     "Column",
     "Consumer",
     "DatabaseInfo",
@@ -50,11 +59,13 @@ __all__ = [
     "LockState",
     "LockType",
     "Metastore",
+    "MissReason",
     "NotificationEvent",
     "PartitionInfo",
     "PartitionSpec",
     "Purged",
     "ReadSnapshot",
+    "ReaderSession",
     "RecoveredTxn",
     "TableInfo",
     "TableSnapshot",
@@ -66,11 +77,14 @@ __all__ = [
     "ValidTxnList",
     "ValidWriteIdList",
     "compare",
+    "open_cached_store",
     "open_metastore",
     "table_transaction",
 ]
 
 _MODULES = {
+    "CacheStatistics": "cached_store",
+    "CachedStore": "cached_store",
     "Column": "objects",
     "Consumer": "notifications",
     "DatabaseInfo": "objects",
@@ -82,11 +96,13 @@ _MODULES = {
     "LockState": "lock_objects",
     "LockType": "lock_objects",
     "Metastore": "metastore",
+    "MissReason": "cached_store",
     "NotificationEvent": "notifications",
     "PartitionInfo": "objects",
     "PartitionSpec": "objects",
     "Purged": "notifications",
     "ReadSnapshot": "write_ids",
+    "ReaderSession": "cached_store",
     "RecoveredTxn": "transaction_api",
     "TableInfo": "objects",
     "TableSnapshot": "write_ids",
@@ -98,6 +114,7 @@ _MODULES = {
     "ValidTxnList": "write_ids",
     "ValidWriteIdList": "write_ids",
     "compare": "write_ids",
+    "open_cached_store": "cached_store",
     "open_metastore": "metastore",
     "table_transaction": "table_transactions",
 }
