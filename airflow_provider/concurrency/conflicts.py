@@ -15,12 +15,10 @@ from airflow_provider.concurrency.commit_log import LogEntry
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.instant import State
+from airflow_provider.table.metadata import REWRITES
 
 PRIORITIES = {"ingestion": 400, "backfill": 300, "table_service": 200, "cleaning": 100}
 """The named priorities; the larger one wins. Any integer may be given."""
-
-REWRITES = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})
-"""Operations after which a table holds the same rows in other files, so that they can be undone."""
 
 CLEANING = frozenset({"CLEAN"})
 """Operations that delete file slices which no snapshot shows any more."""

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry, without_reverted
-from airflow_provider.concurrency.conflicts import PRIORITIES, REWRITES
+from airflow_provider.concurrency.conflicts import PRIORITIES
 from airflow_provider.concurrency.publish import completed_instant, ensure_published
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView, settled_view
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
-from airflow_provider.table.metadata import CommitMetadata, decode, decode_commit_metadata
+from airflow_provider.table.metadata import REWRITES, CommitMetadata, decode, decode_commit_metadata
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
@@ -86,8 +86,7 @@ class Base:
             self._timeline = Timeline.load(self._storage)
             if self._before is not None and self._timeline.newest_completion >= self._before:
                 before = self._before
-                shown = (i for i in self._timeline.instants if (i.completion_time or "") < before)
-                self._timeline = Timeline(self._storage, shown)
+                self._timeline = self._timeline.showing(lambda i: (i.completion_time or "") < before)
         return self._timeline
 
     @property
@@ -108,8 +107,7 @@ class Base:
                 hidden.add(entry.instant if entry.reverts is None else entry.rolls_back)
             if not hidden:
                 return self.timeline
-            shown = (i for i in self.timeline.instants if i.requested_time not in hidden)
-            return Timeline(self._storage, shown)
+            return self.timeline.showing(lambda i: i.requested_time not in hidden)
 
         return settled_view(self._storage, load)
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider.concurrency.conflicts import (
-    REWRITES,
     Conflict,
     ConflictPolicy,
     WriteDescription,
@@ -24,7 +23,7 @@ from airflow_provider.concurrency.conflicts import (
 from airflow_provider.concurrency.history import Change
 from airflow_provider.table.base_file import BaseFileFooter, read_base_file, read_footer
 from airflow_provider.table.file_groups import FileGroupId
-from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.metadata import REWRITES, WriteStat
 from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
 

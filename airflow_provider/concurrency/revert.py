@@ -12,7 +12,7 @@ import logging
 import time
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry, without_reverted
-from airflow_provider.concurrency.conflicts import CLEANING, PRIORITIES, REWRITES
+from airflow_provider.concurrency.conflicts import CLEANING, PRIORITIES
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
 from airflow_provider.concurrency.publish import files_in, publish
@@ -20,6 +20,7 @@ from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, parse_time
+from airflow_provider.table.metadata import REWRITES
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 
@@ -56,7 +57,7 @@ def obstacle(storage: Storage, commit_log: CommitLog, rewrite: LogEntry) -> str 
     if next(earlier, None) is None:
         # Readers take what is older than the timeline for committed (Hudi's rule).
         return "it is the oldest commit of the active timeline"
-    without = Timeline(storage, (i for i in timeline.instants if i.requested_time != rewrite.instant))
+    without = timeline.showing(lambda i: i.requested_time != rewrite.instant)
     view = FileSystemView(storage, without)
     for group in sorted(rewrite.replaced):
         if view.base_file(group) is None:
