@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -60,7 +59,8 @@ def write_rows(
     """
     lock = lock or open_lock(job.lock, table.storage)
     patience = time.monotonic() + job.yield_timeout
-    for attempt in itertools.count():
+    begun_again = 0
+    while True:
         writer = begin_write(
             table,
             operation=job.kind.hudi_type,
@@ -80,10 +80,10 @@ def write_rows(
         except HigherPriorityWriteError as error:
             _give_way(job, table, error, patience)
         except _BeginAgainError as error:
-            if attempt >= job.max_rebases:
+            begun_again += 1
+            if begun_again > job.max_rebases:
                 raise WriteConflictError(str(error), **error.details) from None
             log.info("begun again: %s", error)
-    raise AssertionError("unreachable")
 
 
 class _BeginAgainError(WriteConflictError):
