@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 _BATCH = 1_000
 _REPORT_INTERVAL = 1.0
 _RETRY_INTERVAL = 1.0
+_MAX_GAP = 10_000
 
 _CATALOG_EVENTS = frozenset(
     {
@@ -83,7 +84,7 @@ class CacheUpdater:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._stepping = threading.Lock()
-        self._reported_at = 0.0
+        self._reported, self._reported_at = -1, 0.0
         # Write ids by table id, of the transactions whose OPEN_TXN was seen.
         self._seen: dict[int, dict[int, int]] = {}
 
@@ -207,9 +208,11 @@ class CacheUpdater:
 
     def _report(self, *, even_if_early: bool = False) -> None:
         """Tell the log how far this replica is, which also says that it lives."""
-        if even_if_early or time.monotonic() - self._reported_at >= _REPORT_INTERVAL:
-            self._metastore.advance_consumer(self._replica, self._state.event_id)
-            self._reported_at = time.monotonic()
+        at = self._state.event_id
+        pause = _REPORT_INTERVAL if at != self._reported else self._expiry_seconds / 4
+        if even_if_early or time.monotonic() - self._reported_at >= pause:
+            self._metastore.advance_consumer(self._replica, at)
+            self._reported, self._reported_at = at, time.monotonic()
 
     def _list_tables(self, database: str) -> list[str]:
         try:
@@ -267,7 +270,12 @@ class CacheUpdater:
         for table_id, write_id in write_ids.items():
             self._state.ended(table_id, {write_id})
             copy = self._state.tables.peek(table_id)
-            if committed and copy is not None:
+            if not committed or copy is None:
+                continue
+            if write_id > copy.write_ids.high_watermark + _MAX_GAP:
+                # Seeded meanwhile (seed_write_id): the ids in between were never handed out.
+                self._state.tables.remove(table_id)
+            else:
                 copy.commit(write_id)
 
     def _apply_change(self, event: NotificationEvent) -> None:

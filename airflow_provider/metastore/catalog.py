@@ -144,6 +144,9 @@ def drop_database(connection: Connection, name: str, *, cascade: bool) -> None:
             database=found.name,
         )
     for table in inside:
+        # All before the first event: the order in which everybody locks.
+        get_table(connection, found.name, table, lock=True)
+    for table in inside:
         drop_table(connection, found.name, table)
     with _taken(f"a table in database {found.name!r}"):
         connection.execute(delete(databases).where(databases.c.id == found.id))

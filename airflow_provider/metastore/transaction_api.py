@@ -113,6 +113,9 @@ class TransactionApi:
             state = transactions.lock_not_aborted(connection, txn_id)
             # What comes after the commit cannot belong to it any more.
             change = TableChange(connection, txn_id if state == TxnState.OPEN else None)
+            for database, table in sorted(new_partitions or {}):
+                # All before the first event: the order in which everybody locks.
+                catalog.get_table(connection, database, table, lock=True)
             for (database, table), specs in sorted((new_partitions or {}).items()):
                 partitions.add_partitions(
                     connection, database, table, specs, if_not_exists=True, write_id=change.write_id

@@ -77,4 +77,6 @@ def write(url: str, name: str, stop: Event) -> None:
             metastore.commit_txn(txn_id)
         else:
             metastore.abort_txn(txn_id)
+        # A change without a transaction, on a table that all writers change.
+        metastore.alter_table("lake", "notes", owner=f"{name} {txn_id}")
         time.sleep(chance.random() * 0.1)

@@ -34,7 +34,7 @@ def url() -> Iterator[str]:
 def metastore(url: str) -> Iterator[Metastore]:
     opened = open_metastore(url)
     opened.create_database("lake")
-    for name in TABLES:
+    for name in (*TABLES, "notes"):
         opened.create_table(
             "lake",
             name,

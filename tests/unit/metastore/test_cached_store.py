@@ -292,6 +292,22 @@ class TestUpdating:
         assert store.get_table("lake", "flights", **now(metastore)).owner == "ops"
         assert missed(store) == [MissReason.NOT_CACHED] * 2
 
+    def test_write_ids_seeded_meanwhile_are_read_anew(self, metastore: Metastore, r1: CachedStore) -> None:
+        metastore.seed_write_id("lake", "flights", 10**12)
+        change(metastore, "ops")
+        r1.catch_up()
+        for _ in range(2):
+            assert r1.get_table("lake", "flights", **now(metastore)).owner == "ops"
+        assert missed(r1) == [MissReason.NOT_CACHED]
+
+    def test_a_copy_that_stays_stale_is_read_anew(self, metastore: Metastore, r1: CachedStore) -> None:
+        """Nothing in the log tells of seeded ids."""
+        metastore.seed_write_id("lake", "flights", 5)
+        reader = now(metastore)
+        for _ in range(30):
+            r1.get_table("lake", "flights", **reader)
+        assert missed(r1) == [MissReason.STALE] * 21 + [MissReason.NOT_CACHED]
+
     def test_a_message_that_cannot_be_read_costs_a_read(
         self, metastore: Metastore, r1: CachedStore, url: str
     ) -> None:
