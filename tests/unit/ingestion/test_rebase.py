@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import PRIORITIES, begin_write
+from airflow_provider.concurrency import PRIORITIES, begin_write, delete_reverted_files
 from airflow_provider.exceptions import HigherPriorityWriteError, WriteConflictError
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
@@ -314,6 +314,36 @@ def test_updating_what_was_overwritten(table: LakeTable) -> None:
     batch = [row(5, "mine"), row(12, "mine"), row(1, "mine", "b")]
     overtaken(table, "upsert", batch, lambda: table.ingest("insert_overwrite", theirs))
     table.check_now([*batch[:2], theirs[1], *(each for each in expected(batch[2]) if each["part"] == "b")])
+
+
+# --- reverts --------------------------------------------------------------------------------
+
+
+def test_reverting_a_clustering(table: LakeTable) -> None:
+    clustering = Clustering(table.table, "part=a", outputs=3)
+    batch = [row(5, "mine"), row(12, "mine")]
+    result = overtaken_early(table, "upsert", batch, clustering.commit, on_rewrite="revert")
+    assert (result["rebases"], result["action"]) == (0, "commit")
+    assert table.table.timeline().find(clustering.writer.instant) is None
+    delete_reverted_files(table.table, after_seconds=0.0)
+    table.check_now(expected(*batch))
+
+
+def test_what_it_was_merged_on_is_reverted(table: LakeTable) -> None:
+    opened, theirs = table.table, [row(5, "theirs"), row(6, "theirs")]
+    described = IngestJob(table.location, on_rewrite="revert")
+    writer = begin_write(opened, operation="UPSERT", policy=described.policy)
+    other = Ingestion(described, opened, writer, ArrowRows.of(described, opened, table.arrow(theirs)))
+    Clustering(table.table, "part=a", outputs=3).commit()
+
+    def revert() -> None:
+        with writer:
+            other.run()
+
+    batch = [row(5, "mine"), row(12, "mine"), row(50, "mine")]
+    assert overtaken(table, "upsert", batch, revert)["rebases"] == 1
+    delete_reverted_files(table.table, after_seconds=0.0)
+    table.check_now(expected(theirs[1], *batch))
 
 
 # --- priorities -----------------------------------------------------------------------------
