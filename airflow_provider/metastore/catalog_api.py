@@ -18,7 +18,6 @@ from airflow_provider.metastore.objects import (
     PartitionSpec,
     TableInfo,
 )
-from airflow_provider.metastore.partition_filter import partition_filter
 from airflow_provider.metastore.table_changes import TableChange
 
 T = TypeVar("T")
@@ -109,6 +108,7 @@ class CatalogApi:
         table_type: str = "MANAGED_TABLE",
         parameters: Mapping[str, str] | None = None,
         owner: str | None = None,
+        hive_fields: Mapping[str, Any] | None = None,
         if_not_exists: bool = False,
     ) -> TableInfo:
         """Register a table; nothing is written at its location.
@@ -117,6 +117,7 @@ class CatalogApi:
         :param schema: its columns, without the partition keys.
         :param partition_keys: its partition keys, in order.
         :param table_type: ``MANAGED_TABLE`` or ``EXTERNAL_TABLE``.
+        :param hive_fields: see :class:`~airflow_provider.metastore.objects.TableInfo`.
         :raises NoSuchObjectError: when the database does not exist.
         :raises AlreadyExistsError: when the table exists, unless ``if_not_exists``: then it stays as it is.
         :raises InvalidInputError: when the name or the columns cannot be used.
@@ -132,6 +133,7 @@ class CatalogApi:
                 table_type=table_type,
                 parameters=parameters or {},
                 owner=owner,
+                hive_fields=hive_fields or {},
                 if_not_exists=if_not_exists,
             )
         )
@@ -159,6 +161,8 @@ class CatalogApi:
         location: str | None = None,
         parameters: Mapping[str, str] | None = None,
         owner: str | None = None,
+        table_type: str | None = None,
+        hive_fields: Mapping[str, Any] | None = None,
         txn_id: int | None = None,
     ) -> TableInfo:
         """Replace those properties of a table that are given.
@@ -170,7 +174,14 @@ class CatalogApi:
         :raises NoSuchTransactionError: when the transaction is not open.
         :raises TransactionAbortedError: when it was aborted.
         """
-        given = {"schema": schema, "location": location, "parameters": parameters, "owner": owner}
+        given = {
+            "schema": schema,
+            "location": location,
+            "parameters": parameters,
+            "owner": owner,
+            "table_type": table_type,
+            "hive_fields": hive_fields,
+        }
         changes = {field: value for field, value in given.items() if value is not None}
 
         return self._change(
@@ -257,6 +268,9 @@ class CatalogApi:
         :raises NoSuchObjectError: when the table does not exist.
         :raises InvalidInputError: when the filter cannot be used on this table.
         """
+
+        # Imported here: its parser costs more than opening a metastore.
+        from airflow_provider.metastore.partition_filter import partition_filter
 
         def look(connection: Connection) -> list[PartitionInfo]:
             keys = catalog.get_table(connection, database, table).partition_keys
