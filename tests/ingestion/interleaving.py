@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -92,18 +92,3 @@ class Clustering:
             total_write_bytes=written.size,
             file_size=written.size,
         )
-
-
-def one_after_the_other(*acts: Callable[[], object]) -> Callable[[], None]:
-    """Several things at one moment."""
-
-    def act() -> None:
-        run(acts)
-
-    return act
-
-
-def run(acts: Iterable[Callable[[], object]]) -> None:
-    """Do them in their order."""
-    for each in acts:
-        each()
