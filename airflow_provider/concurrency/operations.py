@@ -43,7 +43,7 @@ def find_operations(table: HudiTable, prefix: str, *, since: str | None = None) 
     """
     commit_log = CommitLog(table.storage)
     publish_head(table.storage, commit_log)
-    found = {}
+    found: dict[str, CommitResult] = {}
     for entry in commit_log.backwards():
         if since is not None and entry.completion_time < since:
             break

@@ -102,11 +102,14 @@ def put_revert(
     return entry
 
 
-def delete_reverted_files(table: HudiTable, *, after_seconds: float = 24 * 3600.0) -> list[str]:
+def delete_reverted_files(
+    table: HudiTable, *, after_seconds: float = 24 * 3600.0, dry_run: bool = False
+) -> list[str]:
     """Delete the data files of reverted rewrites, once no reader can be on them any more.
 
     :param table: the table.
     :param after_seconds: how long the revert has to be over: longer than any query runs.
+    :param dry_run: whether only to tell which files these are.
     :return: paths of the files deleted, relative to the table.
     """
     storage = table.storage
@@ -117,6 +120,6 @@ def delete_reverted_files(table: HudiTable, *, after_seconds: float = 24 * 3600.
             continue
         partitions = {group.partition_path for group in entry.written}
         for status in files_in(storage, partitions, entry.rolls_back or ""):
-            if storage.delete(status.path):
+            if dry_run or storage.delete(status.path):
                 deleted.append(status.path)
     return deleted

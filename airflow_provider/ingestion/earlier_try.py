@@ -30,12 +30,12 @@ def earlier_try(job: IngestJob, table: HudiTable | None = None) -> dict[str, Any
     table.check_writable()
     if job.operation_key is None:
         return None
-    commit = _settled(table, job.operation_key)
+    commit = _settled(table, job.operation_key, job.operation_since)
     return None if commit is None else earlier_result(job, table, commit)
 
 
-def _settled(table: HudiTable, key: str) -> CommitResult | None:
-    found = find_operation(table, key)
+def _settled(table: HudiTable, key: str, since: str | None) -> CommitResult | None:
+    found = find_operation(table, key, since=since)
     if not isinstance(found, PendingInstant):
         return found
     if found.alive:
@@ -49,7 +49,7 @@ def _settled(table: HudiTable, key: str) -> CommitResult | None:
         rollback(table, found.instant, reason="its operation is tried again")
     except TableError:
         # It may have ended by itself in between; then it is no longer pending.
-        again = find_operation(table, key)
+        again = find_operation(table, key, since=since)
         if isinstance(again, PendingInstant):
             raise
         return again

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from airflow_provider.concurrency import PRIORITIES, ConflictPolicy
 from airflow_provider.exceptions import InvalidInputError, UnknownOperationError
+from airflow_provider.ingestion.windows import Window
 from airflow_provider.table.instant import Action
 
 MIB = 1024 * 1024
@@ -83,6 +84,8 @@ class IngestJob:
     :param tolerable_misses: missed beats after which others roll this write back.
     :param operation_key: the same for all tries of one operation, so that a later try finds what
         an earlier one did.
+    :param operation_since: an instant time at or before the first of these tries, so that only the
+        commit log's end has to be read.
     :param txn_id: metastore transaction that the commit belongs to.
     :param write_id: the table's write id in that transaction.
     :param table_name: the table's name for people; the one in its properties when None.
@@ -91,6 +94,9 @@ class IngestJob:
     :param extra_metadata: goes into the commit metadata.
     :param job_id: names the outcome's file.
     :param spark_conf: configuration of a session that the job opens for itself.
+    :param window: the part of the source that is written; all of it when None.
+    :param serves: whether a process that gets this job does not write, but waits to be asked for
+        windows of it; see :mod:`airflow_provider.spark.serving`.
     """
 
     location: str
@@ -109,6 +115,7 @@ class IngestJob:
     heartbeat_interval: float = 10.0
     tolerable_misses: int = 6
     operation_key: str | None = None
+    operation_since: str | None = None
     txn_id: int | None = None
     write_id: int | None = None
     table_name: str | None = None
@@ -117,6 +124,8 @@ class IngestJob:
     extra_metadata: Mapping[str, str] = field(default_factory=dict)
     job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    window: Window | None = None
+    serves: bool = False
 
     def to_json(self) -> str:
         """The job as text; holds the storage options, so mind who may read it."""
@@ -134,7 +143,10 @@ class IngestJob:
             if unknown := sorted(set(described) - known):
                 raise InvalidInputError(f"an ingestion has no field {unknown[0]!r}; it has: {sorted(known)}")
             source = described.get("source", ())
-            return cls(**{**described, "source": (source,) if isinstance(source, str) else tuple(source)})
+            described["source"] = (source,) if isinstance(source, str) else tuple(source)
+            if window := described.get("window"):
+                described["window"] = Window(**window)
+            return cls(**described)
         except (ValueError, TypeError, AttributeError) as error:
             raise InvalidInputError(
                 f"not the description of an ingestion ({error}): {text[:200]!r}"

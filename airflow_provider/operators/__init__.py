@@ -6,12 +6,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_provider.operators.backfill import BackfillOperator
     from airflow_provider.operators.create_table import CreateTableOperator
     from airflow_provider.operators.ingest import IngestOperator
+    from airflow_provider.operators.rollback import RollbackFailedWritesOperator
 
-__all__ = ["CreateTableOperator", "IngestOperator"]
+__all__ = ["BackfillOperator", "CreateTableOperator", "IngestOperator", "RollbackFailedWritesOperator"]
 
-_MODULES = {"CreateTableOperator": "create_table", "IngestOperator": "ingest"}
+_MODULES = {
+    "BackfillOperator": "backfill",
+    "CreateTableOperator": "create_table",
+    "IngestOperator": "ingest",
+    "RollbackFailedWritesOperator": "rollback",
+}
 
 
 def __getattr__(name: str) -> Any:

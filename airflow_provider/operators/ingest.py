@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider.concurrency import PRIORITIES
-from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.operators.priority import priority_of_run
 from airflow_provider.operators.table_job import TableJobOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class IngestOperator(TableJobOperator):
@@ -21,7 +23,6 @@ class IngestOperator(TableJobOperator):
             table="lake.flights",
             source="{{ var.value.landing }}/{{ ds }}/*.parquet",
             operation="upsert",
-            priority="ingestion",
             retries=3,
         )
 
@@ -42,7 +43,9 @@ class IngestOperator(TableJobOperator):
     :param operation: ``insert``, ``upsert``, ``delete``, ``bulk_insert``, ``insert_overwrite`` (the
         partitions that the rows belong to) or ``insert_overwrite_table`` (templated).
     :param priority: who yields to whom when two writes meet: ``ingestion``, ``backfill``,
-        ``table_service``, ``cleaning``, or a number, the larger the more important (templated).
+        ``table_service``, ``cleaning``, or a number, the larger the more important. When None or
+        ``auto``, the run says it: ``write_priority`` in the conf that it was triggered with; else
+        ``backfill`` in a run of Airflow's own backfills; else ``ingestion`` (templated).
     :param on_conflict: when a write that completed first touched the same file groups, or added the
         same new key: ``raise``, or ``rebase``: merge only these file groups again, on what the other
         one made, and commit then (templated).
@@ -72,6 +75,7 @@ class IngestOperator(TableJobOperator):
         "extra_metadata",
     )
     ui_color = "#cde7f0"
+    usual_priority: ClassVar[str] = "ingestion"
 
     def __init__(
         self,
@@ -80,7 +84,7 @@ class IngestOperator(TableJobOperator):
         source_format: str = "parquet",
         source_options: Mapping[str, str] | None = None,
         operation: str = "upsert",
-        priority: str | int = "ingestion",
+        priority: str | int | None = None,
         on_conflict: str = "raise",
         on_rewrite: str = "rebase",
         on_higher_priority: str = "wait",
@@ -110,7 +114,7 @@ class IngestOperator(TableJobOperator):
         self.tolerable_misses = tolerable_misses
         self.extra_metadata = extra_metadata
 
-    def job(self, **shared: Any) -> IngestJob:
+    def job(self, context: Context, **shared: Any) -> IngestJob:
         """See :meth:`TableJobOperator.job`."""
         tuning: dict[str, Any] = {
             "on_conflict": self.on_conflict,
@@ -129,25 +133,7 @@ class IngestOperator(TableJobOperator):
             source_format=self.source_format,
             source_options=dict(self.source_options or {}),
             operation=self.operation,
-            priority=priority_number(self.priority),
+            priority=priority_of_run(self.priority, context, otherwise=self.usual_priority),
             extra_metadata=dict(self.extra_metadata or {}),
             **{name: value for name, value in tuning.items() if value is not None},
         )
-
-
-def priority_number(priority: str | int) -> int:
-    """A priority as a number.
-
-    :param priority: one of the names, or a number, also as text (a template's result is text).
-    :raises InvalidInputError: when it is neither; names the names.
-    """
-    if isinstance(priority, int) and not isinstance(priority, bool):
-        return priority
-    text = str(priority).strip()
-    if text in PRIORITIES:
-        return PRIORITIES[text]
-    if text.lstrip("-").isdecimal():
-        return int(text)
-    raise InvalidInputError(
-        f"priority {priority!r} is not known; give a number or one of: {', '.join(PRIORITIES)}", priority=text
-    )

@@ -22,11 +22,10 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from airflow_provider import exceptions
 from airflow_provider.exceptions import InvalidConnectionError, JobFailedError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.operators.engine_archive import write_engine_archive
-from airflow_provider.spark.outcome import RESULT_PREFIX, read_outcome
+from airflow_provider.spark.outcome import RESULT_PREFIX, read_outcome, result_of_outcome
 from airflow_provider.table.storage import Storage
 
 if TYPE_CHECKING:
@@ -123,10 +122,7 @@ class SparkJob(abc.ABC):
                 f"Spark job {job.job_id} ended without a result ({end}); the end of its log:\n{tail}",
                 job_id=job.job_id,
             )
-        if outcome["status"] != "success":
-            raise exceptions.from_dict(outcome["error"])
-        result: dict[str, Any] = outcome["result"]
-        return result
+        return result_of_outcome(outcome)
 
     def kill(self) -> None:
         """End the job at once, with all its processes; may be called from a signal handler."""

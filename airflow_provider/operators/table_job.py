@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,9 @@ _RESULT_KEYS = (
     "rows_deleted",
     "files_written",
     "rebases",
+    "txn_id",
+    "write_id",
+    "event_id",
 )
 
 
@@ -110,9 +113,10 @@ class TableJobOperator(BaseOperator, abc.ABC):
         self._is_killed = False
 
     @abc.abstractmethod
-    def job(self, **shared: Any) -> IngestJob:
+    def job(self, context: Context, **shared: Any) -> IngestJob:
         """What to do.
 
+        :param context: of the task.
         :param shared: the fields of the job that all operators fill alike.
         :raises InvalidInputError: when an argument cannot work.
         """
@@ -130,21 +134,19 @@ class TableJobOperator(BaseOperator, abc.ABC):
         options = hook.storage_options()
         table = HudiTable.open(resolved.location, options)
         table.check_writable()
-        operation = TaskOperation(context)
+        operation = self._operation(context)
         job = self.job(
+            context,
             location=resolved.location,
             table_name=self.table if resolved.is_registered else None,
             storage_options=options,
             lock=LockProviderHook(self.lock_conn_id).lock_config(),
             operation_key=operation.key,
+            operation_since=operation.since,
             spark_conf=dict(self.spark_conf or {}),
         )
         job.validate()
-        if operation.is_retry and (earlier := self._end_earlier_try(resolved, table, operation, job)):
-            return earlier
-        if resolved.is_registered:
-            self._recover(options)
-        return self._write(resolved, table, operation, job)
+        return self._result(self._work(resolved, table, operation, job))
 
     def on_kill(self) -> None:
         """End the job at once; :meth:`execute` then rolls its instant back and aborts the transaction.
@@ -157,24 +159,56 @@ class TableJobOperator(BaseOperator, abc.ABC):
             self.log.info("killing the job and its processes")
             self._running.kill()
 
-    def _write(
+    def _operation(self, context: Context) -> TaskOperation:
+        return TaskOperation(context)
+
+    def _work(
         self, resolved: ResolvedTable, table: HudiTable, operation: TaskOperation, job: IngestJob
     ) -> dict[str, Any]:
+        if operation.is_retry and (earlier := self._end_earlier_try(resolved, table, operation, job)):
+            return earlier
+        self._recover(resolved, table)
+        running = self._spark_job(operation)
+
+        def run(job: IngestJob) -> dict[str, Any]:
+            try:
+                return running.run(job, table.storage)
+            except BaseException:
+                running.kill()
+                raise
+
+        return self._write(resolved, table, operation, job, run)
+
+    def _spark_job(self, operation: TaskOperation) -> SparkJob:
         running = self._running = spark_job(
             self.log, self.spark_conn_id, self.spark_conf or {}, self.spark_submit_options or {}
         )
+        operation.remember(waits_for_writer=running.outlives_task)
         if self._is_killed:
             running.kill()
+        return running
+
+    def _write(
+        self,
+        resolved: ResolvedTable,
+        table: HudiTable,
+        operation: TaskOperation,
+        job: IngestJob,
+        run: Callable[[IngestJob], dict[str, Any]],
+    ) -> dict[str, Any]:
+        """One commit, in one transaction.
+
+        :param run: runs the job; when it raises, nothing of the job runs any more.
+        """
         interruption: BaseException | None = None
         with self._transaction(resolved, operation) as transaction:
             ids: dict[str, Any] = {}
             if transaction:
                 ids = {"txn_id": transaction.txn_id, "write_id": transaction.write_id}
-            operation.remember(**ids, waits_for_writer=running.outlives_task)
+            operation.remember(**ids)
             try:
-                summary = running.run(dataclasses.replace(job, **ids), table.storage)
+                summary = run(dataclasses.replace(job, **ids))
             except BaseException as error:
-                running.kill()
                 commit = operation.settle(
                     table, f"its task ended with {type(error).__name__}", wait_for=_nobody
                 )
@@ -183,7 +217,7 @@ class TableJobOperator(BaseOperator, abc.ABC):
                 # The job was done and only its word was missing: the timeline is the truth.
                 self.log.warning("instant %s had committed when the job ended: %s", commit.instant, error)
                 summary = earlier_result(job, table, commit)
-                if running.is_killed or not isinstance(error, Exception):
+                if self._is_killed or not isinstance(error, Exception):
                     interruption = error
             if transaction:
                 # For recovery only, should the commit below not come through.
@@ -192,13 +226,15 @@ class TableJobOperator(BaseOperator, abc.ABC):
                 transaction.add_partitions(partition_specs(table, summary["partitions"]))
         if interruption is not None:
             raise interruption
-        return self._result(summary, **ids, event_id=transaction.event_id if transaction else None)
+        return {**summary, **ids, "event_id": transaction.event_id if transaction else None}
 
-    def _recover(self, storage_options: Mapping[str, Any]) -> None:
+    def _recover(self, resolved: ResolvedTable, table: HudiTable) -> None:
         """End the transactions of writers that died, as every writer does that comes by."""
+        if not resolved.is_registered:
+            return
         metastore = self._metastore_hook().get_metastore()
         try:
-            recovered = recover_transactions(metastore, storage_options=storage_options)
+            recovered = recover_transactions(metastore, storage_options=table.storage.options)
         except (TableServiceError, OSError) as error:
             # They may be of other tables, in other storages; this write does not depend on them.
             self.log.warning("transactions left alone could not be ended now: %s", error)
@@ -231,7 +267,7 @@ class TableJobOperator(BaseOperator, abc.ABC):
         if resolved.is_registered and txn_id is not None:
             specs = partition_specs(table, summary["partitions"])
             event_id = self._commit_earlier(resolved, operation, txn_id, specs)
-        return self._result(summary, txn_id=txn_id, write_id=write_id, event_id=event_id)
+        return {**summary, "txn_id": txn_id, "write_id": write_id, "event_id": event_id}
 
     def _commit_earlier(
         self, resolved: ResolvedTable, operation: TaskOperation, txn_id: int, specs: list[PartitionSpec]
@@ -269,27 +305,14 @@ class TableJobOperator(BaseOperator, abc.ABC):
     def _metastore_hook(self) -> MetastoreHook:
         return MetastoreHook(self.metastore_conn_id)
 
-    def _result(
-        self,
-        summary: Mapping[str, Any],
-        *,
-        txn_id: int | None = None,
-        write_id: int | None = None,
-        event_id: int | None = None,
-    ) -> dict[str, Any]:
+    def _result(self, summary: Mapping[str, Any]) -> dict[str, Any]:
         self.log.info(
             "instant %s completed at %s: %d rows inserted, %d updated, %d deleted; %d files, %d bytes",
             *(summary[key] for key in ("instant", "completion_time", "rows_inserted", "rows_updated")),
             *(summary[key] for key in ("rows_deleted", "files_written", "bytes_written")),
         )
-        return {
-            "table": self.table,
-            **{key: summary[key] for key in _RESULT_KEYS},
-            "bytes": summary["bytes_written"],
-            "txn_id": txn_id,
-            "write_id": write_id,
-            "event_id": event_id,
-        }
+        result = {key: summary[key] for key in _RESULT_KEYS}
+        return {"table": self.table, **result, "bytes": summary["bytes_written"]}
 
 
 def _nobody(pending: PendingInstant) -> bool:

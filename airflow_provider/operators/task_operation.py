@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -31,35 +32,57 @@ class TaskOperation:
     ``models/taskinstance.py``), so a state with another ``max_tries`` belongs to a run that is over.
 
     :ivar key: under which :func:`airflow_provider.concurrency.find_operation` finds the commit.
-    :ivar since: an instant time before the first try, also by a clock that is a day behind.
+    :ivar since: an instant time before the first try, also by a clock that is a day behind; None when the
+        key was given.
     :ivar is_retry: whether an earlier try began.
     """
 
-    def __init__(self, context: Context | Mapping[str, Any]) -> None:
+    def __init__(
+        self, context: Context | Mapping[str, Any], *, key: str | None = None, resumes: bool = False
+    ) -> None:
         self._store = context.get("task_state_store")
         ti = context.get("ti")
         max_tries = getattr(ti, "max_tries", None)
         state = self._store.get(_STATE_KEY) if self._store is not None else None
-        self.is_retry = isinstance(state, dict) and state.get("max_tries") == max_tries
-        if isinstance(state, dict) and self.is_retry:
-            self._state: dict[str, Any] = dict(state)
+        self._part = ""
+        self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
+        goes_on = self._state.get("max_tries") == max_tries or (resumes and not self._state.get("finished"))
+        self.is_retry = bool(self._state) and goes_on and key in (None, self._state.get("key"))
+        if self.is_retry:
+            self._state["max_tries"] = max_tries
         else:
+            # Under a key that was given others may have worked long ago.
+            since = format_time(datetime.now(UTC) - _CLOCK_SKEW) if key is None else None
             self._state = {
-                "key": f"{_task_run(ti)}/{uuid.uuid4().hex[:12]}",
-                "since": format_time(datetime.now(UTC) - _CLOCK_SKEW),
+                "key": key or f"{_task_run(ti)}/{uuid.uuid4().hex[:12]}",
+                "since": since,
                 "max_tries": max_tries,
             }
-            self._save()
+        self._save()
 
     @property
     def key(self) -> str:
         """See the class."""
-        return str(self._state["key"])
+        return f"{self._state['key']}{self._part}"
 
     @property
-    def since(self) -> str:
+    def since(self) -> str | None:
         """See the class."""
-        return str(self._state["since"])
+        since: str | None = self._state["since"]
+        return since
+
+    def part(self, name: str) -> TaskOperation:
+        """A part of the operation, with its own key; facts are remembered for one part at a time.
+
+        :param name: of the part.
+        """
+        found = copy.copy(self)
+        found._part = f"/{name}"
+        return found
+
+    def finish(self) -> None:
+        """Remember that nothing is left to be done, so that a cleared task does it all again."""
+        self.remember(finished=True)
 
     def settle(
         self, table: HudiTable, reason: str, *, wait_for: Callable[[PendingInstant], bool]
@@ -95,7 +118,7 @@ class TaskOperation:
         """
         self._state.update(facts)
         for name in [name for name, fact in facts.items() if fact is None]:
-            del self._state[name]
+            self._state.pop(name, None)
         self._save()
 
     def recall(self, name: str) -> Any:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.ingestion import IngestJob
 
 if TYPE_CHECKING:
+    from airflow_provider.spark.history import backfill
     from airflow_provider.spark.ingestion import ingest
     from airflow_provider.spark.read import read_incremental, read_snapshot
     from airflow_provider.spark.session import local_session
 
-__all__ = ["IngestJob", "ingest", "local_session", "read_incremental", "read_snapshot"]
+__all__ = ["IngestJob", "backfill", "ingest", "local_session", "read_incremental", "read_snapshot"]
 
 _MODULES = {
+    "backfill": "history",
     "ingest": "ingestion",
     "local_session": "session",
     "read_incremental": "read",

@@ -14,6 +14,7 @@ from airflow_provider.locks import LockProvider
 from airflow_provider.spark.batch_profile import profile_batch
 from airflow_provider.spark.rows import SparkRows
 from airflow_provider.spark.source import arrow_schema, conformed, open_source
+from airflow_provider.spark.windows import in_window
 from airflow_provider.table.hudi_table import HudiTable
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def ingest(
     found = arrow_schema(incoming, table.schema)
     check_columns(job, found, table)
     check_locations(table)
+    if job.window is not None:
+        incoming = in_window(incoming, job.window, table)
     wanted = delete_columns(table.config) if job.operation == "delete" else tuple(table.schema.names)
     frame = conformed(incoming, tuple(name for name in wanted if name in found.names), table.schema)
     with _settings(spark, _PROFILING):

@@ -13,10 +13,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # As the file of spark-submit, this folder leads the path, and its modules would hide others'.
 _HERE = str(Path(__file__).resolve().parent)
@@ -26,6 +27,9 @@ from airflow_provider.exceptions import TableServiceError  # noqa: E402
 from airflow_provider.ingestion.ingest_job import IngestJob  # noqa: E402
 from airflow_provider.spark.outcome import RESULT_PREFIX, failure, success, write_outcome  # noqa: E402
 from airflow_provider.table.storage import Storage  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -95,13 +99,24 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 def _run(job: IngestJob, parent: Parent) -> dict[str, Any]:
     from airflow_provider.ingestion.earlier_try import earlier_try
     from airflow_provider.spark.ingestion import ingest
-    from airflow_provider.spark.session import job_session
+    from airflow_provider.spark.serving import serve
 
+    if job.serves:
+        with ExitStack() as until_the_end:
+            return serve(job, lambda: until_the_end.enter_context(_session(job)), is_alive=parent.is_alive)
     if (earlier := earlier_try(job)) is not None:
         return earlier  # without the seconds that a session takes
+    with _session(job) as spark:
+        return ingest(spark, job, is_alive=parent.is_alive)
+
+
+@contextmanager
+def _session(job: IngestJob) -> Iterator[SparkSession]:
+    from airflow_provider.spark.session import job_session
+
     spark = job_session(f"table-services {job.operation} {job.table_name or job.location}", job.spark_conf)
     try:
-        return ingest(spark, job, is_alive=parent.is_alive)
+        yield spark
     finally:
         # A session that was given by its id belongs to whoever gave it, and others use it too.
         if "session_id=" not in os.environ.get("SPARK_REMOTE", ""):

@@ -64,5 +64,17 @@ def read_outcome(storage: Storage, job_id: str) -> dict[str, Any] | None:
     return outcome
 
 
+def result_of_outcome(outcome: dict[str, Any]) -> dict[str, Any]:
+    """The result that an outcome tells of.
+
+    :param outcome: from :func:`success` or :func:`failure`.
+    :raises TableServiceError: what the job raised, as the type it was there.
+    """
+    if outcome["status"] != "success":
+        raise exceptions.from_dict(outcome["error"])
+    result: dict[str, Any] = outcome["result"]
+    return result
+
+
 def _path(job_id: str) -> str:
     return f"{JOBS_FOLDER}/{job_id}.json"

@@ -23,7 +23,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import TxnState
 from airflow_provider.operators import CreateTableOperator
-from airflow_provider.operators.ingest import priority_number
+from airflow_provider.operators.priority import priority_number
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
 from airflow_provider.table.base_file import BaseFileWriter, read_base_file
 from airflow_provider.table.file_groups import BaseFile, FileGroupId

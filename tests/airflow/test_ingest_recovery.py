@@ -163,8 +163,8 @@ class TestRetry:
         class LosesItsVoice(IngestOperator):
             """Its first try commits everything and dies before it can say so."""
 
-            def _result(self, summary, **ids):
-                result = super()._result(summary, **ids)
+            def _result(self, summary):
+                result = super()._result(summary)
                 if not (source / "spoken").exists():
                     (source / "spoken").touch()
                     raise OSError("the worker is gone")

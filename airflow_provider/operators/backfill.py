@@ -1,0 +1,211 @@
+"""Writing history into a table, window by window."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.hooks.table import ResolvedTable
+from airflow_provider.ingestion.backfill import Backfill
+from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.ingestion.windows import Window, partition_windows, time_windows
+from airflow_provider.operators.ingest import IngestOperator
+from airflow_provider.operators.serving_job import ServingSparkJob
+from airflow_provider.operators.task_operation import TaskOperation
+from airflow_provider.spark.serving import Request
+from airflow_provider.table.hudi_table import HudiTable
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_BACKFILL_KEYS = (
+    "windows",
+    "windows_done",
+    "windows_skipped",
+    "windows_empty",
+    "instants",
+    "seconds_waited",
+)
+
+
+class BackfillOperator(IngestOperator):
+    """Writes history into a table in windows, each a commit of its own, beside steady ingestion.
+
+    ::
+
+        BackfillOperator(
+            task_id="history",
+            table="lake.flights",
+            source="/srv/history/flights/*.parquet",
+            order="newest_first",
+            retries=10,
+        )
+
+    A window is a partition: every one that the source has rows of, or those of a list; or a piece of
+    a span of time. All windows are written by one Spark job. Each is visible, with its transaction
+    and its partitions, as soon as it has committed.
+
+    Windows that have committed are found on the timeline and are not written again: a task that is
+    killed or retried, or that failed and is cleared, goes on where it was. A task that had finished
+    and is cleared writes everything again; with a ``backfill_id``, never.
+
+    Before each window the backfill makes way for live writers of higher priority. Lost conflicts are
+    made up for by merging again what was lost. After each window the task's log says how far it is.
+
+    The result is that of :class:`~airflow_provider.operators.table_job.TableJobOperator`, of the newest
+    commit, but its counts are those of all windows together; and ``windows``, ``windows_done``,
+    ``windows_skipped`` (done by earlier tries), ``windows_empty``, ``instants`` and ``seconds_waited``.
+
+    Arguments beside those of :class:`~airflow_provider.operators.ingest.IngestOperator`, of which
+    ``priority`` is ``backfill`` and ``on_conflict`` is ``rebase`` by default:
+
+    :param source: path, URL or pattern, or several. Where it has ``{window}``, a partition column such
+        as ``{month}``, or ``{start:%Y-%m-%d}`` or ``{end:%Y}`` in it, each window is what lies
+        there; else it is the rows of the source whose columns say so (templated).
+    :param partitions: the windows, each as a path, such as ``year=2013/month=1``, or as values by
+        column; all that the source has rows of when None (templated).
+    :param window_columns: windows are the values that these columns have in the source; the table's
+        partition columns when None (templated).
+    :param time_column: for windows of time, a date or timestamp column of the table (templated).
+    :param start: the earliest time of the first window; ISO, UTC where it names no zone (templated).
+    :param end: the earliest time after the last one (templated).
+    :param step: length of a window: a timedelta, or a text such as ``1 month`` or ``6 hours`` (templated).
+    :param order: ``oldest_first`` or ``newest_first`` (templated).
+    :param backfill_id: whatever runs with this id is one backfill: windows that are done under it are
+        never written again (templated).
+    :param patience: before each window, seconds to wait at most for writers of higher priority.
+    :param attempts: how often a window is begun that ends with an error which the next attempt
+        may not meet, before the task fails.
+    """
+
+    template_fields: Sequence[str] = (
+        *IngestOperator.template_fields,
+        "partitions",
+        "window_columns",
+        "time_column",
+        "start",
+        "end",
+        "step",
+        "order",
+        "backfill_id",
+    )
+    ui_color = "#e4e0f5"
+    usual_priority: ClassVar[str] = "backfill"
+
+    def __init__(
+        self,
+        *,
+        partitions: Sequence[Mapping[str, Any] | str] | None = None,
+        window_columns: Sequence[str] | None = None,
+        time_column: str | None = None,
+        start: str | date | None = None,
+        end: str | date | None = None,
+        step: str | timedelta | None = None,
+        order: str = "oldest_first",
+        backfill_id: str | None = None,
+        patience: float = 60.0,
+        attempts: int = 3,
+        on_conflict: str = "rebase",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(on_conflict=on_conflict, **kwargs)
+        self.partitions = partitions
+        self.window_columns = window_columns
+        self.time_column = time_column
+        self.start = start
+        self.end = end
+        self.step = step
+        self.order = order
+        self.backfill_id = backfill_id
+        self.patience = patience
+        self.attempts = attempts
+
+    def _operation(self, context: Context) -> TaskOperation:
+        key = f"backfill/{self.backfill_id}" if self.backfill_id else None
+        return TaskOperation(context, key=key, resumes=True)
+
+    def _work(
+        self, resolved: ResolvedTable, table: HudiTable, operation: TaskOperation, job: IngestJob
+    ) -> dict[str, Any]:
+        if operation.is_retry:
+            self._end_earlier_window(resolved, table, operation, job)
+        self._recover(resolved, table)
+        with ServingSparkJob(lambda: self._spark_job(operation), job, table.storage) as serving:
+
+            def write(window: Window, job: IngestJob) -> dict[str, Any]:
+                return self._write_window(resolved, table, operation, serving, window, job)
+
+            summary = Backfill(
+                job,
+                table,
+                self._windows(table, serving),
+                patience=self.patience,
+                attempts=self.attempts,
+                tell=lambda told: self.log.info("%s", told),
+                is_stopped=lambda: self._is_killed,
+            ).run(write)
+        operation.finish()
+        return summary
+
+    def _windows(self, table: HudiTable, serving: ServingSparkJob) -> list[Window]:
+        span = (self.start, self.end, self.step)
+        ways = {
+            "partitions": self.partitions is not None,
+            "window_columns": self.window_columns is not None,
+            "start, end and step": any(each is not None for each in (*span, self.time_column)),
+        }
+        if sum(ways.values()) > 1:
+            given = " and ".join(way for way, is_given in ways.items() if is_given)
+            raise InvalidInputError(f"windows can be given in one way only, not by {given}")
+        if self.partitions is not None:
+            return partition_windows(table, self.partitions, order=self.order)
+        if ways["start, end and step"]:
+            if self.start is None or self.end is None or self.step is None:
+                raise InvalidInputError("windows of time need start, end and step")
+            return time_windows(self.start, self.end, self.step, order=self.order, column=self.time_column)
+        request = Request(windows_of=tuple(self.window_columns or ()), order=self.order)
+        return [Window(**found) for found in serving.ask(request)["windows"]]
+
+    def _write_window(
+        self,
+        resolved: ResolvedTable,
+        table: HudiTable,
+        operation: TaskOperation,
+        serving: ServingSparkJob,
+        window: Window,
+        job: IngestJob,
+    ) -> dict[str, Any]:
+        def run(job: IngestJob) -> dict[str, Any]:
+            return serving.ask(Request(window=window, txn_id=job.txn_id, write_id=job.write_id))
+
+        # An attempt before this one may have committed, and failed to say so to the metastore.
+        if earlier := self._end_earlier_window(resolved, table, operation, job):
+            return earlier
+        operation.remember(window=window.name)
+        summary = self._write(resolved, table, operation.part(window.name), job, run)
+        _forget_window(operation)
+        return summary
+
+    def _end_earlier_window(
+        self, resolved: ResolvedTable, table: HudiTable, operation: TaskOperation, job: IngestJob
+    ) -> dict[str, Any] | None:
+        """End the window that an earlier try or attempt was at; its result when it is this job's."""
+        name = operation.recall("window")
+        if name is None:
+            return None
+        part = operation.part(name)
+        earlier = self._end_earlier_try(
+            resolved, table, part, dataclasses.replace(job, operation_key=part.key)
+        )
+        _forget_window(operation)
+        return earlier if part.key == job.operation_key else None
+
+    def _result(self, summary: Mapping[str, Any]) -> dict[str, Any]:
+        return {**super()._result(summary), **{key: summary[key] for key in _BACKFILL_KEYS}}
+
+
+def _forget_window(operation: TaskOperation) -> None:
+    operation.remember(window=None, txn_id=None, write_id=None)
