@@ -94,7 +94,7 @@ class Storage:
         """
         target = self._absolute(path)
         if self._is_local:
-            return _link_if_absent(target, data)
+            return _link_if_absent(target, data) if data else _create_if_absent(target)
         try:
             self._filesystem.pipe_file(target, data, mode="create")
         except FileExistsError:
@@ -267,17 +267,29 @@ def _scan(path: str, target: str) -> list[FileStatus]:
     return found
 
 
-def _stage(target: str, data: bytes) -> str:
-    folder = os.path.dirname(target)  # noqa: PTH120 - Path costs more than the system calls here
-    staged = f"{folder}/{_STAGED}{uuid.uuid4().hex}"
+def _create(target: str) -> int:
     try:
-        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        return os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except FileNotFoundError:
-        os.makedirs(folder, exist_ok=True)  # noqa: PTH103
-        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        # Path costs more than the system calls here.
+        os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
+        return os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+
+
+def _stage(target: str, data: bytes) -> str:
+    staged = f"{os.path.dirname(target)}/{_STAGED}{uuid.uuid4().hex}"  # noqa: PTH120
+    descriptor = _create(staged)
     with open(descriptor, "wb", buffering=0) as sink:  # noqa: PTH123
         sink.write(data)
     return staged
+
+
+def _create_if_absent(target: str) -> bool:
+    try:
+        os.close(_create(target))
+    except FileExistsError:
+        return False
+    return True
 
 
 def _link_if_absent(target: str, data: bytes) -> bool:
