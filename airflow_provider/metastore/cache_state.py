@@ -47,6 +47,7 @@ class CacheState:
         self.tables = CachedTables(max_bytes)
         self.catalog: CachedCatalog | None = None
         self.event_id = 0
+        self._follows = False
         # By table id: write ids under which it was changed, by transactions that have not ended.
         self._writing: defaultdict[int, set[int]] = defaultdict(set)
 
@@ -57,20 +58,26 @@ class CacheState:
         :param open_write_ids: the (table id, write id) pairs of the transactions open at that event:
             which of them wrote before it cannot be told, so all count as if they had.
         """
-        self.tables.clear()
-        self.catalog = None
+        self.end()
         self.event_id = event_id
-        self._writing.clear()
+        self._follows = True
         for table_id, write_id in open_write_ids:
             self._writing[table_id].add(write_id)
+
+    def end(self) -> None:
+        """Know nothing, and keep nothing: nobody follows the log."""
+        self.tables.clear()
+        self.catalog = None
+        self._writing.clear()
+        self._follows = False
 
     def keep(self, copy: CachedTable) -> bool:
         """Keep what was read from the database.
 
         :return: False when the log was followed past the reading meanwhile: what it told in between
-            would be missing in this copy.
+            would be missing in this copy. False, too, when nobody follows the log.
         """
-        if copy.tagged_at < self.event_id:
+        if copy.tagged_at < self.event_id or not self._follows:
             return False
         ended = {one for one in self._writing[copy.table.id] if _has_ended(copy, one)}
         self.ended(copy.table.id, ended)
@@ -78,7 +85,7 @@ class CacheState:
 
     def keep_catalog(self, copy: CachedCatalog) -> None:
         """As :meth:`keep`."""
-        if copy.event_id >= self.event_id:
+        if copy.event_id >= self.event_id and self._follows:
             self.catalog = copy
 
     def is_being_written(self, table_id: int) -> bool:

@@ -178,8 +178,9 @@ def open_cached_store(
 class CachedStore:
     """The reads of :class:`~airflow_provider.metastore.metastore.Metastore`, out of memory.
 
-    All methods may be called from any thread. Writes go to :attr:`metastore`. Until
-    ``updater.start()`` or ``updater.begin()`` everything is read from the database.
+    All methods may be called from any thread. Writes go to :attr:`metastore`. Answers are shared
+    with other readers: their dictionaries are not to be changed. Until ``updater.start()`` or
+    ``updater.begin()``, and after :meth:`close`, everything is read from the database.
 
     :param metastore: the database, to be closed with the store.
     :param max_bytes: as ``max_megabytes`` of :func:`open_cached_store`, which explains the others, too.
@@ -362,6 +363,8 @@ class CachedStore:
         :meth:`~airflow_provider.metastore.metastore.Metastore.unregister_consumer`.
         """
         self.updater.stop()
+        with self._lock:
+            self._state.end()
         self.metastore.close()
 
     def _request(

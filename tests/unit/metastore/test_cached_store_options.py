@@ -322,6 +322,22 @@ class TestLife:
         assert not [one for one in threading.enumerate() if one.name == "replica-r1"]
         assert [one.name for one in metastore.consumers()] == ["r1"]
 
+    def test_who_does_not_follow_the_log_keeps_nothing(self, metastore: Metastore, url: str) -> None:
+        metastore.create_table("lake", "logs", location="/l", schema=[], table_type=EXTERNAL)
+        store = CachedStore(open_metastore(url), "r1")
+
+        def read() -> tuple[str, int]:
+            store.list_databases(catalog_event_id=0)
+            return store.get_table("lake", "logs").location, len(missed(store))
+
+        assert [read(), read()] == [("/l", 2)] * 2
+        store.updater.begin()
+        assert [read(), read()] == [("/l", 2), ("/l", 0)]
+        store.close()
+        metastore.alter_table("lake", "logs", location="/new")
+        assert [read(), read()] == [("/new", 2)] * 2
+        store.close()
+
     def test_a_replica_that_comes_back_begins_at_the_logs_end(
         self, metastore: Metastore, replica: Callable[..., CachedStore]
     ) -> None:
