@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.concurrency import PRIORITIES, ConflictPolicy
+from airflow_provider.concurrency import PRIORITIES, CommitLog, ConflictPolicy
 
 from .actors import (
     FAIL,
@@ -23,9 +23,11 @@ from .actors import (
     add_writer,
 )
 from .invariants import check
+from .rows import PARTITION
 from .simulation import Simulation
 
 KEYS = ("a", "b", "c", "new")
+SHARES = 4
 
 steps = st.one_of(st.integers(0, 899), st.integers(0, 899), st.integers(0, 899), st.integers(900, 999))
 # Who upserts what: keys, policy, priority.
@@ -45,14 +47,18 @@ def table_with(*groups: str) -> Simulation:
     return simulation
 
 
-@settings(max_examples=int(os.environ.get("INTERLEAVINGS", "150")))
+@pytest.mark.parametrize("share", range(SHARES))  # so that several processes can work on it
+@settings(max_examples=max(1, int(os.environ.get("INTERLEAVINGS", "120")) // SHARES))
 @given(
     writers=st.lists(upserts, min_size=2, max_size=3),
     services=st.sets(st.sampled_from(["clusterer", "second clusterer", "executor", "cleaner"])),
     schedule=st.lists(steps, max_size=400),
 )
 def test_any_interleaving_keeps_the_invariants(
-    writers: list[tuple[set[str], ConflictPolicy, int]], services: set[str], schedule: list[int]
+    share: int,
+    writers: list[tuple[set[str], ConflictPolicy, int]],
+    services: set[str],
+    schedule: list[int],
 ) -> None:
     simulation = table_with("a", "b", "c")
     for number, (keys, policy, priority) in enumerate(writers):
@@ -109,6 +115,51 @@ def test_writers_of_different_file_groups_both_commit() -> None:
 def test_the_same_new_key_in_two_new_file_groups_is_a_conflict(policy: ConflictPolicy) -> None:
     simulation = two_writers("n", "n", TOGETHER, policy)
     assert len(simulation.committed() & {"w0", "w1"}) == (2 if policy is REBASE else 1)
+
+
+@pytest.mark.parametrize("lost_again_at", range(0, 60, 2))
+def test_a_rebase_that_loses_again(lost_again_at: int) -> None:
+    # w0 was requested first. When it has lost against w1 its merge goes into a new file group, because
+    # it would be hidden behind w1's slice; then it loses against w2 the file group that it took out.
+    simulation = table_with("a")
+    for name in ("w0", "w1", "w2"):
+        add_writer(simulation, name, "a", policy=REBASE)
+    simulation.run([0] * 12 + [1] * 60 + [0] * lost_again_at + [1] * 60)
+    check(simulation)
+    assert {"w0", "w1", "w2"} <= simulation.committed()
+
+
+@pytest.mark.parametrize("committed_at", range(0, 90, 2))
+@pytest.mark.parametrize("policy", [REBASE, REVERT], ids=["rebase", "revert"])
+def test_an_upsert_at_every_point_of_a_clustering_s_life(policy: ConflictPolicy, committed_at: int) -> None:
+    # Whether the clustering has planned, runs or has completed: the upsert of higher priority commits.
+    simulation = table_with("a", "b")
+    add_writer(simulation, "upsert", "a", policy=policy)
+    add_clusterer(simulation, "clusterer")
+    simulation.run([0] * 12 + [1] * committed_at + [0] * 80)
+    check(simulation)
+    assert "upsert" in simulation.committed()
+
+
+def test_a_completed_clustering_is_reverted_by_an_upsert_that_asks_for_it() -> None:
+    simulation = table_with("a", "b")
+    add_writer(simulation, "upsert", "a", policy=REVERT)
+    add_clusterer(simulation, "clusterer")
+    simulation.run([0] * 12 + [1] * 200)
+    check(simulation)
+    assert any(entry.reverts is not None for entry in CommitLog(simulation.table().storage).after(0))
+    assert {base.file_id[:5] for base in simulation.table().view().base_files(PARTITION)} == {"first"}
+
+
+def test_a_clustering_that_was_written_to_is_not_reverted() -> None:
+    simulation = table_with("a", "b")
+    add_writer(simulation, "upsert", "a", policy=REVERT)
+    add_clusterer(simulation, "clusterer")
+    add_writer(simulation, "other", "b")
+    simulation.run([0] * 12 + [1] * 200 + [1] * 200)
+    check(simulation)
+    assert {"upsert", "other"} <= simulation.committed()
+    assert not any(entry.reverts is not None for entry in CommitLog(simulation.table().storage).after(0))
 
 
 def moment(at: str, *, of: Callable[[Simulation], None]) -> int:
