@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.conflicts import PRIORITIES, ConflictPolicy
@@ -58,10 +57,18 @@ def begin_write(
     commit_log = CommitLog(storage)
     if not all(heartbeat.alive for heartbeat in observe(storage).values()):
         rollback_dead_writers(table)
+    newest = commit_log.newest()
     info = HeartbeatInfo(
-        describe_owner(), action, operation, priority, heartbeat_interval, tolerable_misses, operation_key
+        describe_owner(),
+        action,
+        operation,
+        priority,
+        heartbeat_interval,
+        tolerable_misses,
+        operation_key,
+        base=newest.sequence if newest else 0,
     )
-    instant, base = _take_instant(storage, commit_log, info)
+    instant, base = _take_instant(storage, commit_log, newest, info)
     heartbeat = Heartbeat(storage, instant, info, is_alive)
     lock = lock or open_lock({}, storage)
     writer = Writer(table, instant, action, info, base, heartbeat, lock, policy or ConflictPolicy())
@@ -140,15 +147,15 @@ def begin_planned(
     return writer
 
 
-def _take_instant(storage: Storage, commit_log: CommitLog, info: HeartbeatInfo) -> tuple[str, Base]:
+def _take_instant(
+    storage: Storage, commit_log: CommitLog, newest: LogEntry | None, info: HeartbeatInfo
+) -> tuple[str, Base]:
     """A requested time, and the moment on which the write is based.
 
     The moment is not older than the heartbeat: a cleaner that has not seen the heartbeat has decided
     on an older moment, and takes nothing that this one shows. And nothing that the moment shows
     completed later than the requested time: readers order the slices of a file group by it.
     """
-    newest = commit_log.newest()
-    info = replace(info, base=newest.sequence if newest else 0)
     instant, newest = request_instant(storage, commit_log, newest, info)
     if newest is not None:
         ensure_published(storage, newest)

@@ -92,7 +92,7 @@ def schedule(
                     "which another pending plan holds",
                     file_groups=[list(group) for group in sorted(taken)],
                 )
-            info = HeartbeatInfo(describe_owner(), action, operation, priority, 10.0, 6)
+            info = HeartbeatInfo(describe_owner(), action, operation, priority, 10.0, 6, base=base.sequence)
             if (instant := _put_plan(storage, commit_log, base, plan, info)) is not None:
                 return instant
 
@@ -133,7 +133,9 @@ def _put_plan(
         while not put:
             changes, moment = base.changes(commit_log)
             touched = frozenset(group for change in changes for group in _claimed(change.entry))
-            if touched & plan.file_groups:
+            # Whoever stood still here for too long is dead, and so is its instant.
+            is_dead = any(change.entry.rolls_back == instant for change in changes)
+            if is_dead or touched & plan.file_groups:
                 storage.delete(staged_metadata_path(instant))
                 return None
             entry = LogEntry(

@@ -31,7 +31,7 @@ from airflow_provider.concurrency.content import Content, Rebase, Rebased
 from airflow_provider.concurrency.failed_writes import rollback
 from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo
 from airflow_provider.concurrency.history import Base, Change
-from airflow_provider.concurrency.in_flight import wait_for_instant, writers_above
+from airflow_provider.concurrency.in_flight import find_rollback, wait_for_instant, writers_above
 from airflow_provider.concurrency.instant_time import completion_time_after
 from airflow_provider.concurrency.new_keys import same_new_keys
 from airflow_provider.concurrency.publish import publish, staged_metadata_path
@@ -240,10 +240,8 @@ class Writer:
                     break
                 content = self._make_up(found, content, rebase, patience)
         except BaseException as error:
-            if not self._ended:
-                self._give_up(error)
+            self._give_up(error)
             raise
-        self._heartbeat.stop()
         return CommitResult(found.instant, found.completion_time, found.action, found.sequence, self._rebases)
 
     def abort(self, reason: str = "given up by its writer") -> None:
@@ -262,6 +260,7 @@ class Writer:
         # Whoever rolled back while this writer was paused could not delete what it wrote since.
         for status in self._own_files({stat.partition_path for stat in self._planned or ()}):
             self._storage.delete(status)
+        self._storage.delete(staged_metadata_path(self.instant))
 
     def __enter__(self) -> Self:
         return self
@@ -317,6 +316,7 @@ class Writer:
             )
             if self._log.append(entry.sequence, entry):
                 self._ended = True
+                self._heartbeat.stop()  # a beat after the publication would bring its file back
                 return entry
 
     def _conflicts(
@@ -324,11 +324,11 @@ class Writer:
     ) -> list[Conflict]:
         others = [WriteDescription.of_entry(change.entry) for change in changes]
         found = conflicts_with(this, others, self._policy)
-        if content.unique_keys and any(change.entry.inserted_in & content.inserted_in for change in changes):
-            found += same_new_keys(self._storage, this, content.write_stats, changes, self._policy)
         for conflict in found:
             if conflict.outcome is Outcome.ROLLED_BACK:
                 raise self._error(conflict)
+        if content.unique_keys and any(change.entry.inserted_in & content.inserted_in for change in changes):
+            found += same_new_keys(self._storage, this, content.write_stats, changes, self._policy)
         return found
 
     def _revert(
@@ -367,7 +367,8 @@ class Writer:
         patience: float,
     ) -> Content:
         """What there is to be done before the next try, outside the lock."""
-        first = conflicts[0]
+        hard = (c for c in conflicts if c.outcome not in (Outcome.REBASE, Outcome.REVERT))
+        first = next(hard, conflicts[0])
         if first.outcome is Outcome.YIELD:
             left = patience - time.monotonic()
             waits = self._policy.on_higher_priority == "wait" and left > 0
@@ -427,6 +428,8 @@ class Writer:
         for path in sorted(present - reported):
             self._storage.delete(path)
         if missing := sorted(reported - present):
+            if entry := find_rollback(self._log, self.instant):
+                raise self._rolled_back(entry.completion_time, entry.owner)
             raise CommitError(
                 f"table {self._storage.root}: data file {missing[0]} of instant {self.instant} was reported "
                 "as written but is not there; run the write again",
@@ -461,12 +464,9 @@ class Writer:
 
     def _error(self, conflict: Conflict) -> CommitError:
         other = conflict.other
-        this = f"table {self._storage.root}: {self._info.operation} {self.instant}"
         if conflict.outcome is Outcome.ROLLED_BACK:
-            return InstantRolledBackError(
-                f"{this} was rolled back at {other.completion_time} by {other.owner}; run the write again",
-                instant=self.instant,
-            )
+            return self._rolled_back(other.completion_time, other.owner)
+        this = f"table {self._storage.root}: {self._info.operation} {self.instant}"
         details = {
             "instant": self.instant,
             "conflicting_instant": other.instant,
@@ -479,7 +479,18 @@ class Writer:
         told = f"{this} lost a write conflict{tried}: {conflict}; run the write again on the new snapshot"
         return WriteConflictError(told, **details)
 
+    def _rolled_back(self, at: str | None, by: str) -> InstantRolledBackError:
+        this = f"table {self._storage.root}: {self._info.operation} {self.instant}"
+        told = f"{this} was rolled back at {at} by {by}; run the write again"
+        return InstantRolledBackError(told, instant=self.instant)
+
     def _give_up(self, error: BaseException) -> None:
+        gone = isinstance(error, FileNotFoundError) and not self._ended
+        if gone and (entry := find_rollback(self._log, self.instant)):
+            # Gone because others took this write for dead.
+            told = self._rolled_back(entry.completion_time, entry.owner)
+            self._give_up(told)
+            raise told from error
         try:
             self.abort(f"{type(error).__name__}: {error}")
         except (TableServiceError, OSError) as failure:
