@@ -1,0 +1,98 @@
+"""What must hold after any run: readers, log, timeline and storage say the same as the model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+
+import pyarrow as pa
+from hudi import HudiTableBuilder
+
+from airflow_provider.concurrency import CommitLog, rollback_dead_writers
+from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.base_file import parse_base_file_name
+
+from .services import SCHEMA, Rows, carry_out_plans
+
+
+def recover(table: HudiTable) -> None:
+    """What comes after everybody has ended: the next writer, and the next round of services."""
+    silence(table)
+    publish_head(table.storage, CommitLog(table.storage))
+    rollback_dead_writers(table)
+    carry_out_plans(table)
+
+
+def silence(table: HudiTable, seconds: float = 3600.0) -> None:
+    """Let every heartbeat be so old; for when nobody beats."""
+    for status in table.storage.list(HEARTBEAT_FOLDER):
+        path = f"{table.location}/{status.path}"
+        os.utime(path, (status.modified - seconds, status.modified - seconds))
+
+
+def by_log(table: HudiTable, writes: Mapping[str, Rows]) -> dict[str, tuple[int, str]]:
+    """The model: the writes that are in the commit log, one after the other.
+
+    :param writes: rows upserted, by operation key.
+    """
+    expected: dict[str, tuple[int, str]] = {}
+    for entry in CommitLog(table.storage).after(0):
+        expected |= writes.get(entry.operation_key or "", {}) if entry.commits else {}
+    return expected
+
+
+def agree(table: HudiTable, expected: Rows) -> None:
+    """Both readers see these rows, each key once."""
+    assert read_ours(table.location) == expected
+    assert read_theirs(table.location) == expected
+
+
+def check(table: HudiTable, writes: Mapping[str, Rows], acknowledged: Collection[str]) -> None:
+    """Check a table on which nobody works any more.
+
+    :param writes: rows upserted, by operation key, of all writes that were tried.
+    :param acknowledged: keys of those that were told to be committed.
+    """
+    entries = list(CommitLog(table.storage).after(0))
+    keys = [entry.operation_key for entry in entries if entry.commits and entry.operation_key in writes]
+    assert len(set(keys)) == len(keys), "a write is in the log twice"
+    assert set(acknowledged) <= set(keys), "an acknowledged commit is lost"
+    agree(table, by_log(table, writes))
+
+    # Log and timeline say the same, and nothing is pending.
+    timeline = table.timeline()
+    reverted = {entry.rolls_back for entry in entries if entry.reverts is not None}
+    ended = [entry for entry in entries if not entry.plans and entry.instant not in reverted]
+    assert {(each.requested_time, each.completion_time) for each in timeline.completed()} == {
+        (entry.instant, entry.completion_time) for entry in ended
+    }
+    times = [entry.completion_time for entry in entries]
+    assert times == sorted(set(times))
+    dead = {entry.rolls_back for entry in entries if entry.rolls_back is not None}
+    assert not dead & {entry.instant for entry in ended}
+    assert timeline.pending() == ()
+    assert table.storage.list(HEARTBEAT_FOLDER) == []
+    assert table.storage.list(".hoodie/commit_log/staged") == []
+
+    # Files of what was rolled back are gone; those of what was reverted go later.
+    known = {entry.instant for entry in entries if entry.commits}
+    for status in table.storage.list("", recursive=True):
+        parsed = parse_base_file_name(status.name)
+        assert parsed is None or parsed[2] in known, f"{status.path} is of a dead instant"
+
+
+def read_ours(location: str) -> dict[str, tuple[int, str]]:
+    return _by_id(snapshot(HudiTable.open(location)).to_table())
+
+
+def read_theirs(location: str) -> dict[str, tuple[int, str]]:
+    batches = HudiTableBuilder.from_base_uri(location).build().read()
+    return _by_id(pa.Table.from_batches(batches)) if batches else {}
+
+
+def _by_id(rows: pa.Table) -> dict[str, tuple[int, str]]:
+    found = {row["id"]: (row["value"], row["part"]) for row in rows.select(SCHEMA.names).to_pylist()}
+    assert len(found) == rows.num_rows, "a record key lives in two file groups"
+    return found

@@ -1,0 +1,261 @@
+"""What writes to a table in these tests: ingestions, and stand-ins for services of a later day.
+
+A stand-in goes the real way, by a plan under the table lock and a writer that carries it out; only
+what it plans is plain. Heartbeats and leases are short, so that the dead are found soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider.concurrency import (
+    PRIORITIES,
+    CommitLog,
+    ConflictPolicy,
+    ServicePlan,
+    Writer,
+    begin_planned,
+    schedule,
+)
+from airflow_provider.concurrency.in_flight import oldest_base
+from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
+from airflow_provider.ingestion import IngestJob, ingest_arrow
+from airflow_provider.ingestion.arrow import ArrowRows
+from airflow_provider.ingestion.ingestion import write_rows
+from airflow_provider.locks import open_lock
+from airflow_provider.table import HudiTable
+from airflow_provider.table.base_file import (
+    BaseFileWriter,
+    new_file_id,
+    parse_base_file_name,
+    read_base_file,
+)
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.metadata import WriteStat, decode, encode
+from airflow_provider.table.schema import META_COLUMNS
+from airflow_provider.table.timeline import instant_path
+
+SCHEMA = pa.schema([("id", pa.string()), ("value", pa.int64()), ("part", pa.string())])
+Rows = Mapping[str, tuple[int, str]]
+"""Value and partition of each record key."""
+
+LOCK: dict[str, Any] = {"lease_seconds": 0.5, "timeout_seconds": 30.0, "poll_interval_seconds": 0.05}
+HEARTBEAT: dict[str, Any] = {"heartbeat_interval": 0.1, "tolerable_misses": 10}
+SILENT_SECONDS = 1.2
+"""After so long of silence a writer counts as dead, and its lease has run out."""
+
+_GIVES_WAY = ConflictPolicy(on_higher_priority="fail")
+
+
+def create(location: str) -> HudiTable:
+    """A table with partitions that small commits fill."""
+    return HudiTable.create(location, name="t", schema=SCHEMA, record_key=["id"], partition_by=["part"])
+
+
+def arrow(rows: Rows) -> pa.Table:
+    """Rows as they are ingested."""
+    return pa.table([list(rows), *map(list, zip(*rows.values(), strict=True))], schema=SCHEMA)
+
+
+def upsert(table: HudiTable | str, name: str, rows: Rows, **job: Any) -> dict[str, Any]:
+    """Upsert; under its name the commit is found in the log."""
+    table = HudiTable.open(table) if isinstance(table, str) else table
+    settings = {**_job(name), "lock": open_lock(LOCK, table.storage), **job}
+    return ingest_arrow(table, arrow(rows), **settings)
+
+
+def upsert_across(table: HudiTable, name: str, rows: Rows, other: Callable[[], object], **job: Any) -> Any:
+    """Upsert; when it has begun, and planned nothing yet, something else happens."""
+    described = IngestJob(table.location, lock=LOCK, **{**_job(name), **job})
+
+    @contextmanager
+    def around(_: object) -> Any:
+        other()
+        yield
+
+    return write_rows(described, table, ArrowRows.of(described, table, arrow(rows)), around=around)
+
+
+def _job(name: str) -> dict[str, Any]:
+    # Not filled up: the same new key of two writers goes into two new file groups.
+    plain = {"operation": "upsert", "small_file_limit": 0, "on_conflict": "rebase"}
+    return {**plain, "operation_key": name, **HEARTBEAT}
+
+
+# --- clustering -----------------------------------------------------------------------------
+
+
+def cluster(table: HudiTable, partition: str) -> str | None:
+    """Pack the file groups of a partition into one; None when there is nothing to pack."""
+
+    def planner(view: FileSystemView, taken: frozenset[FileGroupId]) -> ServicePlan | None:
+        free = [each for each in view.base_files(partition) if each.file_group not in taken]
+        slices = [
+            {"dataFilePath": each.path, "fileId": each.file_id, "partitionPath": partition} for each in free
+        ]
+        if len(free) < 2:
+            return None
+        plan = {"inputGroups": [{"slices": slices, "numOutputFileGroups": 1}], "preserveHoodieMetadata": True}
+        content = encode(
+            "HoodieRequestedReplaceMetadata", {"operationType": "CLUSTER", "clusteringPlan": plan}
+        )
+        return ServicePlan(frozenset(each.file_group for each in free), content)
+
+    instant = _schedule(table, planner, Action.CLUSTERING, "CLUSTER", "table_service")
+    if instant is not None:
+        carry_out_clustering(table, instant)
+    return instant
+
+
+def carry_out_clustering(table: HudiTable, instant: str) -> None:
+    """The rows of the plan's file groups, as they are, in one new file group."""
+    plan = next(e for e in CommitLog(table.storage).backwards() if e.plans and e.instant == instant)
+    [partition] = {group.partition_path for group in plan.written}
+    with _begin(table, instant) as writer:
+        old = [each for each in writer.view.base_files(partition) if each.file_group in plan.written]
+        rows = pa.concat_tables(read_base_file(table.storage, each.path) for each in old)
+        rows = rows.unify_dictionaries().take(pc.sort_indices(rows[META_COLUMNS[2]]))
+        file_id = new_file_id()
+        with BaseFileWriter(
+            table.storage,
+            partition_path=partition,
+            file_id=file_id,
+            write_token="0-0-0",
+            instant=instant,
+            schema=table.schema,
+        ) as file:
+            file.write_preserved(rows)
+            written = file.close()
+        stat = WriteStat(
+            file_id,
+            partition,
+            written.path,
+            num_writes=written.rows,
+            total_write_bytes=written.size,
+            file_size=written.size,
+        )
+        writer.commit([stat], replaced={partition: [each.file_id for each in old]})
+
+
+# --- cleaning -------------------------------------------------------------------------------
+
+
+def clean(table: HudiTable) -> str | None:
+    """Delete file slices that neither a snapshot from now on nor a write in flight needs."""
+
+    def planner(view: FileSystemView, taken: frozenset[FileGroupId]) -> ServicePlan | None:
+        doomed = _superseded(table, view, taken)
+        paths: dict[str, list[dict[str, object]]] = {}
+        for group, path in doomed:
+            paths.setdefault(group.partition_path, []).append({"filePath": path})
+        plan = {
+            "policy": "KEEP_LATEST_FILE_VERSIONS",
+            "filePathsToBeDeletedPerPartition": paths,
+            "version": 2,
+        }
+        groups = frozenset(group for group, _ in doomed)
+        return ServicePlan(groups, encode("HoodieCleanerPlan", plan)) if groups else None
+
+    instant = _schedule(table, planner, Action.CLEAN, "CLEAN", "cleaning")
+    if instant is not None:
+        carry_out_clean(table, instant)
+    return instant
+
+
+def carry_out_clean(table: HudiTable, instant: str) -> None:
+    """Delete what the plan names."""
+    with _begin(table, instant) as writer:
+        plan = decode(table.storage.read(instant_path(Instant(instant, Action.CLEAN, State.REQUESTED))))
+        paths = [each["filePath"] for e in plan["filePathsToBeDeletedPerPartition"].values() for each in e]
+        deleted = sum(table.storage.delete(path) for path in paths)
+        metadata = {
+            "startCleanTime": instant,
+            "timeTakenInMillis": 0,
+            "totalFilesDeleted": deleted,
+            "earliestCommitToRetain": "",
+            "partitionMetadata": {},
+        }
+        writer.commit([], metadata=encode("HoodieCleanMetadata", metadata))
+
+
+def _superseded(
+    table: HudiTable, view: FileSystemView, taken: frozenset[FileGroupId]
+) -> list[tuple[FileGroupId, str]]:
+    commits = {each.requested_time: each.completion_time or "" for each in view.timeline.commits()}
+    oldest = oldest_base(table.storage)
+    entry = CommitLog(table.storage).read(oldest) if oldest is not None else None
+    bound = "9" if oldest is None else entry.completion_time if entry else ""
+    slices: dict[FileGroupId, list[tuple[str, str]]] = {}
+    for partition in view.partitions():
+        for status in table.storage.list(partition):
+            parsed = parse_base_file_name(status.name)
+            if parsed and parsed[2] in commits:
+                group = FileGroupId(partition, parsed[0])
+                slices.setdefault(group, []).append((parsed[2], status.path))
+    doomed = []
+    for group in slices.keys() - taken:
+        found = sorted(slices[group])
+        # Superseded already at the oldest moment that somebody is based on.
+        known = [instant for instant, _ in found if commits[instant] <= bound]
+        replaced_at = view.replaced.get(group)
+        is_out = replaced_at is not None and replaced_at <= bound
+        doomed += [(group, path) for instant, path in found if is_out or (known and instant < known[-1])]
+    return doomed
+
+
+# --- index build ----------------------------------------------------------------------------
+
+
+def build_index(table: HudiTable) -> str | None:
+    """Plan and complete an index build that touches no file group."""
+    infos = [{"metadataPartitionPath": "record_index", "indexUptoInstant": "0"}]
+
+    def planner(view: FileSystemView, taken: frozenset[FileGroupId]) -> ServicePlan:
+        return ServicePlan(frozenset(), encode("HoodieIndexPlan", {"indexPartitionInfos": infos}))
+
+    instant = _schedule(table, planner, Action.INDEXING, "INDEX", "table_service")
+    if instant is not None:
+        carry_out_index_build(table, instant)
+    return instant
+
+
+def carry_out_index_build(table: HudiTable, instant: str) -> None:
+    """Complete the build."""
+    with _begin(table, instant) as writer:
+        plan = decode(table.storage.read(instant_path(Instant(instant, Action.INDEXING, State.REQUESTED))))
+        built = {"operationType": "INDEX", "indexPartitionInfos": plan["indexPartitionInfos"]}
+        writer.commit([], metadata=encode("HoodieIndexCommitMetadata", built))
+
+
+# --- plans that nobody carried out ------------------------------------------------------------
+
+_CARRY_OUT = {
+    Action.CLUSTERING: carry_out_clustering,
+    Action.CLEAN: carry_out_clean,
+    Action.INDEXING: carry_out_index_build,
+}
+
+
+def carry_out_plans(table: HudiTable) -> None:
+    """Carry out what a scheduler planned that died before it began."""
+    for pending in table.timeline().pending():
+        with suppress(NoSuchInstantError, WriteConflictError):
+            _CARRY_OUT[pending.action](table, pending.requested_time)
+
+
+def _schedule(table: HudiTable, planner: Any, action: Action, operation: str, priority: str) -> str | None:
+    lock = open_lock(LOCK, table.storage)
+    return schedule(
+        table, planner, action=action, operation=operation, priority=PRIORITIES[priority], lock=lock
+    )
+
+
+def _begin(table: HudiTable, instant: str) -> Writer:
+    lock = open_lock(LOCK, table.storage)
+    return begin_planned(table, instant, lock=lock, policy=_GIVES_WAY, **HEARTBEAT)
