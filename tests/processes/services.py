@@ -27,7 +27,7 @@ from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingestion import write_rows
-from airflow_provider.locks import open_lock
+from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.table import HudiTable
 from airflow_provider.table.base_file import (
     BaseFileWriter,
@@ -68,6 +68,11 @@ def upsert(table: HudiTable | str, name: str, rows: Rows, **job: Any) -> dict[st
     table = HudiTable.open(table) if isinstance(table, str) else table
     settings = {**_job(name), "lock": open_lock(LOCK, table.storage), **job}
     return ingest_arrow(table, arrow(rows), **settings)
+
+
+def append(table: HudiTable, rows: Rows, lock: LockProvider, **job: Any) -> dict[str, Any]:
+    """Append rows in a file group of their own; heartbeats as long as usual."""
+    return ingest_arrow(table, arrow(rows), "bulk_insert", lock=lock, **job)
 
 
 def upsert_across(table: HudiTable, name: str, rows: Rows, other: Callable[[], object], **job: Any) -> Any:
