@@ -58,11 +58,12 @@ class Progress:
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     def __str__(self) -> str:
+        rate = self.rows_per_second
         left = "unknown" if self.seconds_left is None else str(timedelta(seconds=round(self.seconds_left)))
         return (
             f"window {self.window}: {self.outcome}; {self.done} of {self.windows} windows done"
             f"{f' ({self.skipped} of them earlier)' if self.skipped else ''}, {self.rows:,} rows, "
-            f"{self.rows_per_second:,.0f} rows/s, time left {left}"
+            f"{rate:,.{0 if rate >= 10 else 1}f} rows/s, time left {left}"
         )
 
 

@@ -222,7 +222,7 @@ class TestProgress:
             "window month=3: 81 rows, instant 1; 3 of 12 windows done (1 of them earlier), 30,000 rows, "
             "3,000 rows/s, time left 1:02:05"
         )
-        assert str(Progress("w", "no rows", 1, 0, 2, 0, 0.0, None)).endswith("0 rows/s, time left unknown")
+        assert str(Progress("w", "no rows", 1, 0, 2, 0, 0.0, None)).endswith("0.0 rows/s, time left unknown")
 
     def test_the_time_left_goes_by_rows_where_they_are_known(self, table):
         history = History(table)

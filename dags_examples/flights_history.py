@@ -1,0 +1,40 @@
+"""A backfill beside steady ingestion: a year of flights, month by month, while each day goes on arriving.
+
+``flights_history`` writes the history into the table of ``flights.py`` while that file's
+``flights_steady`` loads each day as it arrives. The newest month comes first, each as a commit of
+its own. Between two months the backfill makes way for the daily loads; where both touch the same
+file group, a daily load goes first, and the backfill merges only that file group again.
+
+When it is killed, its retry goes on with the month at which it was.
+
+The history lies in ``<landing>/quarter=2013-01/*.parquet``, where ``<landing>`` is the Airflow
+variable ``flights_landing``.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from airflow_provider.operators import BackfillOperator, RollbackFailedWritesOperator
+
+TABLE = "lake.flights"
+
+with DAG("flights_history", schedule=None, catchup=False, tags=["flights"]):
+    history = BackfillOperator(
+        task_id="history",
+        table=TABLE,
+        source="{{ var.value.flights_landing }}/quarter=*/*.parquet",
+        operation="upsert",
+        order="newest_first",
+        # As long as nobody wants it again, this history is written once, whichever run does it.
+        backfill_id="flights of 2013",
+        patience=30,
+        spark_conn_id=os.environ.get("FLIGHTS_BACKFILL_SPARK_CONN_ID") or None,
+        retries=10,
+        retry_delay=timedelta(seconds=5),
+    )
+    tidy = RollbackFailedWritesOperator(task_id="tidy", table=TABLE)
+    history >> tidy

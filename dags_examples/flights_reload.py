@@ -1,0 +1,41 @@
+"""Days loaded again by Airflow's own backfills, which give way to what is loaded today.
+
+Nothing here says a priority: a scheduled run writes as ``ingestion``, and a run of ::
+
+    airflow backfill create --dag-id flights_reload --from-date 2013-01-01 --to-date 2013-01-31
+
+as ``backfill``, so that the clusterings of the table give way to it, and it gives way to today's
+load. Its conf can say another one: ::
+
+    airflow backfill create ... --dag-run-conf '{"write_priority": "ingestion"}'
+
+A day lies in ``<landing>/day=2013-01-01/*.parquet``, where ``<landing>`` is the Airflow variable
+``flights_landing``; the table is that of ``flights.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+
+from airflow.sdk import DAG
+
+from airflow_provider.operators import IngestOperator
+
+with DAG(
+    "flights_reload",
+    schedule="@daily",
+    start_date=datetime(2013, 1, 1),
+    catchup=False,
+    tags=["flights"],
+    default_args={"retries": 3, "retry_delay": timedelta(seconds=5)},
+):
+    IngestOperator(
+        task_id="ingest",
+        table="lake.flights",
+        source="{{ var.value.flights_landing }}/day={{ ds }}/*.parquet",
+        operation="upsert",
+        # Two days may meet in one month's file group.
+        on_conflict="rebase",
+        spark_conn_id=os.environ.get("FLIGHTS_STEADY_SPARK_CONN_ID") or None,
+    )
