@@ -98,6 +98,8 @@ class ReplicasHistory(RuleBasedStateMachine):
                 _, snapshot = self._snapshot(name, begun.txn_id)
                 begun.began[snapshot.table_id] = snapshot.write_ids
             self.open.append(begun)
+            if data.draw(st.booleans(), label="writes at once"):
+                self._change(data, data.draw(st.integers(0, 1)), "alter", begun)
             return
         ended = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
         (self.metastore.commit_txn if commit else self.metastore.abort_txn)(ended.txn_id)
@@ -109,11 +111,11 @@ class ReplicasHistory(RuleBasedStateMachine):
     )
     def change(self, data: st.DataObject, which: int, kinds: list[str]) -> None:
         for kind in kinds:
-            self._change(data, which, kind)
+            transaction = data.draw(st.sampled_from([None, *self.open])) if which < 2 else None
+            self._change(data, which, kind, transaction)
 
-    def _change(self, data: st.DataObject, which: int, kind: str) -> None:
+    def _change(self, data: st.DataObject, which: int, kind: str, transaction: Transaction | None) -> None:
         name, number = self.names[which], next(self.numbers)
-        transaction = data.draw(st.sampled_from([None, *self.open])) if which < 2 else None
         txn_id = None if transaction is None else transaction.txn_id
         values = ("2013", data.draw(st.sampled_from(MONTHS)))
         writer = data.draw(st.sampled_from(sorted(self.replicas)))
