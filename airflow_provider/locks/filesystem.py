@@ -22,6 +22,8 @@ import json
 import random
 import re
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from airflow_provider.locks.lease import LeaseLock
 from airflow_provider.locks.protocol import LockHolder
@@ -30,7 +32,7 @@ from airflow_provider.table.storage import FileStatus, Storage
 
 LOCKS_FOLDER = ".hoodie/locks"
 # Who is next in the line looks so many times per poll interval.
-_LOOKS = 25
+_LOOKS = 50
 _NAME = re.compile(r"^lock(\d+)\.(acquired|released|heartbeat)$")
 
 
@@ -40,8 +42,8 @@ class FilesystemLockProvider(LeaseLock):
     :param storage: the table's storage.
     :param timeout_seconds: how long :meth:`acquire` waits by default.
     :param lease_seconds: a holder that did not renew for so long has lost the lock.
-    :param poll_interval_seconds: the longest pause between two looks while waiting; who is next
-        in the line looks 25 times as often.
+    :param poll_interval_seconds: the longest pause between two looks at everything while waiting. In
+        between a waiter looks for one file only; who is next in the line 50 times as often.
     :param owner: who contends, for people; host and process by default.
     """
 
@@ -65,9 +67,11 @@ class FilesystemLockProvider(LeaseLock):
         self._storage = storage
         self._line = WaitingLine(storage, LOCKS_FOLDER, self._owner)
         self._ahead = 0
+        self._awaited: _Awaited | None = None
 
     def acquire(self, timeout: float | None = None) -> None:
         """See :meth:`LeaseLock.acquire`."""
+        self._awaited = None
         try:
             super().acquire(timeout)
         finally:
@@ -83,33 +87,45 @@ class FilesystemLockProvider(LeaseLock):
             raise self._translated(error) from None
 
     def _try_acquire(self) -> int | None:
+        if self._awaited is not None and self._awaited.not_yet(self._storage):
+            return None
+        self._awaited = None
         files = self._storage.list(LOCKS_FOLDER)
         newest, held = _newest(files)
         is_held = newest > 0 and "released" not in held
-        if is_held or self._line.ahead(files):
+        if is_held or self._line.before(files):
             self._line.stand(files)
-            self._ahead = self._line.ahead(files)
-            if self._ahead:
+            before = self._line.before(files)
+            self._ahead = len(before)
+            if before:
+                self._wait_for(before[-1], gone=True)
                 return None
             if is_held:
                 if self._line.now() - _renewed(held) <= self._lease_of(newest):
+                    self._wait_for(_path(newest, "released"))
                     return None
                 self._storage.put_if_absent(_path(newest, "released"), self._content(reclaimed=True))
         token = newest + 1
         if not self._storage.put_if_absent(_path(token, "acquired"), self._content()):
             return None
-        files = self._storage.list(LOCKS_FOLDER)
-        if _newest(files)[0] != token:
+        names = list(self._storage.names(LOCKS_FOLDER))
+        if max(_acquired(names), default=0) != token:
             # An old listing made this id look free after its files were swept; the larger
             # id is the lock.
             self._storage.delete(_path(token, "acquired"))
             return None
-        self._sweep(token, files)
+        for name in names:
+            if (match := _NAME.match(name)) and int(match[1]) < token:
+                self._storage.delete(f"{LOCKS_FOLDER}/{name}")
+        self._line.sweep(files)
         return token
+
+    def _wait_for(self, path: str, *, gone: bool = False) -> None:
+        self._awaited = _Awaited(path, gone, time.monotonic() + self._poll_interval)
 
     def _pause(self, attempt: int) -> float:
         # The nearer to the lock the more often one looks, so that it is not idle for long.
-        longest = min(self._poll_interval, self._poll_interval / _LOOKS * (self._ahead + 1))
+        longest = min(self._poll_interval, self._poll_interval / _LOOKS * max(1, self._ahead))
         return random.uniform(0, longest)  # noqa: S311 - no secret
 
     def _look(self) -> LockHolder | None:
@@ -133,14 +149,10 @@ class FilesystemLockProvider(LeaseLock):
         return newest == token and "released" not in files
 
     def _give_back(self, token: int) -> bool:
-        newest, _ = _newest(self._storage.list(LOCKS_FOLDER))
-        return newest == token and self._storage.put_if_absent(_path(token, "released"), self._content())
-
-    def _sweep(self, token: int, files: list[FileStatus]) -> None:
-        for status in files:
-            if (match := _NAME.match(status.name)) and int(match[1]) < token:
-                self._storage.delete(status.path)
-        self._line.sweep(files)
+        # Swept: a larger id exists. Else there is none without `released`, which then is in place.
+        if self._storage.stat(_path(token, "acquired")) is None:
+            return False
+        return self._storage.put_if_absent(_path(token, "released"), self._content())
 
     def _lease_of(self, token: int) -> float:
         # The holder's own lease counts: a contender with a shorter one must not rob it.
@@ -155,12 +167,37 @@ class FilesystemLockProvider(LeaseLock):
         ).encode()
 
 
+@dataclass(frozen=True)
+class _Awaited:
+    """The one file by which a waiter learns that its turn may have come.
+
+    :param path: relative to the table.
+    :param gone: whether it is to go, and not to come.
+    :param until: :func:`time.monotonic` when to look at everything again all the same.
+    """
+
+    path: str
+    gone: bool
+    until: float
+
+    def not_yet(self, storage: Storage) -> bool:
+        """Whether there is no reason to look at everything."""
+        if time.monotonic() >= self.until:
+            return False
+        return (storage.stat(self.path) is not None) is self.gone
+
+
+def _acquired(names: Iterable[str]) -> list[int]:
+    matches = (_NAME.match(name) for name in names)
+    return [int(match[1]) for match in matches if match and match[2] == "acquired"]
+
+
 def _newest(files: list[FileStatus]) -> tuple[int, dict[str, FileStatus]]:
     holdings: dict[int, dict[str, FileStatus]] = {}
     for status in files:
         if match := _NAME.match(status.name):
             holdings.setdefault(int(match[1]), {})[match[2]] = status
-    newest = max((token for token, kinds in holdings.items() if "acquired" in kinds), default=0)
+    newest = max(_acquired(status.name for status in files), default=0)
     return newest, holdings.get(newest, {})
 
 

@@ -65,15 +65,15 @@ class WaitingLine:
         """
         return time.monotonic() + self._clock_ahead
 
-    def ahead(self, files: Iterable[FileStatus]) -> int:
-        """How many living waiters stand before this one.
+    def before(self, files: Iterable[FileStatus]) -> list[str]:
+        """Paths of the living waiters that stand before this one, the nearest one last.
 
         :param files: the folder's files.
         """
-        return sum(
-            (self._place is None or place < self._place) and self.now() - status.modified <= _PATIENCE_SECONDS
-            for place, status in _waiters(files).items()
-        )
+        waiters = sorted(_waiters(files).items())
+        if self._place is not None:
+            waiters = [(place, status) for place, status in waiters if place < self._place]
+        return [status.path for _, status in waiters if self.now() - status.modified <= _PATIENCE_SECONDS]
 
     def leave(self) -> None:
         """Give the place up."""
