@@ -2,71 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from airflow_provider.table import HudiTable
 from airflow_provider.table.storage import FileStatus, Storage
 
-Before = Callable[[str, str], None]
+Act = Callable[[str, str], None]
 
 
 class FaultyStorage(Storage):
-    """The real storage; before each operation it calls ``before(operation, path)``.
+    """The real storage; around each operation it calls ``before`` and ``after`` with operation and path.
 
     :param root: the table's location.
     :param before: may raise, wait, or end the process.
+    :param after: may do so when the operation is done: its answer is lost.
     """
 
-    def __init__(self, root: str, before: Before) -> None:
+    def __init__(self, root: str, before: Act, after: Act | None = None) -> None:
         super().__init__(root)
-        self._before = before
+        self._before, self._after = before, after
+
+    @contextmanager
+    def _at(self, operation: str, path: str) -> Iterator[None]:
+        self._before(operation, path)
+        yield
+        if self._after is not None:
+            self._after(operation, path)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        self._before("put_if_absent", path)
-        return super().put_if_absent(path, data)
+        with self._at("put_if_absent", path):
+            return super().put_if_absent(path, data)
 
     def move_if_absent(self, source: str, target: str) -> bool:
-        self._before("move_if_absent", target)
-        return super().move_if_absent(source, target)
+        with self._at("move_if_absent", target):
+            return super().move_if_absent(source, target)
 
     def put(self, path: str, data: bytes) -> None:
-        self._before("put", path)
-        super().put(path, data)
+        with self._at("put", path):
+            super().put(path, data)
 
     def read(self, path: str) -> bytes:
-        self._before("read", path)
-        return super().read(path)
+        with self._at("read", path):
+            return super().read(path)
 
     def list(self, path: str, *, recursive: bool = False) -> list[FileStatus]:
-        self._before("list", path)
-        return super().list(path, recursive=recursive)
+        with self._at("list", path):
+            return super().list(path, recursive=recursive)
 
     def names(self, path: str) -> Iterable[str]:
-        self._before("names", path)
-        return super().names(path)
+        with self._at("names", path):
+            return super().names(path)
 
     def stat(self, path: str) -> FileStatus | None:
-        self._before("stat", path)
-        return super().stat(path)
+        with self._at("stat", path):
+            return super().stat(path)
 
     def delete(self, path: str) -> bool:
-        self._before("delete", path)
-        return super().delete(path)
+        with self._at("delete", path):
+            return super().delete(path)
 
     def create(self, path: str) -> BinaryIO:
-        self._before("create", path)
-        return super().create(path)
+        with self._at("create", path):
+            return super().create(path)
 
     def open(self, path: str) -> BinaryIO:
-        self._before("open", path)
-        return super().open(path)
+        with self._at("open", path):
+            return super().open(path)
 
     def arrow(self) -> Any:
-        self._before("arrow", "")
-        return super().arrow()
+        with self._at("arrow", ""):
+            return super().arrow()
 
 
-def with_faults(location: str, before: Before) -> HudiTable:
+def with_faults(location: str, before: Act, after: Act | None = None) -> HudiTable:
     """A table seen through such a storage."""
-    return HudiTable(FaultyStorage(location, before), HudiTable.open(location).config)
+    return HudiTable(FaultyStorage(location, before, after), HudiTable.open(location).config)
