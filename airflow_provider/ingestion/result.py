@@ -69,5 +69,7 @@ def earlier_result(job: IngestJob, table: HudiTable, commit: CommitResult) -> di
             "what it did is no longer known",
             instant=commit.instant,
         )
-    stats = timeline.commit_metadata(instant).write_stats
-    return result_of(job, table, commit, stats, already_committed=True)
+    metadata = timeline.commit_metadata(instant)
+    told = {name: metadata.extra_metadata.get(name) for name in ("txn_id", "write_id")}
+    ids = {name: None if text is None else int(text) for name, text in told.items()}
+    return {**result_of(job, table, commit, metadata.write_stats, already_committed=True), **ids}

@@ -148,7 +148,14 @@ class BackfillOperator(IngestOperator):
                 is_stopped=lambda: self._is_killed,
             ).run(write)
         operation.finish()
-        return summary
+        return self._with_event(resolved, summary)
+
+    def _with_event(self, resolved: ResolvedTable, summary: dict[str, Any]) -> dict[str, Any]:
+        """With the event of the newest commit, also when an earlier try made it."""
+        event_id, txn_id = summary.get("event_id"), summary["txn_id"]
+        if resolved.is_registered and event_id is None and txn_id is not None:
+            event_id = self._metastore_hook().get_metastore().get_txn(txn_id).event_id
+        return {**summary, "event_id": event_id}
 
     def _windows(self, table: HudiTable, serving: ServingSparkJob) -> list[Window]:
         span = (self.start, self.end, self.step)

@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import urllib.error
-import urllib.request
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,6 +11,7 @@ from airflow_provider.locks import open_lock
 from airflow_provider.metastore import Metastore, TxnState, open_metastore
 from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.processes import processes_of, session_of_writer, until
+from tests.airflow.standalone import Airflow
 
 DAGS = """
 from datetime import datetime
@@ -52,104 +43,15 @@ with DAG("wait", schedule=None, start_date=datetime(2024, 1, 1), params=params):
 """
 
 
-class Airflow:
-    """A running Airflow and its API."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.lake = home / "lake"
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        (home / "dags").mkdir(parents=True)
-        self.lake.mkdir()
-        (home / "dags" / "flights.py").write_text(DAGS.format(lake=self.lake))
-        pq.write_table(pa.table({"id": [1, 2, 3]}), self.lake / "in.parquet")
-        settings = {
-            "AIRFLOW_HOME": home,
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
-            "AIRFLOW__CORE__DAGS_FOLDER": home / "dags",
-            "AIRFLOW__CORE__LOAD_EXAMPLES": False,
-            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": False,
-            "AIRFLOW__CORE__PARALLELISM": 4,
-            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": True,
-            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
-            "AIRFLOW__API__HOST": "127.0.0.1",
-            "AIRFLOW__API__PORT": self.port,
-            "AIRFLOW__API__BASE_URL": self.url,
-            "AIRFLOW__API__WORKERS": 1,
-            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": free_port(),
-            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": free_port(),
-            # It starts its parts by the name `airflow`.
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        }
-        with (home / "standalone.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "airflow", "standalone"],
-                env={**os.environ, **{name: str(value) for name, value in settings.items()}},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._token: str | None = None
-
-    def start(self) -> None:
-        until(self._is_healthy)
-        self._token = self.call("GET", "/auth/token")["access_token"]
-        until(lambda: {"load", "wait"} <= {dag["dag_id"] for dag in self.call("GET", "/api/v2/dags")["dags"]})
-
-    def stop(self) -> None:
-        os.killpg(self._process.pid, signal.SIGTERM)
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-    def call(self, method: str, path: str, body: dict | None = None) -> dict:
-        headers = {"content-type": "application/json"}
-        if self._token:
-            headers["authorization"] = f"Bearer {self._token}"
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
-
-    def trigger(self, dag: str, **conf) -> str:
-        run = self.call("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None, "conf": conf})
-        return f"/api/v2/dags/{dag}/dagRuns/{run['dag_run_id']}"
-
-    def state(self, run: str, task: str) -> str | None:
-        return self.call("GET", f"{run}/taskInstances/{task}")["state"]
-
-    def result(self, run: str, task: str) -> dict:
-        return self.call("GET", f"{run}/taskInstances/{task}/xcomEntries/return_value?deserialize=true")[
-            "value"
-        ]
-
-    def log(self, run: str, task: str) -> str:
-        return json.dumps(self.call("GET", f"{run}/taskInstances/{task}/logs/1?full_content=true"))
-
-    def _is_healthy(self) -> bool:
-        assert self._process.poll() is None, (self.home / "standalone.log").read_text()[-4000:]
-        try:
-            health = self.call("GET", "/api/v2/monitor/health")
-        except OSError:
-            return False
-        return all(
-            health[part]["status"] == "healthy" for part in ("scheduler", "triggerer", "dag_processor")
-        )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory):
-    running = Airflow(tmp_path_factory.mktemp("standalone"))
+    home = tmp_path_factory.mktemp("standalone")
+    lake = home / "lake"
+    lake.mkdir()
+    pq.write_table(pa.table({"id": [1, 2, 3]}), lake / "in.parquet")
+    running = Airflow(home, {"flights.py": DAGS.format(lake=lake)})
     try:
-        running.start()
+        running.start("load", "wait")
         yield running
     finally:
         running.stop()

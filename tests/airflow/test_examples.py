@@ -1,0 +1,144 @@
+"""The example DAGs about backfills, run as a person would run them, on a slice of the flights."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hudi import HudiTableBuilder
+
+from airflow_provider.concurrency import CommitLog
+from airflow_provider.metastore import open_metastore
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.read import snapshot
+from dags_examples.demo.flights import COLUMNS, land, read_flights
+from tests.airflow.processes import until
+from tests.airflow.standalone import Airflow
+
+DAGS = Path(__file__).parents[2] / "dags_examples"
+KEY = ["time_hour", "carrier", "flight"]
+
+
+def some_flights() -> pa.Table:
+    """A few hundred: of the first days of September, October and December."""
+    flights = read_flights()
+    wanted = pc.and_(
+        pc.is_in(flights["month"], pa.array([9, 10, 12])), pc.less_equal(flights["day"], pa.scalar(3))
+    )
+    return flights.filter(pc.and_(wanted, pc.equal(flights["origin"], "JFK")))
+
+
+def connection(port: int) -> str:
+    session = {"session_id": str(uuid.uuid4())}
+    described = {"conn_type": "spark_connect", "host": "sc://127.0.0.1", "port": port, "extra": session}
+    return json.dumps(described)
+
+
+def check_rows(location: Path, wanted: pa.Table) -> None:
+    """Our reader and hudi-rs both find these flights, each once."""
+    ours = snapshot(HudiTable.open(str(location))).to_table()
+    theirs = pa.Table.from_batches(HudiTableBuilder.from_base_uri(str(location)).build().read())
+    keys = [(name, "ascending") for name in KEY]
+    wanted = wanted.select(COLUMNS).sort_by(keys).combine_chunks()
+    for found in (ours, theirs):
+        rows = found.select(COLUMNS).cast(wanted.schema).sort_by(keys).combine_chunks()
+        assert rows.equals(wanted)
+
+
+def test_history_beside_steady_ingestion(tmp_path, spark_connect_port):
+    flights = some_flights()
+    lake, landing, report = tmp_path / "lake", tmp_path / "landing", tmp_path / "runs.jsonl"
+    lake.mkdir()
+    days, _ = land(flights, landing)
+    environment = {
+        **os.environ,
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{tmp_path}/airflow.db",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
+        "AIRFLOW_VAR_LAKE": str(lake),
+        "AIRFLOW_VAR_FLIGHTS_LANDING": str(landing),
+        "FLIGHTS_STEADY_SPARK_CONN_ID": "steady",
+        "FLIGHTS_BACKFILL_SPARK_CONN_ID": "old",
+        "AIRFLOW_CONN_STEADY": connection(spark_connect_port),
+        "AIRFLOW_CONN_OLD": connection(spark_connect_port),
+    }
+
+    def start(dag: str, *dates: str) -> subprocess.Popen:
+        with (tmp_path / f"{dag}.log").open("w") as log:
+            command = [sys.executable, "-m", "dags_examples.demo.runs", dag, str(report), *dates]
+            return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+
+    def end(dag: str, running: subprocess.Popen) -> None:
+        assert running.wait(300) == 0, (tmp_path / f"{dag}.log").read_text()[-5000:]
+
+    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=environment, check=True)
+    end("flights_table", start("flights_table", "2013-01-01"))
+    both = {
+        "flights_steady": start("flights_steady", *days),
+        "flights_history": start("flights_history", "2013-12-01"),
+    }
+    for dag, running in both.items():
+        end(dag, running)
+
+    location = lake / "flights"
+    check_rows(location, flights)
+    table = HudiTable.open(str(location))
+    entries = [entry for entry in CommitLog(table.storage).after(0) if entry.commits]
+    assert [entry.priority for entry in entries].count(400) == len(days)
+    windows = [
+        table.timeline().commit_metadata(commit).extra_metadata.get("backfill_window")
+        for commit in table.timeline().commits()
+    ]
+    assert [name for name in windows if name] == ["year=2013/month=10", "year=2013/month=9"]
+    metastore = open_metastore(f"sqlite:///{tmp_path}/airflow/table_services/metastore.db")
+    assert len(metastore.get_partitions("lake", "flights")) == 3
+    log = (tmp_path / "flights_history.log").read_text()
+    assert "; 2 of 2 windows done" in log
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory, spark_connect_port):
+    home = tmp_path_factory.mktemp("standalone")
+    dags = {name: (DAGS / name).read_text() for name in ("flights.py", "flights_reload.py")}
+    running = Airflow(
+        home,
+        dags,
+        AIRFLOW_VAR_LAKE=str(home / "lake"),
+        AIRFLOW_VAR_FLIGHTS_LANDING=str(home / "landing"),
+        FLIGHTS_STEADY_SPARK_CONN_ID="steady",
+        AIRFLOW_CONN_STEADY=connection(spark_connect_port),
+    )
+    try:
+        running.start("flights_table", "flights_reload")
+        yield running
+    finally:
+        running.stop()
+
+
+def test_airflows_own_backfill_writes_with_the_priority_of_its_runs(airflow):
+    flights = some_flights()
+    december = flights.filter(pc.equal(flights["month"], 12))
+    land(december, airflow.home / "landing")
+    created = airflow.trigger("flights_table")
+    until(lambda: airflow.state(created, "create") in {"success", "failed"})
+    assert airflow.state(created, "create") == "success", airflow.log(created, "create")
+
+    def backfill(first: str, last: str, *more: str) -> None:
+        dates = ["--from-date", first, "--to-date", last]
+        airflow.command("backfill", "create", "--dag-id", "flights_reload", *dates, *more)
+
+    table = HudiTable.open(str(airflow.lake / "flights"))
+    backfill("2013-12-01", "2013-12-02")
+    until(lambda: len(table.timeline().commits()) == 2)
+    backfill("2013-12-03", "2013-12-03", "--dag-run-conf", json.dumps({"write_priority": 350}))
+    until(lambda: len(table.timeline().commits()) == 3)
+    priorities = [entry.priority for entry in CommitLog(table.storage).after(0) if entry.commits]
+    assert priorities == [300, 300, 350]
+    check_rows(airflow.lake / "flights", december)
