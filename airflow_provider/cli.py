@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -14,9 +15,14 @@ from rich.table import Table
 from airflow_provider.concurrency import pending_instants, rollback, rollback_dead_writers
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.locks import open_lock
+from airflow_provider.metastore.thrift.connections import DEFAULT_PORT
+from airflow_provider.metastore.thrift.serve import ServiceOptions
+from airflow_provider.metastore.thrift.serve import serve as serve_metastore
 from airflow_provider.table import HudiTable
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+metastore = typer.Typer(no_args_is_help=True, help="The metastore as a service.")
+app.add_typer(metastore, name="metastore")
 console = Console()
 
 Location = Annotated[str, typer.Argument(help="Absolute path or URL of the table.", show_default=False)]
@@ -86,6 +92,79 @@ def roll_back(
         rollback(table, instant, reason="asked for on the command line")
         rolled_back = [instant]
     _show([{"rolled_back": each} for each in rolled_back], as_json)
+
+
+@metastore.command()
+def serve(
+    db: Annotated[
+        str,
+        typer.Option(
+            help="SQLAlchemy URL of the metastore's database.",
+            envvar="TABLE_SERVICES_METASTORE_DB",
+            show_default=False,
+            show_envvar=True,
+        ),
+    ],
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any that is free.")] = DEFAULT_PORT,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    processes: Annotated[int, typer.Option(help="Processes that listen on the port.")] = 1,
+    replica: Annotated[
+        str | None, typer.Option(help="Answer reads from memory, as the replica of this name.")
+    ] = None,
+    cache_megabytes: Annotated[float, typer.Option(help="Memory of a replica, roughly.")] = 256.0,
+    require_write_ids: Annotated[
+        bool, typer.Option(help="Refuse get_table_req and the like for managed tables without write ids.")
+    ] = False,
+    warehouse: Annotated[
+        str | None, typer.Option(help="Folder or URL for databases without a location of their own.")
+    ] = None,
+    manage_folders: Annotated[
+        bool, typer.Option(help="Make, move and DELETE the folders of managed tables, as Hive does.")
+    ] = False,
+    txn_timeout: Annotated[
+        float, typer.Option(help="Seconds without heartbeat after which transactions and locks end.")
+    ] = 300.0,
+    event_ttl: Annotated[float, typer.Option(help="Seconds that notification events are kept.")] = 86_400.0,
+    housekeeping_interval: Annotated[float, typer.Option(help="Seconds between two clean-ups.")] = 60.0,
+    tls_certificate: Annotated[str | None, typer.Option(help="File; TLS is on with it.")] = None,
+    tls_key: Annotated[str | None, typer.Option(help="File with the certificate's key.")] = None,
+    tls_client_ca: Annotated[
+        str | None, typer.Option(help="File; clients need a certificate that it signed.")
+    ] = None,
+    users: Annotated[str | None, typer.Option(help="File of users, for SASL PLAIN.")] = None,
+) -> None:
+    """Serve a metastore by Hive's Thrift protocol until SIGTERM."""
+    options = ServiceOptions(
+        db,
+        host=host,
+        port=port,
+        processes=processes,
+        replica=replica,
+        cache_megabytes=cache_megabytes,
+        require_write_ids=require_write_ids,
+        warehouse=warehouse,
+        manages_folders=manage_folders,
+        txn_timeout=txn_timeout,
+        event_ttl=event_ttl,
+        housekeeping_interval=housekeeping_interval,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        tls_client_ca=tls_client_ca,
+        users=users,
+    )
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    serve_metastore(options, ready=lambda line: typer.echo(line))
+
+
+@metastore.command()
+def user(
+    name: Annotated[str, typer.Argument(help="The user's name.")],
+    password: Annotated[str, typer.Option(prompt=True, hide_input=True, confirmation_prompt=True)],
+) -> None:
+    """Print a line for the file of users."""
+    from airflow_provider.metastore.thrift.sasl import password_digest
+
+    typer.echo(f"{name}:{password_digest(password)}")
 
 
 def main() -> None:

@@ -184,7 +184,7 @@ def _size(value: Any) -> int:
         parts: Iterable[Any] = [getattr(value, one.name) for one in fields(value)]
     elif isinstance(value, dict):
         parts = [part for pair in value.items() for part in pair]
-    elif isinstance(value, tuple | frozenset):
+    elif isinstance(value, tuple | list | frozenset):
         parts = value
     else:
         return sys.getsizeof(value)

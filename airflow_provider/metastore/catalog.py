@@ -165,6 +165,7 @@ def create_table(
     table_type: str,
     parameters: Mapping[str, str],
     owner: str | None,
+    hive_fields: Mapping[str, Any],
     if_not_exists: bool,
 ) -> TableInfo:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.create_table`."""
@@ -180,6 +181,7 @@ def create_table(
         "columns": [asdict(column) for column in schema],
         "partition_keys": [asdict(column) for column in partition_keys],
         "parameters": _parameters(parameters),
+        "hive_fields": dict(hive_fields),
         "created_at": current_millis(),
     }
     if not insert_if_absent(connection, tables, values):
@@ -371,6 +373,7 @@ def _table(row: Row[Any]) -> TableInfo:
         table_type=row.table_type,
         parameters=row.parameters,
         owner=row.owner,
+        hive_fields=row.hive_fields,
     )
 
 

@@ -2,7 +2,7 @@
 
 The ``..ObjJson`` fields of a message hold Hive's Thrift structs as text, in Thrift's JSON
 protocol (``TJSONProtocol``): ``{"<field id>": {"<type>": <value>}}``. Field ids are those of
-``hive_metastore.thrift``. Hive's own programs read them, and write what is read here.
+``thrift/hive_catalog.thrift``. Hive's own programs read them, and write what is read here.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ _Struct = dict[str, dict[str, Any]]
 _JAVA = 1
 _RESOURCE_TYPES = {".jar": 1, ".zip": 3, ".tar": 3, ".gz": 3, ".tgz": 3}
 _FILE_RESOURCE = 2
+# Fields of Table and of its StorageDescriptor that TableInfo has names for; of the first also those that
+# belong to one message, not to the table: writeId, txnId.
+_TABLE_FIELDS = frozenset({"1", "2", "3", "7", "8", "9", "12", "19", "25", "28"})
+_STORAGE_FIELDS = frozenset({"1", "2"})
 
 
 def encode_table(table: TableInfo, write_id: int = NO_WRITE_ID) -> str:
@@ -36,12 +40,15 @@ def encode_table(table: TableInfo, write_id: int = NO_WRITE_ID) -> str:
 
     :param write_id: the write id of the change that the message tells.
     """
+    beside = dict(table.hive_fields)
+    storage = _struct(beside, "7")
     return _written(
-        {
+        beside
+        | {
             "1": _text(table.name),
             "2": _text(table.database),
             "3": _text(table.owner),
-            "7": {"rec": _storage(table.location, table.schema)},
+            "7": {"rec": storage | _storage(table.location, table.schema)},
             "8": _columns(table.partition_keys),
             "9": _map(table.parameters),
             "12": _text(table.table_type),
@@ -52,12 +59,16 @@ def encode_table(table: TableInfo, write_id: int = NO_WRITE_ID) -> str:
 
 
 def decode_table(text: str) -> TableInfo:
-    """Read a table; fields that :class:`TableInfo` has no place for are passed over.
+    """Read a table; what :class:`TableInfo` has no name for goes into its ``hive_fields``.
 
     :raises MetastoreError: when the text is no Table struct.
     """
     fields = _read(text)
     storage = _struct(fields, "7")
+    beside = {key: value for key, value in fields.items() if key not in _TABLE_FIELDS}
+    storage_beside = {key: value for key, value in storage.items() if key not in _STORAGE_FIELDS}
+    if storage_beside:
+        beside["7"] = {"rec": storage_beside}
     return TableInfo(
         id=int(_value(fields, "25", "i64", -1)),
         database=_value(fields, "2", "str", ""),
@@ -68,6 +79,7 @@ def decode_table(text: str) -> TableInfo:
         table_type=_value(fields, "12", "str", MANAGED_TABLE),
         parameters=_read_map(fields, "9"),
         owner=_value(fields, "3", "str", None),
+        hive_fields=beside,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 NO_WRITE_ID = -1
 """What Hive's messages and requests say where no write id belongs to a change."""
@@ -56,6 +57,8 @@ class TableInfo:
     :param schema: the columns, without the partition keys.
     :param partition_keys: empty for a table without partitions.
     :param table_type: ``MANAGED_TABLE`` or ``EXTERNAL_TABLE``, as Hive has it.
+    :param hive_fields: what Hive's own clients say of it beside that (formats, serializer, buckets, a
+        view's text ..), in Thrift's JSON protocol; see :mod:`.hive_json`.
     """
 
     id: int
@@ -67,6 +70,7 @@ class TableInfo:
     table_type: str = MANAGED_TABLE
     parameters: dict[str, str] = field(default_factory=dict)
     owner: str | None = None
+    hive_fields: dict[str, Any] = field(default_factory=dict)
 
     @property
     def full_name(self) -> str:

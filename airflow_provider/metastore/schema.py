@@ -41,7 +41,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-SCHEMA_REVISION = "0003"
+SCHEMA_REVISION = "0004"
 """The Alembic revision that this code reads and writes: the head of ``migrations``."""
 
 VERSION_TABLE = "metastore_schema_version"
@@ -103,6 +103,7 @@ tables = Table(  # TBLS, SDS, COLUMNS_V2, PARTITION_KEYS, TABLE_PARAMS
     Column("columns", json_document, nullable=False),
     Column("partition_keys", json_document, nullable=False),
     Column("parameters", json_document, nullable=False),
+    Column("hive_fields", json_document, nullable=False, server_default=text("'{}'")),
     Column("created_at", BigInteger, nullable=False),
     UniqueConstraint("database_id", "name"),
     sqlite_autoincrement=True,

@@ -121,6 +121,15 @@ def seed_write_id(connection: Connection, database: str, table: str, last_write_
     return int(connection.execute(select(write_id_sequences.c.last_write_id).where(*sequence)).scalar_one())
 
 
+def last_write_id(connection: Connection, database: str, table: str) -> int:
+    """The highest write id that was ever taken on a table of this name, 0 when none was."""
+    query = select(write_id_sequences.c.last_write_id).where(
+        write_id_sequences.c.database_name == database.lower(),
+        write_id_sequences.c.table_name == table.lower(),
+    )
+    return int(connection.execute(query).scalar_one_or_none() or 0)
+
+
 def table_write_ids_of(connection: Connection, txn_id: int) -> list[tuple[int, int]]:
     """The (table id, write id) pairs of a transaction; tables dropped since are not among them."""
     query = (

@@ -1,4 +1,4 @@
-"""Structs, enums and services of ``hive_metastore.thrift`` as Python classes."""
+"""Structs, enums and services of the ``.thrift`` files here, which are one definition, as Python classes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from thriftpy2.parser import load_fp
 
 __all__ = ["hive"]
 
+# What a part names, those before it define.
+_PARTS = ("hive_catalog", "hive_partitions", "hive_transactions", "hive_metastore")
+
 
 def _load() -> Any:
     # By resources: a Spark cluster has this package in a zip file.
-    source = resources.files(__package__).joinpath("hive_metastore.thrift")
-    with StringIO(source.read_text(encoding="utf-8")) as definition:
+    folder = resources.files(__package__)
+    texts = [folder.joinpath(f"{name}.thrift").read_text(encoding="utf-8") for name in _PARTS]
+    with StringIO("\n".join(texts)) as definition:
         return load_fp(definition, module_name=f"{__package__}.hive_metastore_thrift")
 
 

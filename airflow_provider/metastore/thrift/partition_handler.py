@@ -1,0 +1,289 @@
+"""Partitions, as Hive's clients ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
+from airflow_provider.metastore.cached_store import Reader
+from airflow_provider.metastore.objects import DEFAULT_PARTITION, PartitionInfo, PartitionSpec, TableInfo
+from airflow_provider.metastore.thrift.catalog_handler import plain_name
+from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.reads import CatalogReads
+from airflow_provider.metastore.thrift.structs import partition_struct, table_struct
+from airflow_provider.metastore.thrift.warehouse import Warehouse
+from airflow_provider.table.keys import escape_path_name, unescape_path_name
+
+Keep = Callable[[PartitionInfo], bool]
+
+
+class PartitionHandler:
+    """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
+
+    :param reads: what is asked.
+    :param warehouse: where partitions go that have no location.
+    """
+
+    def __init__(self, reads: CatalogReads, warehouse: Warehouse) -> None:
+        self._reads = reads
+        self._metastore = reads.metastore
+        self._warehouse = warehouse
+
+    def add_partition(self, partition: Any) -> Any:
+        return self._add(partition.dbName, partition.tableName, [partition], if_not_exists=False)[0]
+
+    def add_partition_with_environment_context(self, partition: Any, context: Any) -> Any:
+        return self.add_partition(partition)
+
+    def add_partitions(self, partitions: list[Any]) -> int:
+        if not partitions:
+            return 0
+        first = partitions[0]
+        return len(self._add(first.dbName, first.tableName, partitions, if_not_exists=False))
+
+    def add_partitions_req(self, request: Any) -> Any:
+        added = self._add(request.dbName, request.tblName, request.parts, if_not_exists=request.ifNotExists)
+        return hive.AddPartitionsResult(partitions=added if request.needResult else None)
+
+    def drop_partition(self, database: str, table: str, values: list[str], delete_data: bool) -> bool:
+        self._drop(database, table, [values], delete_data=delete_data, if_exists=False)
+        return True
+
+    def drop_partition_with_environment_context(
+        self, database: str, table: str, values: list[str], delete_data: bool, context: Any
+    ) -> bool:
+        return self.drop_partition(database, table, values, delete_data)
+
+    def drop_partition_by_name(self, database: str, table: str, name: str, delete_data: bool) -> bool:
+        return self.drop_partition(database, table, self._values(database, table, name), delete_data)
+
+    def drop_partitions_req(self, request: Any) -> Any:
+        names = request.parts.names
+        if names is None:
+            raise InvalidInputError(
+                "partitions to drop are given by an expression that only Hive can read; give their names"
+            )
+        values = [self._values(request.dbName, request.tblName, name) for name in names]
+        dropped = self._drop(
+            request.dbName,
+            request.tblName,
+            values,
+            delete_data=bool(request.deleteData),
+            if_exists=bool(request.ifExists),
+        )
+        return hive.DropPartitionsResult(partitions=dropped if request.needResult else None)
+
+    def get_partition(self, database: str, table: str, values: list[str]) -> Any:
+        return self._partition(database, table, values)
+
+    def get_partition_with_auth(
+        self, database: str, table: str, values: list[str], user: str, groups: list[str]
+    ) -> Any:
+        return self._partition(database, table, values)
+
+    def get_partition_by_name(self, database: str, table: str, name: str) -> Any:
+        return self._partition(database, table, self._values(database, table, name))
+
+    def get_partition_req(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        found = self._partition(request.dbName, request.tblName, request.partVals, reader)
+        return hive.GetPartitionResponse(partition=found)
+
+    def get_partitions(self, database: str, table: str, limit: int) -> list[Any]:
+        return self._partitions(database, table, limit)
+
+    def get_partitions_req(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        found = self._partitions(request.dbName, request.tblName, request.maxParts, reader=reader)
+        return hive.PartitionsResponse(partitions=found)
+
+    def get_partition_names(self, database: str, table: str, limit: int) -> list[str]:
+        return self._names(database, table, limit)
+
+    def fetch_partition_names_req(self, request: Any) -> list[str]:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        return self._names(request.dbName, request.tblName, request.maxParts, reader=reader)
+
+    def get_partitions_ps(self, database: str, table: str, values: list[str], limit: int) -> list[Any]:
+        return self._partitions(database, table, limit, keep=_beginning(values))
+
+    def get_partitions_ps_with_auth(
+        self, database: str, table: str, values: list[str], limit: int, user: str, groups: list[str]
+    ) -> list[Any]:
+        return self._partitions(database, table, limit, keep=_beginning(values))
+
+    def get_partitions_ps_with_auth_req(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        if request.partNames is not None:
+            keep = _among(self._all_values(request.dbName, request.tblName, request.partNames))
+        else:
+            keep = _beginning(request.partVals or [])
+        found = self._partitions(request.dbName, request.tblName, request.maxParts, reader=reader, keep=keep)
+        return hive.GetPartitionsPsWithAuthResponse(partitions=found)
+
+    def get_partition_names_ps(self, database: str, table: str, values: list[str], limit: int) -> list[str]:
+        return self._names(database, table, limit, keep=_beginning(values))
+
+    def get_partition_names_ps_req(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        keep = _beginning(request.partValues or [])
+        names = self._names(request.dbName, request.tblName, request.maxParts, reader=reader, keep=keep)
+        return hive.GetPartitionNamesPsResponse(names=names)
+
+    def get_partitions_by_names(self, database: str, table: str, names: list[str]) -> list[Any]:
+        return self._partitions(database, table, -1, keep=_among(self._all_values(database, table, names)))
+
+    def get_partitions_by_names_req(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        keep = _among(self._all_values(request.db_name, request.tbl_name, request.names or []))
+        found = self._partitions(request.db_name, request.tbl_name, -1, reader=reader, keep=keep)
+        return hive.GetPartitionsByNamesResult(partitions=found)
+
+    def get_partitions_by_filter(self, database: str, table: str, text: str, limit: int) -> list[Any]:
+        found = self._reads.partitions_by_filter(plain_name(database), table, text)
+        return self._structs(database, table, None, _first(found, limit))
+
+    def get_partitions_by_filter_req(self, request: Any) -> list[Any]:
+        return self.get_partitions_by_filter(
+            request.dbName, request.tblName, request.filter, request.maxParts
+        )
+
+    def get_num_partitions_by_filter(self, database: str, table: str, text: str) -> int:
+        return len(self._reads.partitions_by_filter(plain_name(database), table, text))
+
+    def alter_partition(self, database: str, table: str, partition: Any) -> None:
+        self._metastore.alter_partition(
+            plain_name(database),
+            table,
+            partition.values,
+            location=partition.sd.location,
+            parameters=partition.parameters or {},
+        )
+
+    def alter_partitions(self, database: str, table: str, partitions: list[Any]) -> None:
+        for partition in partitions:
+            self.alter_partition(database, table, partition)
+
+    def alter_partitions_with_environment_context(
+        self, database: str, table: str, partitions: list[Any], context: Any
+    ) -> None:
+        self.alter_partitions(database, table, partitions)
+
+    def alter_partitions_req(self, request: Any) -> Any:
+        self.alter_partitions(request.dbName, request.tableName, request.partitions)
+        return hive.AlterPartitionsResponse()
+
+    def _add(self, database: str, table: str, partitions: Sequence[Any], *, if_not_exists: bool) -> list[Any]:
+        owner = self._metastore.get_table(plain_name(database), table)
+        specs = [
+            PartitionSpec(
+                tuple(one.values),
+                (one.sd and one.sd.location) or f"{owner.location.rstrip('/')}/{_name(owner, one.values)}",
+                one.parameters or {},
+            )
+            for one in partitions
+        ]
+        added = self._metastore.add_partitions(owner.database, table, specs, if_not_exists=if_not_exists)
+        for one in added:
+            self._warehouse.make(owner, one.location)
+        return _described(owner, added)
+
+    def _drop(
+        self,
+        database: str,
+        table: str,
+        values: Sequence[Sequence[str]],
+        *,
+        delete_data: bool,
+        if_exists: bool,
+    ) -> list[Any]:
+        owner = self._metastore.get_table(plain_name(database), table)
+        dropped = self._metastore.drop_partitions(owner.database, table, values, if_exists=if_exists)
+        for one in dropped if delete_data else []:
+            self._warehouse.remove(owner, one.location)
+        return _described(owner, dropped)
+
+    def _partition(self, database: str, table: str, values: list[str], reader: Reader | None = None) -> Any:
+        found = self._reads.partition(plain_name(database), table, values, reader)
+        return self._structs(database, table, reader, [found])[0]
+
+    def _partitions(
+        self,
+        database: str,
+        table: str,
+        limit: int,
+        *,
+        reader: Reader | None = None,
+        keep: Keep | None = None,
+    ) -> list[Any]:
+        found = self._reads.partitions(plain_name(database), table, reader)
+        return self._structs(database, table, reader, _first(filter(keep, found), limit))
+
+    def _names(
+        self,
+        database: str,
+        table: str,
+        limit: int,
+        *,
+        reader: Reader | None = None,
+        keep: Keep | None = None,
+    ) -> list[str]:
+        owner = self._reads.table(plain_name(database), table, reader)
+        found = self._reads.partitions(owner.database, table, reader)
+        return [_name(owner, one.values) for one in _first(filter(keep, found), limit)]
+
+    def _structs(
+        self, database: str, table: str, reader: Reader | None, partitions: list[PartitionInfo]
+    ) -> list[Any]:
+        return _described(self._reads.table(plain_name(database), table, reader), partitions)
+
+    def _values(self, database: str, table: str, name: str) -> list[str]:
+        """A partition's values out of its name, ``year=2013/month=1``."""
+        owner = self._reads.table(plain_name(database), table)
+        steps = [step.partition("=") for step in name.split("/")]
+        keys = [unescape_path_name(key).lower() for key, _, _ in steps]
+        if keys != [key.name.lower() for key in owner.partition_keys]:
+            raise NoSuchObjectError(
+                f"table {owner.full_name} has no partition {name!r}; its partition keys are "
+                f"{[key.name for key in owner.partition_keys]}",
+                table=owner.full_name,
+            )
+        return [unescape_path_name(value) for _, _, value in steps]
+
+    def _all_values(self, database: str, table: str, names: list[str]) -> list[list[str]]:
+        return [self._values(database, table, name) for name in names]
+
+
+def _described(table: TableInfo, partitions: Sequence[PartitionInfo]) -> list[Any]:
+    of_table = table_struct(table) if partitions else None
+    return [partition_struct(table, of_table, one) for one in partitions]
+
+
+def _name(table: TableInfo, values: Sequence[str | None]) -> str:
+    """``year=2013/month=1``, escaped as Hive does."""
+    texts = (DEFAULT_PARTITION if value is None else value for value in values)
+    return "/".join(
+        f"{escape_path_name(key.name.lower())}={escape_path_name(text)}"
+        for key, text in zip(table.partition_keys, texts, strict=True)
+    )
+
+
+def _beginning(values: Sequence[str]) -> Keep:
+    """Partitions whose first values are these; an empty one is any."""
+
+    def keep(partition: PartitionInfo) -> bool:
+        own = [DEFAULT_PARTITION if value is None else value for value in partition.values]
+        return all(asked in ("", had) for asked, had in zip(values, own, strict=False))
+
+    return keep
+
+
+def _among(wanted: Sequence[Sequence[str]]) -> Keep:
+    known = {tuple(None if value == DEFAULT_PARTITION else value for value in values) for values in wanted}
+    return lambda partition: partition.values in known
+
+
+def _first(partitions: Any, limit: int | None) -> list[PartitionInfo]:
+    found = list(partitions)
+    return found if limit is None or limit < 0 else found[:limit]

@@ -1,0 +1,131 @@
+"""From a request's bytes to the answer's, whatever goes wrong in between."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from thriftpy2.thrift import TApplicationException, TException, TProcessor
+
+from airflow_provider.exceptions import (
+    AlreadyExistsError,
+    InvalidInputError,
+    MetastoreError,
+    NoSuchLockError,
+    NoSuchObjectError,
+    NoSuchTransactionError,
+    TableServiceError,
+    TransactionAbortedError,
+    TransactionOpenError,
+)
+from airflow_provider.metastore.thrift.idl import hive
+
+log = logging.getLogger(__name__)
+
+# Each error in Hive's words: the first of these that the method declares.
+_IN_HIVE: Sequence[tuple[type[Exception], tuple[str, ...]]] = (
+    (NoSuchObjectError, ("NoSuchObjectException", "UnknownTableException")),
+    (AlreadyExistsError, ("AlreadyExistsException",)),
+    (NoSuchTransactionError, ("NoSuchTxnException",)),
+    (TransactionAbortedError, ("TxnAbortedException",)),
+    (TransactionOpenError, ("TxnOpenException",)),
+    (NoSuchLockError, ("NoSuchLockException",)),
+    (InvalidInputError, ("InvalidObjectException", "InvalidOperationException")),
+    (MetastoreError, ("InvalidOperationException",)),
+)
+
+
+class MetastoreProcessor(TProcessor):
+    """Answers one request after the other; no error of a method ends the connection.
+
+    :param handlers: objects with the methods of ``ThriftHiveMetastore``; the first that has one is asked.
+    """
+
+    def __init__(self, *handlers: object) -> None:
+        super().__init__(hive.ThriftHiveMetastore, _Methods(handlers))
+
+    def process(self, iprot: Any, oprot: Any) -> None:
+        """Read a request, and write its answer."""
+        method, number, result, call = self.process_in(iprot)
+        try:
+            result.success = self._called(method, call)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client is to be told
+            told = _told(method, error, result)
+            if isinstance(told, TApplicationException):
+                self.send_exception(oprot, method, told, number)
+                return
+            self.handle_exception(told, result)
+        if not result.oneway:
+            self.send_result(oprot, method, result, number)
+
+    def _called(self, method: str, call: Any) -> Any:
+        if call is None:
+            raise _unknown(method)
+        return call()
+
+
+class _Methods:
+    """The methods of several objects as those of one, and fb303's."""
+
+    def __init__(self, handlers: Sequence[object]) -> None:
+        self._handlers = handlers
+        self._started = int(time.time())
+
+    def __getattr__(self, name: str) -> Any:
+        for handler in self._handlers:
+            method = getattr(handler, name, None)
+            if method is not None:
+                return method
+        raise TApplicationException(TApplicationException.UNKNOWN_METHOD, f"Invalid method name: '{name}'")
+
+    def getName(self) -> str:  # noqa: N802 (fb303's names, here and below)
+        return "airflow-provider-table-services"
+
+    def getVersion(self) -> str:  # noqa: N802
+        return "4.1.0"
+
+    def getStatus(self) -> Any:  # noqa: N802
+        return hive.fb_status.ALIVE
+
+    def aliveSince(self) -> int:  # noqa: N802
+        return self._started
+
+    def shutdown(self) -> None:
+        """Nothing: Hive's Java client sends it when it closes a connection."""
+
+    def set_ugi(self, user: str, groups: list[str]) -> list[str]:
+        return [user, *(groups or [])]
+
+    def get_config_value(self, name: str, default: str) -> str:
+        return default
+
+    def getMetaConf(self, key: str) -> str:  # noqa: N802
+        return ""
+
+    def flushCache(self) -> None:  # noqa: N802
+        """Nothing: no copy is ever older than its reader has to have it."""
+
+
+def _unknown(method: str) -> TApplicationException:
+    log.warning("a client asked for %s, which this metastore does not have", method)
+    return TApplicationException(TApplicationException.UNKNOWN_METHOD, f"Invalid method name: '{method}'")
+
+
+def _told(method: str, error: Exception, result: Any) -> TException:
+    """What a client is told: one of the exceptions that the method declares, if one fits."""
+    if isinstance(error, TApplicationException):
+        return error
+    declared = {spec[2].__name__: spec[2] for at, spec in result.thrift_spec.items() if at != 0}
+    if isinstance(error, TableServiceError):
+        message = str(error)
+        log.debug("%s: %s", method, message)
+    else:
+        log.error("%s failed", method, exc_info=error)
+        message = f"{type(error).__name__} in {method}; the metastore's log has more"
+    fitting = next((names for type_, names in _IN_HIVE if isinstance(error, type_)), ())
+    for name in (*fitting, "MetaException"):
+        if name in declared:
+            return declared[name](message=message)  # type: ignore[no-any-return]
+    return TApplicationException(TApplicationException.INTERNAL_ERROR, message)

@@ -1,0 +1,177 @@
+"""Hive's structs, and this package's objects that stand for them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+import time
+from typing import Any
+
+from cachetools import LRUCache
+from thriftpy2.protocol import TApacheJSONProtocol
+from thriftpy2.transport import TMemoryBuffer
+
+from airflow_provider.metastore.hive_json import decode_table, encode_table
+from airflow_provider.metastore.objects import (
+    DEFAULT_PARTITION,
+    EXTERNAL_TABLE,
+    MANAGED_TABLE,
+    DatabaseInfo,
+    FunctionInfo,
+    PartitionInfo,
+    TableInfo,
+)
+from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.spark_properties import (
+    PROVIDER,
+    is_derived,
+    spark_properties,
+)
+
+_PARQUET = "org.apache.hadoop.hive.ql.io.parquet"
+_PARQUET_INPUT = f"{_PARQUET}.MapredParquetInputFormat"
+_HUDI_INPUT = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
+
+
+class TableStructs:
+    """Makes Table structs; one of the same object, as a replica's memory holds it, only once.
+
+    :param size: how many are kept.
+    """
+
+    def __init__(self, size: int = 4_096) -> None:
+        self._lock = threading.Lock()
+        # By identity: the objects hold dictionaries. Each entry keeps its object alive.
+        self._made: LRUCache[int, tuple[TableInfo, Any]] = LRUCache(size)
+
+    def of(self, table: TableInfo) -> Any:
+        """The struct of a table; not to be changed by who gets it."""
+        with self._lock:
+            found = self._made.get(id(table))
+        if found is None:
+            found = (table, table_struct(table))
+            with self._lock:
+                self._made[id(table)] = found
+        return found[1]
+
+
+def table_struct(table: TableInfo) -> Any:
+    """A table as clients get it.
+
+    One that none of Hive's clients created is described as Hudi's own Hive sync would: with the formats
+    that Hive reads it by, and with the schema in Spark's properties.
+    """
+    trans = TMemoryBuffer(b'[1,"",1,0,%s]' % encode_table(table).encode())
+    protocol = TApacheJSONProtocol(trans)
+    protocol.read_message_begin()
+    struct = protocol.read_struct(hive.Table())
+    storage = struct.sd
+    storage.location = storage.location or None
+    if storage.serdeInfo is None:
+        is_hudi = table.parameters.get(PROVIDER) == "hudi"
+        storage.inputFormat = _HUDI_INPUT if is_hudi else _PARQUET_INPUT
+        storage.outputFormat = f"{_PARQUET}.MapredParquetOutputFormat"
+        storage.serdeInfo = hive.SerDeInfo(
+            serializationLib=f"{_PARQUET}.serde.ParquetHiveSerDe",
+            parameters={"path": table.location, "serialization.format": "1"},
+        )
+        storage.numBuckets = -1
+        storage.compressed = False
+    if table.parameters.get(PROVIDER) == "hudi":
+        struct.parameters = struct.parameters | spark_properties(table)
+    for absent, value in (("bucketCols", []), ("sortCols", []), ("parameters", {})):
+        if getattr(storage, absent) is None:
+            setattr(storage, absent, value)
+    return struct
+
+
+def read_table(struct: Any) -> TableInfo:
+    """A table as a client describes it."""
+    trans = TMemoryBuffer()
+    protocol = TApacheJSONProtocol(trans)
+    protocol.write_message_begin("", 1, 0)
+    protocol.write_struct(_set(struct))
+    table = decode_table(json.dumps(json.loads(trans.getvalue())[4], ensure_ascii=False))
+    return _without_derived(table)
+
+
+def _set(struct: Any) -> Any:
+    """The struct with what must be there, and with the type that Hive gives it."""
+    struct, storage = copy.copy(struct), copy.copy(struct.sd or hive.StorageDescriptor())
+    struct.sd, struct.privileges, struct.fileMetadata, struct.dictionary = storage, None, None, None
+    # A list of lists, which the protocol's writer does not know.
+    storage.skewedInfo = None
+    struct.createTime = struct.createTime or int(time.time())
+    if struct.tableType in (None, "", MANAGED_TABLE):
+        external = (struct.parameters or {}).get("EXTERNAL", "").upper() == "TRUE"
+        struct.tableType = EXTERNAL_TABLE if external else MANAGED_TABLE
+    return struct
+
+
+def _without_derived(table: TableInfo) -> TableInfo:
+    """Without what :func:`table_struct` adds, which a client that alters the table sends back."""
+    if table.parameters.get(PROVIDER) != "hudi":
+        return table
+    for name in [name for name in table.parameters if is_derived(name)]:
+        del table.parameters[name]
+    storage = table.hive_fields.get("7", {}).get("rec", {})
+    if storage.get("3", {}).get("str") == _HUDI_INPUT:
+        # The path among the serializer's parameters follows the location.
+        del table.hive_fields["7"]
+    return table
+
+
+def database_struct(database: DatabaseInfo, location: str | None) -> Any:
+    """A database as clients get it.
+
+    :param location: where its tables go by default.
+    """
+    return hive.Database(
+        name=database.name,
+        description=database.comment,
+        locationUri=location,
+        parameters=database.parameters,
+        ownerType=hive.PrincipalType.USER,
+        catalogName="hive",
+    )
+
+
+def partition_struct(table: TableInfo, of_table: Any, partition: PartitionInfo) -> Any:
+    """A partition as clients get it: its storage is the table's, at a place of its own.
+
+    :param of_table: the table's own struct.
+    """
+    storage = copy.copy(of_table.sd)
+    storage.location = partition.location
+    return hive.Partition(
+        values=[DEFAULT_PARTITION if value is None else value for value in partition.values],
+        dbName=table.database,
+        tableName=table.name,
+        createTime=of_table.createTime or 0,
+        lastAccessTime=0,
+        sd=storage,
+        parameters=partition.parameters,
+    )
+
+
+def function_struct(function: FunctionInfo) -> Any:
+    """A function as clients get it."""
+    kinds = {"zip": "ARCHIVE", "tar": "ARCHIVE", "gz": "ARCHIVE", "tgz": "ARCHIVE", "jar": "JAR"}
+    resources = [
+        hive.ResourceUri(
+            resourceType=getattr(hive.ResourceType, kinds.get(uri.rsplit(".", 1)[-1].lower(), "FILE")),
+            uri=uri,
+        )
+        for uri in function.resources
+    ]
+    return hive.Function(
+        functionName=function.name,
+        dbName=function.database,
+        className=function.class_name,
+        ownerName=function.owner,
+        ownerType=hive.PrincipalType.USER,
+        createTime=0,
+        functionType=hive.FunctionType.JAVA,
+        resourceUris=resources,
+    )
