@@ -133,7 +133,9 @@ class BackfillOperator(IngestOperator):
         if operation.is_retry:
             self._end_earlier_window(resolved, table, operation, job)
         self._recover(resolved, table)
-        with ServingSparkJob(lambda: self._spark_job(operation), job, table.storage) as serving:
+        # What was committed before this run began is known here.
+        served = dataclasses.replace(job, operation_since=operation.began)
+        with ServingSparkJob(lambda: self._spark_job(operation), served, table.storage) as serving:
 
             def write(window: Window, job: IngestJob) -> dict[str, Any]:
                 return self._write_window(resolved, table, operation, serving, window, job)

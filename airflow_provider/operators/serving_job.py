@@ -9,10 +9,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from airflow_provider.exceptions import TableServiceError
+from airflow_provider.exceptions import JobFailedError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.operators.spark_job import SparkJob
-from airflow_provider.spark.outcome import read_outcome, result_of_outcome
+from airflow_provider.spark.outcome import result_of_outcome, take_outcome
 from airflow_provider.spark.serving import LOOK_EVERY_SECONDS, Request, put_request, request_id
 from airflow_provider.table.storage import Storage
 
@@ -97,12 +97,13 @@ class _Run:
         self._thread.join(_SECONDS_TO_END)
 
     def _wait(self, outcome_id: str) -> dict[str, Any]:
-        while (outcome := read_outcome(self._storage, outcome_id)) is None:
+        while (outcome := take_outcome(self._storage, outcome_id)) is None:
             if not self._over.wait(LOOK_EVERY_SECONDS):
                 continue
-            if (outcome := read_outcome(self._storage, outcome_id)) is not None:
+            if (outcome := take_outcome(self._storage, outcome_id)) is not None:
                 break
-            raise self._error or TableServiceError(f"Spark job {self._job.job_id} ended without an answer")
+            job_id = self._job.job_id
+            raise self._error or JobFailedError(f"Spark job {job_id} ended without an answer", job_id=job_id)
         return outcome
 
     def _follow(self) -> None:

@@ -33,7 +33,8 @@ class TaskOperation:
 
     :ivar key: under which :func:`airflow_provider.concurrency.find_operation` finds the commit.
     :ivar since: an instant time before the first try, also by a clock that is a day behind; None when the
-        key was given.
+        key was given, because others may have worked under it long ago.
+    :ivar began: the same, for this task run alone.
     :ivar is_retry: whether an earlier try began.
     """
 
@@ -51,11 +52,10 @@ class TaskOperation:
         if self.is_retry:
             self._state["max_tries"] = max_tries
         else:
-            # Under a key that was given others may have worked long ago.
-            since = format_time(datetime.now(UTC) - _CLOCK_SKEW) if key is None else None
             self._state = {
                 "key": key or f"{_task_run(ti)}/{uuid.uuid4().hex[:12]}",
-                "since": since,
+                "since": format_time(datetime.now(UTC) - _CLOCK_SKEW),
+                "is_given": key is not None,
                 "max_tries": max_tries,
             }
         self._save()
@@ -68,8 +68,12 @@ class TaskOperation:
     @property
     def since(self) -> str | None:
         """See the class."""
-        since: str | None = self._state["since"]
-        return since
+        return None if self._state.get("is_given") else self.began
+
+    @property
+    def began(self) -> str:
+        """See the class."""
+        return str(self._state["since"])
 
     def part(self, name: str) -> TaskOperation:
         """A part of the operation, with its own key; facts are remembered for one part at a time.

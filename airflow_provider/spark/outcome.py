@@ -64,6 +64,14 @@ def read_outcome(storage: Storage, job_id: str) -> dict[str, Any] | None:
     return outcome
 
 
+def take_outcome(storage: Storage, job_id: str) -> dict[str, Any] | None:
+    """:func:`read_outcome`, for who is the only one to ask: nothing is left of it."""
+    outcome = read_outcome(storage, job_id)
+    if outcome is not None:
+        storage.delete(_path(job_id))
+    return outcome
+
+
 def result_of_outcome(outcome: dict[str, Any]) -> dict[str, Any]:
     """The result that an outcome tells of.
 
