@@ -108,6 +108,7 @@ class Writer:
         self._lock = lock
         self._planned: tuple[WriteStat, ...] | None = None
         self._planned_at = time.monotonic()
+        self._writing_took = 0.0
         self._rebases = 0
         self._ended = False
 
@@ -230,6 +231,8 @@ class Writer:
             unique_keys,
             metadata,
         )
+        # Without the time that is spent on waiting for the lock, which grows with every lost conflict.
+        self._writing_took = time.monotonic() - self._planned_at
         patience = time.monotonic() + self._policy.yield_timeout
         try:
             self._stage(content)
@@ -354,8 +357,7 @@ class Writer:
     ) -> bool:
         if not self._may_rebase(conflicts, rebase):
             return False
-        took = time.monotonic() - self._planned_at
-        return took * content.share_of(content.lost(conflicts)) <= _REMERGE_UNDER_LOCK_SECONDS
+        return self._writing_took * content.share_of(content.lost(conflicts)) <= _REMERGE_UNDER_LOCK_SECONDS
 
     # --- a lost conflict ------------------------------------------------------------------
 

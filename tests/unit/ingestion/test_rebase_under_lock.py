@@ -1,0 +1,41 @@
+"""A small merge is made again under the table lock, where it cannot be overtaken."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+import pytest
+
+from tests.ingestion.interleaving import MeetingLock
+from tests.ingestion.lake import Lake, LakeTable
+
+SCHEMA = pa.schema({"id": pa.int64(), "value": pa.string()})
+
+
+@pytest.fixture
+def table(lake: Lake) -> LakeTable:
+    made = lake.create(SCHEMA)
+    made.ingest("upsert", [{"id": 1, "value": "old"}])
+    return made
+
+
+class _Counting(MeetingLock):
+    """Counts how often it is taken."""
+
+    taken = 0
+
+    def acquire(self, timeout: float | None = None) -> None:
+        super().acquire(timeout)
+        self.taken += 1
+
+
+def test_a_long_wait_for_the_lock_does_not_make_a_merge_long(table: LakeTable) -> None:
+    def other() -> None:
+        table.ingest("upsert", [{"id": 1, "value": "other"}])
+        time.sleep(0.6)  # more than a merge under the lock may take
+
+    lock = _Counting(other, other)
+    result = table.ingest("upsert", [{"id": 1, "value": "new"}], on_conflict="rebase", lock=lock)
+    assert (result["rebases"], lock.taken) == (1, 1)
+    assert table.rows() == [{"id": 1, "value": "new"}]
