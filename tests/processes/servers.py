@@ -215,14 +215,19 @@ class TcpProxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._losing: bytes | None = None
         self._deaf: set[asyncio.StreamWriter] = set()
+        self._passing = asyncio.Event()
         self.mend()
 
     def cut(self) -> None:
         """Drop all connections and refuse new ones."""
         self._run(self._cut())
 
+    def hold_up(self) -> None:
+        """Accept connections, and pass nothing on until mended; then what came meanwhile, late."""
+        self._run(self._hold_up())
+
     def mend(self) -> None:
-        """Accept connections again."""
+        """Accept connections again, and pass on."""
         self._run(self._listen())
 
     def lose_answer(self, beginning: bytes) -> None:
@@ -239,11 +244,17 @@ class TcpProxy:
         asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)  # type: ignore[arg-type]
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._passing.set()
+        if self._server is None:
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+
+    async def _hold_up(self) -> None:
+        self._passing.clear()
 
     async def _cut(self) -> None:
         if self._server is not None:
             self._server.close()
+            self._server = None
         for writer in list(self._writers):
             writer.transport.abort()
 
@@ -268,6 +279,7 @@ class TcpProxy:
                 if self._losing is not None and data.startswith(self._losing):
                     self._losing = None
                     self._deaf.add(near)
+                await self._passing.wait()
                 far.write(data)
                 await far.drain()
         far.close()
@@ -280,6 +292,7 @@ class TcpProxy:
                     self._deaf.discard(near)
                     near.transport.abort()
                     return
+                await self._passing.wait()
                 near.write(data)
                 await near.drain()
         near.close()
