@@ -85,13 +85,18 @@ class Content:
     def lost(self, conflicts: Iterable[Conflict]) -> frozenset[FileGroupId]:
         """File groups that have to be merged again, or taken out anew.
 
-        Where a merge had to go into a new file group, the loss of the one that it was merged on is
-        the loss of the new one too.
+        Where a merge had to go into a new file group, it and the one that it was merged on, which was
+        taken out for it, are lost together.
 
         :param conflicts: that were lost.
         """
         named = frozenset(group for conflict in conflicts for group in conflict.file_groups)
-        return named | {_group(stat) for stat in self.write_stats if _merged_on(stat) in named}
+        lost = set(named)
+        for stat in self.write_stats:
+            pair = {_group(stat), _merged_on(stat)}
+            if pair & named and _merged_on(stat) in self.taken_out:
+                lost |= {group for group in pair if group is not None}
+        return frozenset(lost)
 
     def share_of(self, file_groups: frozenset[FileGroupId]) -> float:
         """The part of the data files that belongs to some file groups, 0 to 1."""

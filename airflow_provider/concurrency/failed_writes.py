@@ -98,7 +98,8 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
 def _put_rollback(
     storage: Storage, commit_log: CommitLog, base: LogEntry | None, dead: str, action: Action, reason: str
 ) -> LogEntry | None:
-    info = HeartbeatInfo(describe_owner(), Action.ROLLBACK, "ROLLBACK", interval=10.0, tolerable_misses=6)
+    known = base.sequence if base else 0
+    info = HeartbeatInfo(describe_owner(), Action.ROLLBACK, "ROLLBACK", 0, 10.0, 6, base=known)
     instant, newest = request_instant(storage, commit_log, base, info)
     while True:
         for entry in commit_log.after(newest.sequence if newest else 0):
@@ -106,9 +107,13 @@ def _put_rollback(
         if newest is not None:
             ensure_published(storage, newest)
         since = base.sequence if base else 0
-        if any(_ends(entry, dead) for entry in commit_log.after(since)):
+        ended = list(commit_log.after(since))
+        if any(_ends(entry, dead) for entry in ended):
             storage.delete(heartbeat_path(instant))
             return None
+        if any(entry.rolls_back == instant for entry in ended):
+            # This one stood still for so long that others took it for dead: once more, by another name.
+            return _put_rollback(storage, commit_log, base, dead, action, reason)
         sequence = (newest.sequence if newest else 0) + 1
         entry = LogEntry(
             instant=instant,

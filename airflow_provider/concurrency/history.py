@@ -13,7 +13,7 @@ from typing import Any
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry, without_reverted
 from airflow_provider.concurrency.conflicts import PRIORITIES
 from airflow_provider.concurrency.publish import completed_instant, ensure_published
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView, settled_view
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
 from airflow_provider.table.metadata import REWRITES, CommitMetadata, decode, decode_commit_metadata
 from airflow_provider.table.storage import Storage
@@ -109,7 +109,7 @@ class Base:
                 return self.timeline
             return self.timeline.showing(lambda i: i.requested_time not in hidden)
 
-        return settled_view(self._storage, load)
+        return FileSystemView(self._storage, load)
 
     def entries(self, log: CommitLog) -> list[LogEntry]:
         """What this package has committed since, without what was done and undone.

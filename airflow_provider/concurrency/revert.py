@@ -78,7 +78,9 @@ def put_revert(
     :return: the entry; None when somebody else was first, so that all has to be looked at again.
     """
     owner = describe_owner()
-    info = HeartbeatInfo(owner, Action.ROLLBACK, "ROLLBACK", interval=10.0, tolerable_misses=6)
+    info = HeartbeatInfo(
+        owner, Action.ROLLBACK, "ROLLBACK", interval=10.0, tolerable_misses=6, base=newest.sequence
+    )
     instant, _ = request_instant(storage, commit_log, newest, info, later_than=later_than)
     entry = LogEntry(
         instant=instant,

@@ -7,7 +7,7 @@ file groups of the target size).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -96,18 +96,21 @@ class FileGroupPlan:
         return number
 
 
-def bytes_per_row(timeline: Timeline, schema: pa.Schema, *, worth_knowing: float = 0.0) -> float:
+def bytes_per_row(
+    timeline: Callable[[], Timeline], schema: pa.Schema, *, worth_knowing: float = 0.0
+) -> float:
     """How many bytes a row takes in a base file: as in the newest commits, else a guess by type.
 
-    :param timeline: the table's timeline.
+    :param timeline: gives the table's timeline; called only where it is worth it.
     :param schema: the table's data columns.
     :param worth_knowing: a guess that is below it will do.
     """
     guess = _META_BYTES + sum(_guess(column.type) for column in schema)
     if guess < worth_knowing:
         return guess
-    for instant in list(reversed(timeline.commits()))[:_COMMITS_TO_LEARN_FROM]:
-        known = [s for s in timeline.commit_metadata(instant).write_stats if s.num_writes]
+    found = timeline()
+    for instant in list(reversed(found.commits()))[:_COMMITS_TO_LEARN_FROM]:
+        known = [s for s in found.commit_metadata(instant).write_stats if s.num_writes]
         # Footers and bloom filters of files with a few rows say nothing about large files.
         rows = sum(stat.num_writes for stat in known)
         if rows >= 1000 * len(known) > 0:

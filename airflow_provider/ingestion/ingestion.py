@@ -122,7 +122,7 @@ class Ingestion:
         """About how many bytes a row takes in a base file."""
         # A few rows fit wherever there is room at all.
         enough = _NEGLIGIBLE * self._job.target_file_size / sum(self._rows.counts.values())
-        return bytes_per_row(self.writer.view.timeline, self._table.schema, worth_knowing=enough)
+        return bytes_per_row(lambda: self.writer.view.timeline, self._table.schema, worth_knowing=enough)
 
     def run(self) -> dict[str, Any]:
         """Plan, write, commit.

@@ -60,12 +60,15 @@ class FileSystemView:
     touched, not in the table.
 
     :param storage: the table's storage.
-    :param timeline: what has completed; files of any other instant are not seen.
+    :param timeline: what has completed; files of any other instant are not seen. Where it is a
+        function, it is called when the timeline is needed, and again while a rewrite that is
+        reverted in the very moment vanishes between its listing and the reading of its instant.
     """
 
-    def __init__(self, storage: Storage, timeline: Timeline) -> None:
+    def __init__(self, storage: Storage, timeline: Timeline | Callable[[], Timeline]) -> None:
         self._storage = storage
-        self.timeline = timeline
+        self._load = timeline if callable(timeline) else None
+        self._timeline = None if callable(timeline) else timeline
         self._listed: dict[str, dict[str, BaseFile]] = {}
         # No cached_property: before Python 3.12 it holds one lock for all views while it reads.
         self._replaced: Mapping[FileGroupId, str] | None = None
@@ -90,19 +93,41 @@ class FileSystemView:
         return self._listed[file_group.partition_path].get(file_group.file_id)
 
     @property
+    def timeline(self) -> Timeline:
+        """What has completed as far as this view shows it.
+
+        :raises NoSuchInstantError: when instants keep vanishing while it is loaded.
+        """
+        if self._timeline is None:
+            retrying = tenacity.Retrying(
+                retry=tenacity.retry_if_exception_type(NoSuchInstantError),
+                stop=tenacity.stop_after_attempt(_LOOKS),
+                reraise=True,
+            )
+            self._timeline, self._replaced = retrying(self._loaded)
+        return self._timeline
+
+    @property
     def replaced(self) -> Mapping[FileGroupId, str]:
         """File groups that a completed replacecommit took out, and when it completed."""
+        timeline = self.timeline
         if self._replaced is None:
-            self._replaced = self._read_replaced()
+            self._replaced = self._replaced_on(timeline)
         return self._replaced
 
-    def _read_replaced(self) -> Mapping[FileGroupId, str]:
+    def _loaded(self) -> tuple[Timeline, Mapping[FileGroupId, str]]:
+        if self._load is None:
+            raise ValueError("a view needs a timeline, or a function that loads one")
+        timeline = self._load()
+        return timeline, self._replaced_on(timeline)
+
+    def _replaced_on(self, timeline: Timeline) -> Mapping[FileGroupId, str]:
         out: dict[FileGroupId, str] = {}
         known = _replaced_by.setdefault(self._storage, {})
-        for instant in self.timeline.commits():
+        for instant in timeline.commits():
             if instant.action is Action.REPLACE_COMMIT:
                 if instant.file_name not in known:  # what a completed instant says never changes
-                    replaced = self.timeline.commit_metadata(instant).replaced
+                    replaced = timeline.commit_metadata(instant).replaced
                     known[instant.file_name] = frozenset(
                         FileGroupId(partition, each) for partition, ids in replaced.items() for each in ids
                     )
@@ -154,30 +179,6 @@ class FileSystemView:
 
 
 _replaced_by: WeakKeyDictionary[Storage, dict[str, frozenset[FileGroupId]]] = WeakKeyDictionary()
-
-
-def settled_view(storage: Storage, load: Callable[[], Timeline]) -> FileSystemView:
-    """A view that knows what its timeline replaced.
-
-    A rewrite that is reverted in the very moment vanishes between the listing of the timeline and the
-    reading of its instant; then the timeline is loaded again.
-
-    :param storage: the table's storage.
-    :param load: loads the timeline.
-    :raises NoSuchInstantError: when instants keep vanishing.
-    """
-
-    def look() -> FileSystemView:
-        view = FileSystemView(storage, load())
-        _ = view.replaced
-        return view
-
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(NoSuchInstantError),
-        stop=tenacity.stop_after_attempt(_LOOKS),
-        reraise=True,
-    )
-    return retrying(look)
 
 
 _LOOKS = 10

@@ -15,7 +15,7 @@ from airflow_provider.exceptions import (
     TableExistsError,
     UnsupportedTableError,
 )
-from airflow_provider.table.file_groups import FileSystemView, settled_view
+from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.properties import TableConfig, dump_properties, parse_properties
 from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro, avro_to_arrow, without_meta_columns
 from airflow_provider.table.storage import Storage
@@ -132,7 +132,9 @@ class HudiTable:
             timeline = self.timeline()
             return timeline if as_of is None else timeline.as_of(as_of)
 
-        return settled_view(self.storage, load)
+        view = FileSystemView(self.storage, load)
+        _ = view.timeline  # this moment's, not that of the first question
+        return view
 
     @cached_property
     def schema(self) -> pa.Schema:

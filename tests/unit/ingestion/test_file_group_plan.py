@@ -105,7 +105,7 @@ def test_the_size_of_a_row_is_guessed_by_its_types(tmp_path: Path) -> None:
         schema = pa.schema({"id": pa.string(), **columns})
         location = tmp_path / str(len(list(tmp_path.iterdir())))
         table = HudiTable.create(str(location), name="t", schema=schema, record_key=["id"])
-        return bytes_per_row(table.timeline(), table.schema)
+        return bytes_per_row(table.timeline, table.schema)
 
     narrow = guess()
     assert narrow > 0
