@@ -8,22 +8,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyspark.sql.connect.session  # noqa: F401 - preloaded, because it is slow
-from hudi import HudiTableBuilder
 from pyspark.sql import SparkSession
 
 from airflow_provider.spark import IngestJob, ingest
-from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table import HudiTable
 from airflow_provider.table.storage import Storage
 
-SCHEMA = pa.schema([("id", pa.string()), ("value", pa.int64()), ("part", pa.string())])
+from . import services
+
 OPERATIONS = ("put_if_absent", "put", "read", "list", "names", "stat", "delete")
 
 
 def create(location: Path) -> HudiTable:
     """A table with two partitions to write to."""
-    return HudiTable.create(str(location), name="t", schema=SCHEMA, record_key=["id"], partition_by=["part"])
+    return services.create(str(location))
 
 
 def session(remote: str) -> SparkSession:
@@ -45,21 +44,6 @@ def upsert(
         "lock": {"lease_seconds": 1.0},
     }
     return ingest(spark, IngestJob(location=location, **{**defaults, **job}), dataframe=data)
-
-
-def read_ours(location: str) -> dict[str, tuple[int, str]]:
-    return _by_id(snapshot(HudiTable.open(location)).to_table())
-
-
-def read_theirs(location: str) -> dict[str, tuple[int, str]]:
-    batches = HudiTableBuilder.from_base_uri(location).build().read()
-    return _by_id(pa.Table.from_batches(batches)) if batches else {}
-
-
-def _by_id(rows: pa.Table) -> dict[str, tuple[int, str]]:
-    found = {row["id"]: (row["value"], row["part"]) for row in rows.select(SCHEMA.names).to_pylist()}
-    assert len(found) == rows.num_rows, "a record key is there twice"
-    return found
 
 
 def after_each_operation(act: Callable[[int, str], None]) -> None:

@@ -18,11 +18,10 @@ import tenacity
 from airflow_provider.exceptions import CommitError
 from airflow_provider.table import HudiTable
 from airflow_provider.table.base_file import parse_base_file_name
+from tests.processes.agreement import read_ours, read_theirs
 from tests.processes.ingestion import (
     after_each_operation,
     create,
-    read_ours,
-    read_theirs,
     session,
     upsert,
     upsert_and_die,

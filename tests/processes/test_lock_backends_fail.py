@@ -42,7 +42,7 @@ def _write(
         name = f"{writer}-{number}"
         rows: Rows = {f"k{number % 4}": (1000 * writer + number, "p"), name: (number, f"w{writer}")}
         try:
-            services.upsert(table, name, rows, lock=lock, heartbeat_interval=1.0)
+            services.upsert(table, name, rows, lock=lock, heartbeat_interval=1.0, max_rebases=100)
         except RETRYABLE as error:
             told.put((name, rows, to_dict(error)))
         else:

@@ -10,7 +10,8 @@ from typing import Any
 
 from airflow_provider.concurrency import Writer
 from airflow_provider.exceptions import WriteConflictError
-from tests.processes.ingestion import create, read_ours, read_theirs, session, upsert
+from tests.processes.agreement import read_ours, read_theirs
+from tests.processes.ingestion import create, session, upsert
 
 ROUNDS = 50
 
