@@ -5,6 +5,7 @@ Each of these was found by killing and stopping real processes.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -106,6 +107,31 @@ def test_a_planner_that_was_taken_for_dead_plans_anew(table: HudiTable) -> None:
     entries = list(CommitLog(table.storage).after(0))
     assert [entry.instant for entry in entries if entry.plans] == [instant]
     assert instant != storage.rolled_back
+
+
+def test_a_rollback_that_was_taken_for_dead_takes_another_instant(table: HudiTable) -> None:
+    class StandsStill(Storage):
+        """Before it puts its entry, another one rolls its instant back."""
+
+        rolled_back = ""
+
+        def put_if_absent(self, path: str, data: bytes) -> bool:
+            if path.startswith(".hoodie/commit_log/") and not self.rolled_back:
+                self.rolled_back = json.loads(data)["instant"]
+                rollback(table, self.rolled_back)
+            return super().put_if_absent(path, data)
+
+    storage = StandsStill(table.location)
+    writer = begin_write(table, operation="INSERT")
+    entry = rollback(HudiTable(storage, table.config), writer.instant)
+    assert entry is not None
+    assert entry.instant != storage.rolled_back
+    writer.abort()
+    entries = list(CommitLog(table.storage).after(0))
+    assert storage.rolled_back in {entry.rolls_back for entry in entries}
+    assert storage.rolled_back not in {entry.instant for entry in entries}
+    assert table.timeline().pending() == ()
+    assert table.storage.list(HEARTBEAT_FOLDER) == []
 
 
 def _rolled_back_meanwhile(table: HudiTable, then: Callable[[Writer], object]) -> None:
