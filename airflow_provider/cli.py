@@ -115,6 +115,21 @@ def serve(
     require_write_ids: Annotated[
         bool, typer.Option(help="Refuse get_table_req and the like for managed tables without write ids.")
     ] = False,
+    eventual_reads: Annotated[
+        bool,
+        typer.Option(
+            help="Answer for external tables and databases from memory although requests name no write "
+            "ids: a moment late. Not where Iceberg tables are written."
+        ),
+    ] = False,
+    clients_have_hudi: Annotated[
+        bool,
+        typer.Option(
+            " /--clients-without-hudi",
+            help="Describe Hudi tables as Hive tables: clients without Hudi's bundle can list them, "
+            "not read them.",
+        ),
+    ] = True,
     warehouse: Annotated[
         str | None, typer.Option(help="Folder or URL for databases without a location of their own.")
     ] = None,
@@ -142,6 +157,8 @@ def serve(
         replica=replica,
         cache_megabytes=cache_megabytes,
         require_write_ids=require_write_ids,
+        eventual_reads=eventual_reads,
+        clients_have_hudi=clients_have_hudi,
         warehouse=warehouse,
         manages_folders=manage_folders,
         txn_timeout=txn_timeout,

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,16 +15,19 @@ import tenacity
 
 
 @contextmanager
-def spark_connect_server(log_file: Path, cores: int = 2) -> Iterator[int]:
+def spark_connect_server(
+    log_file: Path, cores: int = 2, conf: Mapping[str, str] | None = None
+) -> Iterator[int]:
     """Start a server, and stop it at the end.
 
     :param log_file: where its output goes.
     :param cores: how many tasks it runs at a time.
+    :param conf: more of Spark's configuration.
     :return: the port that it listens on, on the loopback interface only.
     """
     port = _free_port()
     environment = java_environment() | {"SPARK_HOME": pyspark.__path__[0], "PYSPARK_PYTHON": sys.executable}
-    conf = {
+    settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
         "spark.driver.bindAddress": "127.0.0.1",
@@ -34,6 +37,7 @@ def spark_connect_server(log_file: Path, cores: int = 2) -> Iterator[int]:
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(log_file.parent / "spark-warehouse"),
+        **(conf or {}),
     }
     command = [
         f"{environment['SPARK_HOME']}/bin/spark-submit",
@@ -43,7 +47,7 @@ def spark_connect_server(log_file: Path, cores: int = 2) -> Iterator[int]:
         "2g",
         "--class",
         "org.apache.spark.sql.connect.service.SparkConnectServer",
-        *(part for name, value in conf.items() for part in ("--conf", f"{name}={value}")),
+        *(part for name, value in settings.items() for part in ("--conf", f"{name}={value}")),
         "spark-internal",
     ]
     with log_file.open("w") as log:

@@ -28,14 +28,15 @@ class CatalogHandler:
     """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
 
     :param reads: what is asked.
+    :param structs: makes the answers.
     :param warehouse: where things go that have no location.
     """
 
-    def __init__(self, reads: CatalogReads, warehouse: Warehouse) -> None:
+    def __init__(self, reads: CatalogReads, structs: TableStructs, warehouse: Warehouse) -> None:
         self._reads = reads
         self._metastore = reads.metastore
         self._warehouse = warehouse
-        self._structs = TableStructs()
+        self._structs = structs
 
     def get_databases(self, pattern: str) -> list[str]:
         return list(_matching(pattern, self._reads.databases()))

@@ -11,7 +11,7 @@ from airflow_provider.metastore.objects import DEFAULT_PARTITION, PartitionInfo,
 from airflow_provider.metastore.thrift.catalog_handler import plain_name
 from airflow_provider.metastore.thrift.idl import hive
 from airflow_provider.metastore.thrift.reads import CatalogReads
-from airflow_provider.metastore.thrift.structs import partition_struct, table_struct
+from airflow_provider.metastore.thrift.structs import TableStructs, partition_struct
 from airflow_provider.metastore.thrift.warehouse import Warehouse
 from airflow_provider.table.keys import escape_path_name, unescape_path_name
 
@@ -22,12 +22,14 @@ class PartitionHandler:
     """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
 
     :param reads: what is asked.
+    :param structs: makes the answers.
     :param warehouse: where partitions go that have no location.
     """
 
-    def __init__(self, reads: CatalogReads, warehouse: Warehouse) -> None:
+    def __init__(self, reads: CatalogReads, structs: TableStructs, warehouse: Warehouse) -> None:
         self._reads = reads
         self._metastore = reads.metastore
+        self._structs = structs
         self._warehouse = warehouse
 
     def add_partition(self, partition: Any) -> Any:
@@ -142,7 +144,7 @@ class PartitionHandler:
 
     def get_partitions_by_filter(self, database: str, table: str, text: str, limit: int) -> list[Any]:
         found = self._reads.partitions_by_filter(plain_name(database), table, text)
-        return self._structs(database, table, None, _first(found, limit))
+        return self._described_of(database, table, None, _first(found, limit))
 
     def get_partitions_by_filter_req(self, request: Any) -> list[Any]:
         return self.get_partitions_by_filter(
@@ -187,7 +189,7 @@ class PartitionHandler:
         added = self._metastore.add_partitions(owner.database, table, specs, if_not_exists=if_not_exists)
         for one in added:
             self._warehouse.make(owner, one.location)
-        return _described(owner, added)
+        return self._described(owner, added)
 
     def _drop(
         self,
@@ -202,11 +204,11 @@ class PartitionHandler:
         dropped = self._metastore.drop_partitions(owner.database, table, values, if_exists=if_exists)
         for one in dropped if delete_data else []:
             self._warehouse.remove(owner, one.location)
-        return _described(owner, dropped)
+        return self._described(owner, dropped)
 
     def _partition(self, database: str, table: str, values: list[str], reader: Reader | None = None) -> Any:
         found = self._reads.partition(plain_name(database), table, values, reader)
-        return self._structs(database, table, reader, [found])[0]
+        return self._described_of(database, table, reader, [found])[0]
 
     def _partitions(
         self,
@@ -218,7 +220,7 @@ class PartitionHandler:
         keep: Keep | None = None,
     ) -> list[Any]:
         found = self._reads.partitions(plain_name(database), table, reader)
-        return self._structs(database, table, reader, _first(filter(keep, found), limit))
+        return self._described_of(database, table, reader, _first(filter(keep, found), limit))
 
     def _names(
         self,
@@ -233,10 +235,14 @@ class PartitionHandler:
         found = self._reads.partitions(owner.database, table, reader)
         return [_name(owner, one.values) for one in _first(filter(keep, found), limit)]
 
-    def _structs(
+    def _described_of(
         self, database: str, table: str, reader: Reader | None, partitions: list[PartitionInfo]
     ) -> list[Any]:
-        return _described(self._reads.table(plain_name(database), table, reader), partitions)
+        return self._described(self._reads.table(plain_name(database), table, reader), partitions)
+
+    def _described(self, table: TableInfo, partitions: Sequence[PartitionInfo]) -> list[Any]:
+        of_table = self._structs.of(table) if partitions else None
+        return [partition_struct(table, of_table, one) for one in partitions]
 
     def _values(self, database: str, table: str, name: str) -> list[str]:
         """A partition's values out of its name, ``year=2013/month=1``."""
@@ -253,11 +259,6 @@ class PartitionHandler:
 
     def _all_values(self, database: str, table: str, names: list[str]) -> list[list[str]]:
         return [self._values(database, table, name) for name in names]
-
-
-def _described(table: TableInfo, partitions: Sequence[PartitionInfo]) -> list[Any]:
-    of_table = table_struct(table) if partitions else None
-    return [partition_struct(table, of_table, one) for one in partitions]
 
 
 def _name(table: TableInfo, values: Sequence[str | None]) -> str:

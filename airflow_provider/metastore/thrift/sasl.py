@@ -20,6 +20,7 @@ from pysasl.identity import HashedIdentity
 from pysasl.mechanism import ChallengeResponse
 from pysasl.mechanism.plain import PlainMechanism
 from thriftpy2.transport import TFramedTransportFactory, TTransportException
+from thriftpy2.transport.base import readall
 
 from airflow_provider.exceptions import InvalidInputError
 
@@ -43,7 +44,7 @@ class SaslPlain:
     def __call__(self, transport: Any) -> Any:
         """Let a client in.
 
-        :param transport: its connection, before the first request.
+        :param transport: its ``TSocket``, before the first request.
         :return: the connection to go on with: its messages are framed.
         :raises TTransportException: when it is not let in.
         """
@@ -97,12 +98,11 @@ def read_users(path: str | Path) -> dict[str, str]:
 
 
 def _receive(transport: Any) -> tuple[int, bytes]:
-    status, length = struct.unpack(">BI", transport.read(5))
+    status, length = struct.unpack(">BI", readall(transport.read, 5))
     if length > _MAX_PAYLOAD:
         raise TTransportException(TTransportException.NOT_OPEN, "a client does not begin with SASL")
-    return status, transport.read(length) if length else b""
+    return status, readall(transport.read, length)
 
 
 def _send(transport: Any, status: int, payload: bytes) -> None:
     transport.write(struct.pack(">BI", status, len(payload)) + payload)
-    transport.flush()

@@ -25,6 +25,7 @@ from airflow_provider.metastore.thrift.partition_handler import PartitionHandler
 from airflow_provider.metastore.thrift.processor import MetastoreProcessor
 from airflow_provider.metastore.thrift.reads import CatalogReads
 from airflow_provider.metastore.thrift.server import MetastoreServer
+from airflow_provider.metastore.thrift.structs import TableStructs
 from airflow_provider.metastore.thrift.transaction_handler import TransactionHandler
 from airflow_provider.metastore.thrift.warehouse import Warehouse
 
@@ -46,6 +47,8 @@ class ServiceOptions:
         processes ``-1``, ``-2`` .. are added, for each has a memory of its own.
     :param cache_megabytes: see :func:`~airflow_provider.metastore.cached_store.open_cached_store`.
     :param require_write_ids: see :class:`~airflow_provider.metastore.thrift.reads.CatalogReads`.
+    :param eventual_reads: see there, ``eventual``.
+    :param clients_have_hudi: see :func:`~airflow_provider.metastore.thrift.structs.table_struct`.
     :param warehouse: see :class:`~airflow_provider.metastore.thrift.warehouse.Warehouse`.
     :param manages_folders: see there.
     :param txn_timeout: seconds without a heartbeat after which transactions and locks end.
@@ -65,6 +68,8 @@ class ServiceOptions:
     replica: str | None = None
     cache_megabytes: float = 256.0
     require_write_ids: bool = False
+    eventual_reads: bool = False
+    clients_have_hudi: bool = True
     warehouse: str | None = None
     manages_folders: bool = False
     txn_timeout: float = LOCK_TIMEOUT_SECONDS
@@ -115,7 +120,12 @@ def served(options: ServiceOptions, *, housekeeping: bool = True) -> Iterator[Me
     if options.replica is None:
         store = metastore = open_metastore(options.url)
     else:
-        store = open_cached_store(options.url, options.replica, max_megabytes=options.cache_megabytes)
+        store = open_cached_store(
+            options.url,
+            options.replica,
+            max_megabytes=options.cache_megabytes,
+            eventual_databases=options.eventual_reads,
+        )
         metastore = store.metastore
     keeper = Housekeeper(
         metastore,
@@ -142,11 +152,12 @@ def served(options: ServiceOptions, *, housekeeping: bool = True) -> Iterator[Me
 
 
 def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: Metastore) -> MetastoreServer:
-    reads = CatalogReads(store, require_write_ids=options.require_write_ids)
+    reads = CatalogReads(store, require_write_ids=options.require_write_ids, eventual=options.eventual_reads)
     warehouse = Warehouse(options.warehouse, manages_folders=options.manages_folders)
+    structs = TableStructs(clients_have_hudi=options.clients_have_hudi)
     processor = MetastoreProcessor(
-        CatalogHandler(reads, warehouse),
-        PartitionHandler(reads, warehouse),
+        CatalogHandler(reads, structs, warehouse),
+        PartitionHandler(reads, structs, warehouse),
         TransactionHandler(metastore, options.txn_timeout),
     )
     authenticate = None

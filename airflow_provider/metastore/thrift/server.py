@@ -22,7 +22,7 @@ from airflow_provider.metastore.thrift.processor import MetastoreProcessor
 log = logging.getLogger(__name__)
 
 Authenticate = Callable[[Any], Any]
-"""Takes a connection's transport before the first request, and gives the one to go on with; raises
+"""Takes a connection's ``TSocket`` before the first request, and gives the transport to go on with; raises
 ``TTransportException`` to let nobody in. What does Kerberos for an installation goes here."""
 
 _BROKEN = (OSError, EOFError, TTransportException, TProtocolException)
@@ -116,9 +116,8 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
         if self._tls is not None:
             # A copy: the plain socket is what stop() ends.
             connection = self._tls.wrap_socket(connection.dup(), server_side=True)
-        transport = TBufferedTransportFactory().get_transport(TSocket(sock=connection))
-        if self._authenticate is not None:
-            transport = self._authenticate(transport)
+        begin = self._authenticate or TBufferedTransportFactory().get_transport
+        transport = begin(TSocket(sock=connection))
         connection.settimeout(None)
         return transport
 

@@ -32,15 +32,20 @@ from airflow_provider.metastore.thrift.spark_properties import (
 _PARQUET = "org.apache.hadoop.hive.ql.io.parquet"
 _PARQUET_INPUT = f"{_PARQUET}.MapredParquetInputFormat"
 _HUDI_INPUT = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
+_HUDI = "hudi"
+# Spark reads what has a serializer for Parquet itself, whatever the input format: all files, old ones too.
+_NOT_PARQUET = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
 
 class TableStructs:
     """Makes Table structs; one of the same object, as a replica's memory holds it, only once.
 
+    :param clients_have_hudi: see :func:`table_struct`.
     :param size: how many are kept.
     """
 
-    def __init__(self, size: int = 4_096) -> None:
+    def __init__(self, *, clients_have_hudi: bool = True, size: int = 4_096) -> None:
+        self._have_hudi = clients_have_hudi
         self._lock = threading.Lock()
         # By identity: the objects hold dictionaries. Each entry keeps its object alive.
         self._made: LRUCache[int, tuple[TableInfo, Any]] = LRUCache(size)
@@ -50,18 +55,23 @@ class TableStructs:
         with self._lock:
             found = self._made.get(id(table))
         if found is None:
-            found = (table, table_struct(table))
+            found = (table, table_struct(table, clients_have_hudi=self._have_hudi))
             with self._lock:
                 self._made[id(table)] = found
         return found[1]
 
 
-def table_struct(table: TableInfo) -> Any:
+def table_struct(table: TableInfo, *, clients_have_hudi: bool = True) -> Any:
     """A table as clients get it.
 
     One that none of Hive's clients created is described as Hudi's own Hive sync would: with the formats
     that Hive reads it by, and with the schema in Spark's properties.
+
+    :param clients_have_hudi: False for clients without Hudi's bundle, which cannot even list a table of a
+        data source that they do not know. They get a Hive table, which they list, and which they cannot
+        read because they lack its input format.
     """
+    is_hudi = table.parameters.get(PROVIDER) == _HUDI
     trans = TMemoryBuffer(b'[1,"",1,0,%s]' % encode_table(table).encode())
     protocol = TApacheJSONProtocol(trans)
     protocol.read_message_begin()
@@ -69,7 +79,6 @@ def table_struct(table: TableInfo) -> Any:
     storage = struct.sd
     storage.location = storage.location or None
     if storage.serdeInfo is None:
-        is_hudi = table.parameters.get(PROVIDER) == "hudi"
         storage.inputFormat = _HUDI_INPUT if is_hudi else _PARQUET_INPUT
         storage.outputFormat = f"{_PARQUET}.MapredParquetOutputFormat"
         storage.serdeInfo = hive.SerDeInfo(
@@ -78,8 +87,12 @@ def table_struct(table: TableInfo) -> Any:
         )
         storage.numBuckets = -1
         storage.compressed = False
-    if table.parameters.get(PROVIDER) == "hudi":
+    if is_hudi and clients_have_hudi:
         struct.parameters = struct.parameters | spark_properties(table)
+    elif is_hudi:
+        del struct.parameters[PROVIDER]
+        storage.inputFormat = _HUDI_INPUT
+        storage.serdeInfo.serializationLib = _NOT_PARQUET
     for absent, value in (("bucketCols", []), ("sortCols", []), ("parameters", {})):
         if getattr(storage, absent) is None:
             setattr(storage, absent, value)
@@ -111,14 +124,14 @@ def _set(struct: Any) -> Any:
 
 def _without_derived(table: TableInfo) -> TableInfo:
     """Without what :func:`table_struct` adds, which a client that alters the table sends back."""
-    if table.parameters.get(PROVIDER) != "hudi":
-        return table
-    for name in [name for name in table.parameters if is_derived(name)]:
-        del table.parameters[name]
     storage = table.hive_fields.get("7", {}).get("rec", {})
     if storage.get("3", {}).get("str") == _HUDI_INPUT:
+        table.parameters[PROVIDER] = _HUDI
         # The path among the serializer's parameters follows the location.
         del table.hive_fields["7"]
+    if table.parameters.get(PROVIDER) == _HUDI:
+        for name in [name for name in table.parameters if is_derived(name)]:
+            del table.parameters[name]
     return table
 
 
