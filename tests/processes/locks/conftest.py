@@ -16,11 +16,27 @@ from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.table.storage import Storage
 from tests.processes.hive_metastore import LOCK_TIMEOUT_SECONDS, hive_metastore
 from tests.processes.locks.contender import Contender
-from tests.processes.servers import Postgres, TcpProxy, ZookeeperServer, postgresql, s3_endpoint, zookeeper
+from tests.processes.metastore_service import metastore_service
+from tests.processes.servers import (
+    Postgres,
+    TcpProxy,
+    ZookeeperServer,
+    free_port,
+    postgresql,
+    s3_endpoint,
+    zookeeper,
+)
 
-METASTORES = ["metastore-sqlite", "metastore-postgresql", "hive-metastore"]
+METASTORES = ["metastore-sqlite", "metastore-postgresql", "metastore-service", "hive-metastore"]
 PROVIDERS = ["filesystem", "sqlite", "postgresql", "storage", "zookeeper", *METASTORES]
-SERVERS = ["postgresql", "storage", "zookeeper", "metastore-postgresql", "hive-metastore"]
+SERVERS = [
+    "postgresql",
+    "storage",
+    "zookeeper",
+    "metastore-postgresql",
+    "metastore-service",
+    "hive-metastore",
+]
 FAIR = ["filesystem", "zookeeper", *METASTORES]
 
 
@@ -97,6 +113,17 @@ def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TcpProxy]:
         proxy.close()
 
 
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TcpProxy]:
+    """Our own metastore as a service of two processes, behind a proxy."""
+    folder = tmp_path_factory.mktemp("service")
+    options = ["--processes", "2", "--txn-timeout", str(LOCK_TIMEOUT_SECONDS), "--housekeeping-interval", "1"]
+    with metastore_service(folder, f"sqlite:///{folder}/m.db", *options, port=free_port()) as running:
+        proxy = TcpProxy(running.port)
+        yield proxy
+        proxy.close()
+
+
 def s3_options(port: int) -> dict[str, Any]:
     return {
         "key": "somebody",
@@ -160,7 +187,7 @@ def _make_metastore(
         postgres: Postgres = request.getfixturevalue("postgres")
         config["url"] = postgres.url
         return Backend(config, root, processes, stop=postgres.stop, start=postgres.start)
-    proxy: TcpProxy = request.getfixturevalue("hive")
+    proxy: TcpProxy = request.getfixturevalue("hive" if name == "hive-metastore" else "service")
     config |= {"url": f"thrift://127.0.0.1:{proxy.port}", "lease_seconds": LOCK_TIMEOUT_SECONDS * 0.75}
     # A dead holder's lock lasts as long as the server says.
     return Backend(config, root, processes, slack=LOCK_TIMEOUT_SECONDS + 1, stop=proxy.cut, start=proxy.mend)
