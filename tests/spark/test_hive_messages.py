@@ -19,6 +19,24 @@ from airflow_provider.metastore.hive_json import (
     encode_table,
 )
 
+BESIDE = {
+    "4": {"i32": 1_700_000_000},
+    "5": {"i32": 0},
+    "6": {"i32": 0},
+    "7": {
+        "rec": {
+            "3": {"str": "an.InputFormat"},
+            "4": {"str": "an.OutputFormat"},
+            "5": {"tf": 0},
+            "6": {"i32": 4},
+            "7": {"rec": {"2": {"str": "a.SerDe"}, "3": {"map": ["str", "str", 1, {"quote": "'"}]}}},
+            "8": {"lst": ["str", 1, "id"]},
+            "9": {"lst": ["rec", 1, {"1": {"str": "id"}, "2": {"i32": 1}}]},
+            "10": {"map": ["str", "str", 0, {}]},
+        }
+    },
+    "10": {"str": "select 'ü'"},
+}
 TABLE = TableInfo(
     9,
     "lake",
@@ -29,6 +47,7 @@ TABLE = TableInfo(
     "EXTERNAL_TABLE",
     {"a": "b", "provider": "hudi"},
     "ops",
+    BESIDE,
 )
 PARTITION = PartitionInfo((None,), "/lake/flüge/null", {"k": "v"})
 
@@ -67,6 +86,11 @@ def test_hive_reads_a_table_and_we_read_it_again(hive: Hive) -> None:
     assert columns == [("id", "bigint", None), ("dest", "string", 'an "airport"')]
     assert [one.getName() for one in table.getPartitionKeys()] == ["year"]
     assert dict(table.getParameters()) == TABLE.parameters
+    storage = table.getSd()
+    assert (storage.getInputFormat(), storage.getNumBuckets()) == ("an.InputFormat", 4)
+    assert dict(storage.getSerdeInfo().getParameters()) == {"quote": "'"}
+    assert [(one.getCol(), one.getOrder()) for one in storage.getSortCols()] == [("id", 1)]
+    assert (table.getCreateTime(), table.getViewOriginalText()) == (1_700_000_000, "select 'ü'")
     # This Hive knows neither write ids nor table ids; all else comes back.
     again = json.loads(hive.write(table)) | {"25": {"i64": 9}}
     assert decode_table(json.dumps(again)) == TABLE
