@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -72,10 +71,14 @@ class FileSystemView:
         self._listed: dict[str, dict[str, BaseFile]] = {}
         # No cached_property: before Python 3.12 it holds one lock for all views while it reads.
         self._replaced: Mapping[FileGroupId, str] | None = None
+        self._commits: tuple[frozenset[str], str] | None = None
+        self._partitions: list[str] | None = None
 
     def partitions(self) -> list[str]:
         """Partition paths that hold at least one visible base file, sorted."""
-        return [partition for partition in self._all_partitions if self.base_files(partition)]
+        if self._partitions is None:
+            self._partitions = self._list_partitions()
+        return [partition for partition in self._partitions if self.base_files(partition)]
 
     def base_files(self, partition_path: str) -> list[BaseFile]:
         """The newest visible slice of every live file group of a partition."""
@@ -134,15 +137,13 @@ class FileSystemView:
                 out.update(dict.fromkeys(known[instant.file_name], instant.completion_time or ""))
         return out
 
-    @cached_property
-    def _all_partitions(self) -> list[str]:
+    def _list_partitions(self) -> list[str]:
         return sorted(
             status.path.removesuffix(PARTITION_METADATA).rstrip("/")
             for status in self._storage.list("", recursive=True)
             if status.name == PARTITION_METADATA and not status.path.startswith(".hoodie/")
         )
 
-    @cached_property
     def _visible(self) -> tuple[frozenset[str], str]:
         commits = {instant.requested_time for instant in self.timeline.commits()}
         # What is older than the first instant of the timeline was archived, so it had
@@ -151,8 +152,10 @@ class FileSystemView:
         return frozenset(commits), starts
 
     def _list(self, partition_path: str) -> dict[str, BaseFile]:
-        commits, starts = self._visible
         replaced = self.replaced
+        if self._commits is None:
+            self._commits = self._visible()
+        commits, starts = self._commits
         newest: dict[str, tuple[str, str, str]] = {}
         for name in self._storage.names(partition_path):
             parsed = parse_base_file_name(name)
