@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from thriftpy2.thrift import TApplicationException, TException, TProcessor
+from thriftpy2.thrift import TApplicationException, TException, TMessageType, TProcessor, TType
 
 from airflow_provider.exceptions import (
     AlreadyExistsError,
@@ -24,6 +24,8 @@ from airflow_provider.metastore.thrift.idl import hive
 
 log = logging.getLogger(__name__)
 
+# Of the binary protocol: what stands before a struct in a field, and the end of a struct.
+_FIELD, _STOP = bytes([TType.STRUCT]), bytes([TType.STOP])
 # Each error in Hive's words: the first of these that the method declares.
 _IN_HIVE: Sequence[tuple[type[Exception], tuple[str, ...]]] = (
     (NoSuchObjectError, ("NoSuchObjectException", "UnknownTableException")),
@@ -59,6 +61,17 @@ class MetastoreProcessor(TProcessor):
             self.handle_exception(told, result)
         if not result.oneway:
             self.send_result(oprot, method, result, number)
+
+    def send_result(self, oprot: Any, api: str, result: Any, seqid: int) -> None:
+        """Write an answer; a table that is known by its bytes is not encoded again."""
+        encoded = _encoded(getattr(result, "success", None))
+        if encoded is None:
+            super().send_result(oprot, api, result, seqid)
+            return
+        oprot.write_message_begin(api, TMessageType.REPLY, seqid)
+        oprot.trans.write(encoded)
+        oprot.write_message_end()
+        oprot.trans.flush()
 
     def _called(self, method: str, call: Any) -> Any:
         if call is None:
@@ -106,6 +119,16 @@ class _Methods:
 
     def flushCache(self) -> None:  # noqa: N802
         """Nothing: no copy is ever older than its reader has to have it."""
+
+
+def _encoded(answer: Any) -> bytes | None:
+    """The bytes of a result with a table in it, if the table comes with its own."""
+    if isinstance(answer, hive.GetTableResult):
+        table, wrapped = answer.table, _FIELD + b"\x00\x01%b" + _STOP
+    else:
+        table, wrapped = answer, b"%b"
+    encoded: bytes | None = getattr(table, "encoded", None)
+    return None if encoded is None else _FIELD + b"\x00\x00" + wrapped % encoded + _STOP
 
 
 def _unknown(method: str) -> TApplicationException:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.metastore.cached_store import CachedStore, Reader
 from airflow_provider.metastore.metastore import Metastore
 from airflow_provider.metastore.objects import DatabaseInfo, PartitionInfo, TableInfo
 from airflow_provider.metastore.write_ids import ValidWriteIdList
+
+_parsed = lru_cache(maxsize=1_024)(ValidWriteIdList.parse)
 
 
 class CatalogReads:
@@ -38,7 +42,7 @@ class CatalogReads:
         :param table_id: its ``id``; -1 is none, as in Hive.
         """
         return Reader(
-            valid_write_ids=None if write_ids is None else ValidWriteIdList.parse(write_ids),
+            valid_write_ids=None if write_ids is None else _parsed(write_ids),
             table_id=None if table_id == -1 else table_id,
             require_write_ids=self._required,
         )

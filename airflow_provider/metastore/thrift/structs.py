@@ -11,6 +11,7 @@ from typing import Any
 from cachetools import LRUCache
 from thriftpy2.protocol import TApacheJSONProtocol
 from thriftpy2.transport import TMemoryBuffer
+from thriftpy2.utils import serialize
 
 from airflow_provider.metastore.hive_json import decode_table, encode_table
 from airflow_provider.metastore.objects import (
@@ -44,18 +45,20 @@ class TableStructs:
     :param size: how many are kept.
     """
 
-    def __init__(self, *, clients_have_hudi: bool = True, size: int = 4_096) -> None:
+    def __init__(self, *, clients_have_hudi: bool = True, size: int = 1_024) -> None:
         self._have_hudi = clients_have_hudi
         self._lock = threading.Lock()
         # By identity: the objects hold dictionaries. Each entry keeps its object alive.
         self._made: LRUCache[int, tuple[TableInfo, Any]] = LRUCache(size)
 
     def of(self, table: TableInfo) -> Any:
-        """The struct of a table; not to be changed by who gets it."""
+        """The struct of a table, with its bytes as ``encoded``; not to be changed by who gets it."""
         with self._lock:
             found = self._made.get(id(table))
         if found is None:
-            found = (table, table_struct(table, clients_have_hudi=self._have_hudi))
+            struct = table_struct(table, clients_have_hudi=self._have_hudi)
+            struct.encoded = serialize(struct)
+            found = (table, struct)
             with self._lock:
                 self._made[id(table)] = found
         return found[1]
