@@ -115,7 +115,9 @@ class TestIceberg:
         assert sorted(table.scan().to_arrow()["id"].to_pylist()) == sorted(committed)
         assert len(committed) == 12
         assert len(table.snapshots()) == 12
-        assert open_metastore(url).show_locks() == []
+        metastore = open_metastore(url)
+        assert metastore.show_locks() == []
+        metastore.close()
 
 
 class TestProcesses:
@@ -254,5 +256,9 @@ class _PureSasl:
 def _sasl_client(port: int, user: str, password: str) -> tuple[Any, Any]:
     socket = TBufferedTransportFactory().get_transport(TSocket("127.0.0.1", port, socket_timeout=10_000))
     transport = TSaslClientTransport(lambda: _PureSasl(user, password), "PLAIN", socket)
-    transport.open()
+    try:
+        transport.open()
+    except TTransportException:
+        transport.close()
+        raise
     return TClient(hive.ThriftHiveMetastore, TBinaryProtocolFactory().get_protocol(transport)), transport
