@@ -25,10 +25,12 @@ $(READY): pyproject.toml uv.lock | $(UV)
 demo: setup      ## Flights of a year through a real DAG into a real Hudi table
 	$(RUN) python -m dags_examples.demo
 
-# What starts servers, kills processes and looks at the clock has the machine to itself.
+# What kills processes and looks at the clock has the machine to itself.
 test: setup      ## Every test
-	$(RUN) pytest tests/airflow tests/packaging tests/processes
-	$(RUN) pytest -n 2 --dist loadfile tests/spark tests/unit
+	$(RUN) pytest tests/processes
+	$(RUN) pytest -n 2 --dist loadfile tests/airflow tests/packaging
+	$(RUN) pytest -n 2 --dist loadfile tests/spark
+	INTERLEAVINGS=2000 $(RUN) pytest -n 2 tests/unit
 
 test-unit: setup ## Without Airflow and Spark, in seconds
 	$(RUN) pytest -n 2 tests/unit
@@ -45,6 +47,7 @@ format: setup    ## Rewrite to the house style
 
 bench: setup     ## Side by side with peers
 	$(RUN) python -m benchmarks.ingestion
+	$(RUN) python -m benchmarks.commits
 
 soak: setup      ## 100,000 interleavings and many more examples, for a night
 	EXAMPLES=5000 INTERLEAVINGS=100000 $(RUN) pytest tests/unit -o timeout=0
