@@ -15,9 +15,6 @@ from rich.table import Table
 from airflow_provider.concurrency import pending_instants, rollback, rollback_dead_writers
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.locks import open_lock
-from airflow_provider.metastore.thrift.connections import DEFAULT_PORT
-from airflow_provider.metastore.thrift.serve import ServiceOptions
-from airflow_provider.metastore.thrift.serve import serve as serve_metastore
 from airflow_provider.table import HudiTable
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
@@ -105,7 +102,7 @@ def serve(
             show_envvar=True,
         ),
     ],
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any that is free.")] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any that is free.")] = 9083,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     processes: Annotated[int, typer.Option(help="Processes that listen on the port.")] = 1,
     replica: Annotated[
@@ -149,6 +146,10 @@ def serve(
     users: Annotated[str | None, typer.Option(help="File of users, for SASL PLAIN.")] = None,
 ) -> None:
     """Serve a metastore by Hive's Thrift protocol until SIGTERM."""
+    # Imported here: the other commands need no database and no Thrift.
+    from airflow_provider.metastore.thrift.serve import ServiceOptions
+    from airflow_provider.metastore.thrift.serve import serve as serve_metastore
+
     options = ServiceOptions(
         db,
         host=host,
