@@ -52,7 +52,10 @@ class TestLockProviderHook:
         ("extra", "names"),
         [
             ({"colour": "red"}, ["'colour'", "known: acl, authentication, base_path"]),
-            ({"provider": "zoo"}, ["'provider'", "'zoo'", "known: filesystem, zookeeper, metastore, database"]),
+            (
+                {"provider": "zoo"},
+                ["'provider'", "'zoo'", "known: filesystem, zookeeper, metastore, database"],
+            ),
             ({"provider": 3}, ["'provider'", "must be text, not int"]),
             ({"timeout_seconds": 0}, ["'timeout_seconds'", "must be a number above 0, not 0"]),
             ({"lease_seconds": "soon"}, ["'lease_seconds'", "not 'soon'"]),
