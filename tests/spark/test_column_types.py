@@ -64,7 +64,7 @@ def test_local_timestamps(lake: SparkLake) -> None:
     table.ingest("upsert", pa.Table.from_pylist(rows, schema))
     table.ingest("upsert", pa.Table.from_pylist(rows[1:], schema))
     assert table.rows() == rows
-    assert table._spark_rows() == rows
+    assert table.spark_rows() == rows
 
 
 def test_the_sessions_time_zone_does_not_matter(lake: SparkLake) -> None:
@@ -77,7 +77,7 @@ def test_the_sessions_time_zone_does_not_matter(lake: SparkLake) -> None:
     lake.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
         result = table.ingest("upsert", pa.Table.from_pylist([rows[0] | {"n": 2}], schema))
-        assert table._spark_rows() == [rows[0] | {"n": 2}]
+        assert table.spark_rows() == [rows[0] | {"n": 2}]
     finally:
         lake.spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert (result["rows_updated"], result["rows_inserted"]) == (1, 0)
