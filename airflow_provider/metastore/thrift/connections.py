@@ -177,7 +177,13 @@ class ThriftConnections:
                 f"metastore {self.url} has no method {method}; a Hive of version 2 has no write ids",
                 method=method,
             )
-        return MetastoreError(f"metastore {self.url} failed in {method}: {error.message}", method=method)
+        # Hive says so, for example, when two of its calls met in a deadlock of its database.
+        kind = (
+            MetastoreUnavailableError
+            if error.type == TApplicationException.INTERNAL_ERROR
+            else MetastoreError
+        )
+        return kind(f"metastore {self.url} failed in {method}: {error.message}", method=method)
 
 
 class _Connection:
