@@ -48,7 +48,7 @@ def table_with(*groups: str) -> Simulation:
 
 
 @pytest.mark.parametrize("share", range(SHARES))  # so that several processes can work on it
-@settings(max_examples=max(1, int(os.environ.get("INTERLEAVINGS", "120")) // SHARES))
+@settings(max_examples=max(1, int(os.environ.get("INTERLEAVINGS", "40")) // SHARES))
 @given(
     writers=st.lists(upserts, min_size=2, max_size=3),
     services=st.sets(st.sampled_from(["clusterer", "second clusterer", "executor", "cleaner"])),
