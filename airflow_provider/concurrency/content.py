@@ -1,4 +1,4 @@
-"""What a write brings: its data files, what it takes out, and the log entry that says so."""
+"""What a write brings, what it has to merge again, and what came of it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,24 @@ from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
+
+
+@dataclass(frozen=True)
+class CommitResult:
+    """A commit that is visible.
+
+    :param instant: requested time.
+    :param completion_time: when it completed; orders commits.
+    :param action: action on the timeline.
+    :param sequence: its place in the commit log.
+    :param rebases: how often it lost a conflict and was merged again in part.
+    """
+
+    instant: str
+    completion_time: str
+    action: Action
+    sequence: int
+    rebases: int = 0
 
 
 @dataclass(frozen=True)

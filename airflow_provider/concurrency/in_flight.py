@@ -91,7 +91,7 @@ def writers_above(storage: Storage, priority: int) -> list[WriteDescription]:
     for instant, heartbeat in sorted(observe(storage).items()):
         info = heartbeat.info
         if info.priority > priority and heartbeat.alive:
-            planned = planned_file_groups(storage, instant, action_of(info))
+            planned = inflight_file_groups(storage, instant, action_of(info))
             found.append(
                 WriteDescription(
                     instant=instant,
@@ -117,7 +117,7 @@ def oldest_base(storage: Storage) -> int | None:
     return min((heartbeat.info.base for heartbeat in observe(storage).values()), default=None)
 
 
-def planned_file_groups(storage: Storage, instant: str, action: Action) -> frozenset[FileGroupId] | None:
+def inflight_file_groups(storage: Storage, instant: str, action: Action) -> frozenset[FileGroupId] | None:
     """The existing file groups that an inflight instant says it will touch.
 
     :return: None when it is not inflight yet, or has ended.

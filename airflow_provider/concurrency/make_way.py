@@ -10,6 +10,8 @@ import logging
 import time
 from collections.abc import Callable
 
+import tenacity
+
 from airflow_provider.concurrency.heartbeat import observe
 from airflow_provider.concurrency.in_flight import writers_above
 from airflow_provider.exceptions import LockUnavailableError
@@ -61,14 +63,22 @@ def make_way(
     :param on_wait: told whom is waited for, each time that this changes.
     :return: seconds waited.
     """
-    started = time.monotonic()
-    waited, told = 0.0, list[str]()
-    while ahead := writers_ahead(storage, priority, lock):
-        if waited >= patience or is_stopped():
-            break
-        if ahead != told:
-            on_wait(ahead)
-            told = ahead
-        time.sleep(min(_LOOK_EVERY_SECONDS, patience - waited))
-        waited = time.monotonic() - started
-    return waited
+    started, told = time.monotonic(), list[str]()
+
+    def ahead() -> list[str]:
+        nonlocal told
+        found = writers_ahead(storage, priority, lock)
+        goes_on_waiting = time.monotonic() - started < patience and not is_stopped()
+        if found and found != told and goes_on_waiting:
+            on_wait(found)
+            told = found
+        return found
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_result(bool),
+        wait=lambda _: min(_LOOK_EVERY_SECONDS, max(0.0, patience - (time.monotonic() - started))),
+        stop=lambda _: time.monotonic() - started >= patience or is_stopped(),
+        retry_error_callback=lambda _: [],
+    )
+    retrying(ahead)
+    return time.monotonic() - started if told else 0.0

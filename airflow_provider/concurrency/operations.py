@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from airflow_provider.concurrency.commit_log import CommitLog
+from airflow_provider.concurrency.content import CommitResult
 from airflow_provider.concurrency.in_flight import PendingInstant, pending_instants
 from airflow_provider.concurrency.publish import publish_head
-from airflow_provider.concurrency.writer import CommitResult
 from airflow_provider.table.hudi_table import HudiTable
 
 
@@ -19,17 +21,15 @@ def find_operation(
     :param since: an instant time at or before the first attempt, so that only the log's end
         has to be read; the whole log is read when None.
     :return: the commit when it completed; the pending instant when it has not ended; None
-        when there was none, or it was rolled back.
+        when there was none, or it was rolled back or reverted.
     """
     storage = table.storage
     commit_log = CommitLog(storage)
     pending = [instant for instant in pending_instants(table) if instant.operation_key == operation_key]
     publish_head(storage, commit_log)
-    for entry in commit_log.backwards():
-        if since is not None and entry.completion_time < since:
-            break
-        if entry.operation_key == operation_key and entry.commits:
-            return CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence)
+    for key, commit in _commits(commit_log, since):
+        if key == operation_key:
+            return commit
     return pending[-1] if pending else None
 
 
@@ -44,10 +44,22 @@ def find_operations(table: HudiTable, prefix: str, *, since: str | None = None) 
     commit_log = CommitLog(table.storage)
     publish_head(table.storage, commit_log)
     found: dict[str, CommitResult] = {}
+    for key, commit in _commits(commit_log, since):
+        if key.startswith(prefix):
+            found.setdefault(key, commit)
+    return found
+
+
+def _commits(commit_log: CommitLog, since: str | None) -> Iterator[tuple[str, CommitResult]]:
+    """Commits that stand, with their operation keys, from the newest on."""
+    reverted: set[int] = set()
     for entry in commit_log.backwards():
         if since is not None and entry.completion_time < since:
             break
-        if entry.commits and entry.operation_key and entry.operation_key.startswith(prefix):
-            commit = CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence)
-            found.setdefault(entry.operation_key, commit)
-    return found
+        if entry.reverts is not None:
+            reverted.add(entry.reverts)
+        elif entry.commits and entry.operation_key and entry.sequence not in reverted:
+            yield (
+                entry.operation_key,
+                CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence),
+            )

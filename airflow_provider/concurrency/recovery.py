@@ -7,9 +7,9 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airflow_provider.concurrency.content import CommitResult
 from airflow_provider.concurrency.failed_writes import rollback
 from airflow_provider.concurrency.operations import find_operation
-from airflow_provider.concurrency.writer import CommitResult
 from airflow_provider.exceptions import NotATableError, TableError
 from airflow_provider.metastore import Metastore, PartitionSpec, RecoveredTxn, TableWriteInfo
 from airflow_provider.table.hudi_table import HudiTable

@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -27,7 +26,7 @@ from airflow_provider.concurrency.conflicts import (
     WriteDescription,
     conflicts_with,
 )
-from airflow_provider.concurrency.content import Content, Rebase, Rebased
+from airflow_provider.concurrency.content import CommitResult, Content, Rebase, Rebased
 from airflow_provider.concurrency.failed_writes import rollback
 from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo
 from airflow_provider.concurrency.history import Base, Change
@@ -56,24 +55,6 @@ from airflow_provider.table.timeline import instant_path
 log = logging.getLogger(__name__)
 
 _REMERGE_UNDER_LOCK_SECONDS = 0.5
-
-
-@dataclass(frozen=True)
-class CommitResult:
-    """A commit that is visible.
-
-    :param instant: requested time.
-    :param completion_time: when it completed; orders commits.
-    :param action: action on the timeline.
-    :param sequence: its place in the commit log.
-    :param rebases: how often it lost a conflict and was merged again in part.
-    """
-
-    instant: str
-    completion_time: str
-    action: Action
-    sequence: int
-    rebases: int = 0
 
 
 class Writer:

@@ -1,0 +1,165 @@
+"""Reverting a completed rewrite: every guard, and what is found of it afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from airflow_provider.concurrency import (
+    PRIORITIES,
+    CommitLog,
+    CommitResult,
+    LogEntry,
+    ServicePlan,
+    begin_planned,
+    delete_reverted_files,
+    find_operation,
+    schedule,
+)
+from airflow_provider.concurrency.revert import obstacle
+from airflow_provider.table.instant import Action, Instant, State, now
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline, instant_path
+
+from .actors import REVERT, add_clusterer, add_writer
+from .invariants import check
+from .rows import PARTITION, read_rows, write_rows
+from .simulation import NoLock, Simulation
+from .test_interleavings import table_with
+
+
+def clustered() -> Simulation:
+    simulation = table_with("a", "b", "c")
+    add_clusterer(simulation, "clusterer")
+    simulation.run([])
+    return simulation
+
+
+def rewrite_of(simulation: Simulation) -> LogEntry:
+    entries = CommitLog(simulation.table().storage).after(0)
+    return next(entry for entry in entries if entry.operation == "CLUSTER" and entry.commits)
+
+
+def written_to(simulation: Simulation) -> None:
+    add_writer(simulation, "later", "a")
+    simulation.run([])
+
+
+def being_cleaned(simulation: Simulation) -> None:
+    plan = ServicePlan(rewrite_of(simulation).replaced, b"plan")
+    assert schedule(
+        simulation.table(),
+        lambda view, taken: plan,
+        action=Action.CLEAN,
+        operation="CLEAN",
+        priority=PRIORITIES["cleaning"],
+        lock=NoLock(),
+    )
+
+
+def saved(simulation: Simulation) -> None:
+    savepoint = Instant(now(), Action.SAVEPOINT, State.COMPLETED, now())
+    simulation.table().storage.put(instant_path(savepoint), b"")
+
+
+def archived_up_to_it(simulation: Simulation) -> None:
+    storage = simulation.table().storage
+    for instant in Timeline.load(storage).commits():
+        if instant.requested_time < rewrite_of(simulation).instant:
+            storage.delete(instant_path(instant))
+
+
+def cleaned(simulation: Simulation) -> None:
+    storage = simulation.table().storage
+    file_ids = [group.file_id for group in rewrite_of(simulation).replaced]
+    for status in storage.list(PARTITION):
+        if status.name.partition("_")[0] in file_ids:
+            storage.delete(status.path)
+
+
+def test_nothing_is_in_the_way_of_a_fresh_rewrite() -> None:
+    simulation = clustered()
+    storage = simulation.table().storage
+    assert obstacle(storage, CommitLog(storage), rewrite_of(simulation)) is None
+
+
+@pytest.mark.parametrize(
+    ("happened", "told"),
+    [
+        (written_to, "has written to its file groups since"),
+        (being_cleaned, "takes the file groups that it replaced"),
+        (saved, "a savepoint holds it"),
+        (archived_up_to_it, "the oldest commit of the active timeline"),
+        (cleaned, "which it replaced, are gone"),
+    ],
+)
+def test_a_guard(happened: Callable[[Simulation], None], told: str) -> None:
+    simulation = clustered()
+    happened(simulation)
+    storage = simulation.table().storage
+    assert told in str(obstacle(storage, CommitLog(storage), rewrite_of(simulation)))
+
+
+def test_what_is_no_rewrite_is_not_reverted() -> None:
+    simulation = clustered()
+    storage = simulation.table().storage
+    upsert = next(CommitLog(storage).after(0))
+    assert "no rewrite" in str(obstacle(storage, CommitLog(storage), upsert))
+
+
+def test_storage_that_cannot_move_in_one_step_reverts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = clustered()
+    storage = simulation.table().storage
+    monkeypatch.setattr(type(storage), "moves_atomically", False)
+    assert "cannot move" in str(obstacle(storage, CommitLog(storage), rewrite_of(simulation)))
+
+
+def reverted() -> tuple[Simulation, str]:
+    """A clustering that an upsert, begun before it, has reverted; and the clustering's instant."""
+    simulation = table_with("a", "b")
+    add_writer(simulation, "upsert", "a", policy=REVERT)
+    simulation.add("cluster", lambda table, actor: carry_out(simulation))
+    simulation.run([0] * 12 + [1] * 20)
+    check(simulation)
+    revert = next(e for e in CommitLog(simulation.table().storage).backwards() if e.reverts is not None)
+    return simulation, revert.rolls_back or ""
+
+
+def carry_out(simulation: Simulation) -> None:
+    table = simulation.table()
+    live = table.view().base_files(PARTITION)
+    plan = ServicePlan(frozenset(base.file_group for base in live), b"plan")
+    instant = schedule(
+        table,
+        lambda view, taken: plan,
+        action=Action.CLUSTERING,
+        operation="CLUSTER",
+        priority=PRIORITIES["table_service"],
+        lock=NoLock(),
+    )
+    assert instant is not None
+    with begin_planned(table, instant, lock=NoLock(), operation_key="nightly") as writer:
+        rows = {key: row for base in live for key, row in read_rows(table.storage, base).items()}
+        stat = write_rows(table.storage, "packed-0", instant, rows)
+        writer.commit([stat], replaced={PARTITION: [base.file_id for base in live]})
+    assert isinstance(find_operation(table, "nightly"), CommitResult)
+
+
+def test_a_reverted_commit_is_not_what_became_of_an_operation() -> None:
+    simulation, _ = reverted()
+    assert find_operation(simulation.table(), "nightly") is None
+
+
+def files_of(storage: Storage, instant: str) -> list[str]:
+    return [status.path for status in storage.list(PARTITION) if instant in status.name]
+
+
+def test_files_of_a_reverted_rewrite_stay_for_readers_and_go_later() -> None:
+    simulation, instant = reverted()
+    table = simulation.table()
+    files = files_of(table.storage, instant)
+    assert files
+    assert delete_reverted_files(table) == []
+    assert delete_reverted_files(table, after_seconds=0.0) == files
+    assert files_of(table.storage, instant) == []
