@@ -6,6 +6,10 @@ UV     := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/bin/uv)
 RUN    := $(UV) run --no-sync
 READY  := .venv/.ready
 
+# Every test starts many interpreters: what they import is compiled once, whatever the machine's setting.
+export UV_COMPILE_BYTECODE = 1
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: help setup demo test test-unit lint format bench soak clean
 
 help:            ## This list

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import multiprocessing
-import shutil
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -253,6 +252,13 @@ def main() -> None:
     arguments.add_argument("--only", nargs="+", default=["append", "upsert", "contended"])
     arguments.add_argument("--libraries", nargs="+", default=[library.name for library in LIBRARIES])
     chosen = arguments.parse_args()
+    # Kept to the end: a file system without a journal is slow for minutes where much was deleted.
+    with tempfile.TemporaryDirectory(prefix="commits-") as folder:
+        measure(chosen, Path(folder))
+
+
+def measure(chosen: argparse.Namespace, folder: Path) -> None:
+    """Run what was chosen."""
     console = Console()
     for workload in chosen.only:
         columns = ("library", "writers", "commits/s", "ours is", "p50 ms", "p99 ms", "failed", "least-most")
@@ -262,8 +268,7 @@ def main() -> None:
             for kind in LIBRARIES:
                 if kind.name not in chosen.libraries:
                     continue
-                folder = Path(tempfile.mkdtemp(prefix="commits-"))
-                library = kind(str(folder / "table"), workload)
+                library = kind(str(folder / f"{workload}-{writers}-{kind.name}"), workload)
                 result = run(library, writers, chosen.seconds)
                 rates[kind.name] = sum(result.commits) / chosen.seconds
                 p50, p99 = np.percentile(result.seconds or [0.0], [50, 99]) * 1000
@@ -278,7 +283,6 @@ def main() -> None:
                     f"{min(result.commits)}-{max(result.commits)}",
                     check(library, result),
                 )
-                shutil.rmtree(folder)
                 for error in dict.fromkeys(result.errors):
                     console.print(f"{kind.name}, {writers} writers: {error}", style="dim")
         console.print(lines)

@@ -68,18 +68,21 @@ def begin_write(
         operation_key,
         base=newest.sequence if newest else 0,
     )
-    instant, base = _take_instant(storage, commit_log, newest, info)
-    heartbeat = Heartbeat(storage, instant, info, is_alive)
-    lock = lock or open_lock({}, storage)
-    writer = Writer(table, instant, action, info, base, heartbeat, lock, policy or ConflictPolicy())
-    try:
-        storage.put_if_absent(
-            instant_path(Instant(instant, action, State.REQUESTED)), requested_content(action)
-        )
-    except BaseException:
-        writer.abort("could not begin")
-        raise
-    return writer
+    lock, policy, instant = lock or open_lock({}, storage), policy or ConflictPolicy(), ""
+    while True:
+        instant, base = _take_instant(storage, commit_log, newest, info, later_than=instant)
+        heartbeat = Heartbeat(storage, instant, info, is_alive)
+        writer = Writer(table, instant, action, info, base, heartbeat, lock, policy)
+        requested = instant_path(Instant(instant, action, State.REQUESTED))
+        try:
+            if storage.put_if_absent(requested, requested_content(action)):
+                return writer
+        except BaseException:
+            writer.abort("could not begin")
+            raise
+        # Another Hudi writer, which knows no such heartbeats, took the same millisecond.
+        heartbeat.stop()
+        storage.delete(heartbeat_path(instant))
 
 
 def begin_planned(
@@ -148,7 +151,7 @@ def begin_planned(
 
 
 def _take_instant(
-    storage: Storage, commit_log: CommitLog, newest: LogEntry | None, info: HeartbeatInfo
+    storage: Storage, commit_log: CommitLog, newest: LogEntry | None, info: HeartbeatInfo, *, later_than: str
 ) -> tuple[str, Base]:
     """A requested time, and the moment on which the write is based.
 
@@ -156,7 +159,7 @@ def _take_instant(
     on an older moment, and takes nothing that this one shows. And nothing that the moment shows
     completed later than the requested time: readers order the slices of a file group by it.
     """
-    instant, newest = request_instant(storage, commit_log, newest, info)
+    instant, newest = request_instant(storage, commit_log, newest, info, later_than=later_than)
     if newest is not None:
         ensure_published(storage, newest)
     return instant, Base(storage, newest, before=instant)

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import HeartbeatExpiredError
+from airflow_provider.locks.recurring import Recurring
 from airflow_provider.table.storage import FileStatus, Storage
 
 HEARTBEAT_FOLDER = ".hoodie/.heartbeat"
@@ -141,9 +141,7 @@ class Heartbeat:
         self._is_alive = is_alive or (lambda: True)
         self._beaten = time.monotonic()
         self._lost: str | None = None
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"heartbeat-{instant}", daemon=True)
-        self._thread.start()
+        self._recurring = Recurring(self._run, info.interval, f"heartbeat-{instant}")
 
     def check(self) -> None:
         """Make sure that this writer may still count itself alive.
@@ -163,20 +161,18 @@ class Heartbeat:
 
     def stop(self) -> None:
         """Stop beating; the file stays until its owner's end is published."""
-        self._stopped.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join(timeout=self._info.interval)
+        self._recurring.stop(timeout=self._info.interval)
 
-    def _run(self) -> None:
-        while not self._stopped.wait(self._info.interval):
-            try:
-                self.check()
-                self._beat()
-            except HeartbeatExpiredError:
-                log.warning("heartbeat of instant %s is lost: %s", self._instant, self._lost)
-                return
-            except OSError as error:
-                log.warning("heartbeat of instant %s missed: %s", self._instant, error)
+    def _run(self) -> bool:
+        try:
+            self.check()
+            self._beat()
+        except HeartbeatExpiredError:
+            log.warning("heartbeat of instant %s is lost: %s", self._instant, self._lost)
+            return False
+        except OSError as error:
+            log.warning("heartbeat of instant %s missed: %s", self._instant, error)
+        return True
 
     def _beat(self) -> None:
         if not self._is_alive():

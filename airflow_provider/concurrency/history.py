@@ -13,6 +13,7 @@ from typing import Any
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry, without_reverted
 from airflow_provider.concurrency.conflicts import PRIORITIES
 from airflow_provider.concurrency.publish import completed_instant, ensure_published
+from airflow_provider.locks import LockProvider
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
 from airflow_provider.table.metadata import REWRITES, CommitMetadata, decode, decode_commit_metadata
@@ -89,6 +90,18 @@ class Base:
                 self._timeline = self._timeline.showing(lambda i: (i.completion_time or "") < before)
         return self._timeline
 
+    def newest_completion(self, lock: LockProvider) -> str:
+        """The largest completion time that a commit after this moment has to exceed.
+
+        Only a lock that other Hudi writers hold as well makes it worth a listing to look for theirs:
+        under another one they may complete something right after the look.
+
+        :param lock: the table lock; held.
+        """
+        if lock.excludes_hudi or self._timeline is not None:
+            return self.timeline.newest_completion
+        return self.newest.completion_time if self.newest else ""
+
     @property
     def sequence(self) -> int:
         """Sequence of the newest entry; 0 for an empty log."""
@@ -101,13 +114,14 @@ class Base:
         """
 
         def load() -> Timeline:
+            timeline = self.timeline  # before the look at the log, which knows all that it shows
             hidden = set()
             for entry in log.after(self.sequence):
                 # Of what was reverted since not even the file can be read; the commit will meet it.
                 hidden.add(entry.instant if entry.reverts is None else entry.rolls_back)
             if not hidden:
-                return self.timeline
-            return self.timeline.showing(lambda i: i.requested_time not in hidden)
+                return timeline
+            return timeline.showing(lambda i: i.requested_time not in hidden)
 
         return FileSystemView(self._storage, load)
 
@@ -128,12 +142,11 @@ class Base:
         newest = entries[-1] if entries else self.newest
         if entries:
             ensure_published(self._storage, entries[-1])
-        timeline = Timeline.load(self._storage)
+        moment = Base(self._storage, newest)
         foreign: list[LogEntry] = []
         if self._timeline is not None:
-            foreign = self._foreign(timeline.new_since(self._timeline), entries, log)
+            foreign = self._foreign(moment.timeline.new_since(self._timeline), entries, log)
         found = sorted([*without_reverted(entries), *foreign], key=lambda entry: entry.completion_time)
-        moment = Base(self._storage, newest, timeline=timeline)
         return [Change(self._storage, entry) for entry in found], moment
 
     def _foreign(

@@ -295,7 +295,7 @@ class Writer:
                 self.instant,
                 self.action,
                 self._info,
-                completion_time_after(newest, self.instant, later_than=moment.timeline.newest_completion),
+                completion_time_after(newest, self.instant, later_than=moment.newest_completion(self._lock)),
                 newest.sequence + 1 if newest else 1,
             )
             if self._log.append(entry.sequence, entry):
@@ -327,7 +327,7 @@ class Writer:
             log.info("%s is not reverted, because %s: rebasing onto it", conflict.other, reason)
             unrevertible.add(rewrite.instant)
         elif moment.newest is not None:
-            later_than = moment.timeline.newest_completion
+            later_than = moment.newest_completion(self._lock)
             put_revert(self._storage, self._log, moment.newest, rewrite, later_than=later_than)
 
     def _yields(self, this: WriteDescription) -> list[Conflict]:

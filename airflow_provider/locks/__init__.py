@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from airflow_provider.exceptions import InvalidConnectionError
@@ -32,6 +33,7 @@ LOCK_PROVIDERS: Mapping[str, str] = {
 """Provider name, as in the ``table_lock`` connection, to its class; imported when it is used."""
 
 
+@cache
 def lock_options(provider: str) -> tuple[str, ...]:
     """Names of the options that a provider takes.
 

@@ -22,6 +22,8 @@ class Contender(ABC):
     :param owner: who contends, for people; host and process by default.
     """
 
+    excludes_hudi = False
+
     def __init__(self, place: str, timeout_seconds: float, owner: str | None) -> None:
         self._place = place
         self._timeout = timeout_seconds

@@ -1,8 +1,8 @@
 """RFC-22's lock, concurrency control option 2: files with ever larger ids.
 
 ``.hoodie/locks/lock<N>.acquired`` is created, once, by the contender that takes the lock
-for the Nth time; ``lock<N>.released`` ends that holding, also once. Both by put-if-absent,
-so that
+for the Nth time; ``lock<N>.released`` ends that holding, also once: it is a second name of
+the former. Neither ever replaces a file, so that
 
 * of two contenders for holding N + 1 one wins;
 * of two reclaimers of an expired holding both may write ``lock<N>.released``, which is
@@ -67,6 +67,7 @@ class FilesystemLockProvider(LeaseLock):
         self._storage = storage
         self._line = WaitingLine(storage, LOCKS_FOLDER, self._owner)
         self._ahead = 0
+        self._earlier: list[str] = []
         self._awaited: _Awaited | None = None
 
     def acquire(self, timeout: float | None = None) -> None:
@@ -104,7 +105,7 @@ class FilesystemLockProvider(LeaseLock):
                 if self._line.now() - _renewed(held) <= self._lease_of(newest):
                     self._wait_for(_path(newest, "released"))
                     return None
-                self._storage.put_if_absent(_path(newest, "released"), self._content(reclaimed=True))
+                self._end(newest)
         token = newest + 1
         if not self._storage.put_if_absent(_path(token, "acquired"), self._content()):
             return None
@@ -114,10 +115,8 @@ class FilesystemLockProvider(LeaseLock):
             # id is the lock.
             self._storage.delete(_path(token, "acquired"))
             return None
-        for name in names:
-            if (match := _NAME.match(name)) and int(match[1]) < token:
-                self._storage.delete(f"{LOCKS_FOLDER}/{name}")
         self._line.sweep(files)
+        self._earlier = [name for name in names if (match := _NAME.match(name)) and int(match[1]) < token]
         return token
 
     def _wait_for(self, path: str, *, gone: bool = False) -> None:
@@ -149,10 +148,18 @@ class FilesystemLockProvider(LeaseLock):
         return newest == token and "released" not in files
 
     def _give_back(self, token: int) -> bool:
-        # Swept: a larger id exists. Else there is none without `released`, which then is in place.
-        if self._storage.stat(_path(token, "acquired")) is None:
-            return False
-        return self._storage.put_if_absent(_path(token, "released"), self._content())
+        given_back = self._end(token)
+        with contextlib.suppress(OSError):  # what stays is swept by the next holder
+            for name in self._earlier:
+                self._storage.delete(f"{LOCKS_FOLDER}/{name}")
+        return given_back
+
+    def _end(self, token: int) -> bool:
+        """End a holding; False when it has ended, which is so as well when it was swept."""
+        try:
+            return self._storage.link_if_absent(_path(token, "acquired"), _path(token, "released"))
+        except FileNotFoundError:
+            return False  # a larger id exists
 
     def _lease_of(self, token: int) -> float:
         # The holder's own lease counts: a contender with a shorter one must not rob it.
@@ -161,10 +168,8 @@ class FilesystemLockProvider(LeaseLock):
         except FileNotFoundError:
             return self._lease  # swept: a larger id exists, the next look finds it
 
-    def _content(self, *, reclaimed: bool = False) -> bytes:
-        return json.dumps(
-            {"owner": self._owner, "lease_seconds": self._lease, "reclaimed": reclaimed}
-        ).encode()
+    def _content(self) -> bytes:
+        return json.dumps({"owner": self._owner, "lease_seconds": self._lease}).encode()
 
 
 @dataclass(frozen=True)

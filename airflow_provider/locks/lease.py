@@ -6,7 +6,6 @@ The rules that all of them share are here; where a lease is kept is a subclass's
 from __future__ import annotations
 
 import random
-import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import tenacity
 from airflow_provider.exceptions import LockUnavailableError
 from airflow_provider.locks.contender import Contender
 from airflow_provider.locks.protocol import LockHolder
+from airflow_provider.locks.recurring import Recurring
 
 
 class LeaseLock(Contender):
@@ -194,9 +194,7 @@ class _Renewal:
         self._lease = lease
         self._renewed = begun
         self._unusable = unusable
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lock-renewal", daemon=True)
-        self._thread.start()
+        self._recurring = Recurring(self._run, lease / 3, "lock-renewal")
 
     def in_time(self) -> bool:
         """Whether the lease cannot have run out by this process's own clock."""
@@ -204,15 +202,14 @@ class _Renewal:
 
     def stop(self) -> None:
         """Stop; no renewal is under way any more when this returns."""
-        self._stopped.set()
-        self._thread.join()
+        self._recurring.stop()
 
-    def _run(self) -> None:
-        while not self._stopped.wait(self._lease / 3):
-            begun = time.monotonic()
-            try:
-                if not self.in_time() or not self._renew():
-                    return
-            except self._unusable:
-                continue  # the lease runs out by itself
-            self._renewed = begun
+    def _run(self) -> bool:
+        begun = time.monotonic()
+        try:
+            if not self.in_time() or not self._renew():
+                return False
+        except self._unusable:
+            return True  # the lease runs out by itself
+        self._renewed = begun
+        return True

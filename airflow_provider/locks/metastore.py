@@ -71,6 +71,8 @@ class MetastoreLockProvider(LeaseLock):
     :raises InvalidConnectionError: when the URL is missing or cannot work, or its driver is not installed.
     """
 
+    excludes_hudi = True
+
     unusable = (MetastoreError, OSError)
 
     def __init__(

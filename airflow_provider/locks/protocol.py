@@ -33,6 +33,10 @@ class LockProvider(Protocol):
     One object is one contender. It is not re-entrant.
     """
 
+    @property
+    def excludes_hudi(self) -> bool:
+        """Whether other Hudi writers, such as the JVM's, can hold this very lock."""
+
     def acquire(self, timeout: float | None = None) -> None:
         """Wait until this contender holds the lock.
 

@@ -88,6 +88,8 @@ class ZookeeperLockProvider(Contender):
     :raises InvalidConnectionError: when an option is missing or cannot work.
     """
 
+    excludes_hudi = True
+
     def __init__(
         self,
         storage: Storage,

@@ -10,6 +10,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -39,6 +40,7 @@ def without_meta_columns(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in META_COLUMNS])
 
 
+@lru_cache  # asked for several times a commit
 def arrow_to_avro(schema: pa.Schema, record_name: str) -> str:
     """Describe columns as an Avro record.
 

@@ -6,7 +6,6 @@ against :class:`Storage`, so that a test can put a fault or a scheduler in betwe
 
 from __future__ import annotations
 
-import contextlib
 import os
 import uuid
 from collections.abc import Iterable, Mapping
@@ -119,15 +118,23 @@ class Storage:
             moved = self.put_if_absent(target, self.read(source))
             self.delete(source)
             return moved
-        path = self._absolute(source)
-        try:
-            os.link(path, self._absolute(target))
-            moved = True
-        except FileExistsError:
-            moved = False
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)  # noqa: PTH108 - as everything here, by its text path
+        moved = Storage.link_if_absent(self, source, target)
+        Storage.delete(self, source)
         return moved
+
+    def link_if_absent(self, source: str, target: str) -> bool:
+        """Give a file a second name, or on an object store a copy, unless that name is taken.
+
+        :return: True when this call made the target, False when it was there.
+        :raises FileNotFoundError: when there is no source.
+        """
+        if not self._is_local:
+            return self.put_if_absent(target, self.read(source))
+        try:
+            os.link(self._absolute(source), self._absolute(target))
+        except FileExistsError:
+            return False
+        return True
 
     def put(self, path: str, data: bytes) -> None:
         """Create or replace a file; a reader sees the old or the new content, whole."""

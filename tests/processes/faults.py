@@ -39,6 +39,10 @@ class FaultyStorage(Storage):
         with self._at("move_if_absent", target):
             return super().move_if_absent(source, target)
 
+    def link_if_absent(self, source: str, target: str) -> bool:
+        with self._at("link_if_absent", target):
+            return super().link_if_absent(source, target)
+
     def put(self, path: str, data: bytes) -> None:
         with self._at("put", path):
             super().put(path, data)

@@ -17,7 +17,17 @@ from airflow_provider.table.storage import Storage
 
 from . import services
 
-OPERATIONS = ("put_if_absent", "put", "read", "list", "names", "stat", "delete")
+OPERATIONS = (
+    "put_if_absent",
+    "move_if_absent",
+    "link_if_absent",
+    "put",
+    "read",
+    "list",
+    "names",
+    "stat",
+    "delete",
+)
 
 
 def create(location: Path) -> HudiTable:

@@ -26,7 +26,7 @@ from .services import Rows
 
 OWN: Rows = {"k1": (1, "p"), "k6": (1, "p"), "both": (1, "p"), "own": (1, "q")}
 
-CHANGING = ("put_if_absent", "move_if_absent", "put", "delete", "create")
+CHANGING = ("put_if_absent", "move_if_absent", "link_if_absent", "put", "delete", "create")
 """Operations after which the storage is another one."""
 
 

@@ -34,6 +34,7 @@ class NoLock:
     """No mutual exclusion at all: what holds with it holds with any lock, lost or held."""
 
     fencing_token = 0
+    excludes_hudi = False
 
     def acquire(self, timeout: float | None = None) -> None: ...
 
@@ -82,6 +83,13 @@ class MemoryStorage(Storage):
         if source not in self._files:
             raise FileNotFoundError(source)
         found = self._files.pop(source)
+        return self._files.setdefault(target, found) is found
+
+    def link_if_absent(self, source: str, target: str) -> bool:
+        self.at("link_if_absent", target)
+        if source not in self._files:
+            raise FileNotFoundError(source)
+        found = self._files[source]
         return self._files.setdefault(target, found) is found
 
     def put(self, path: str, data: bytes) -> None:

@@ -6,6 +6,7 @@ right before the writer under test gets it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -46,6 +47,8 @@ def rows(fares: dict[int, float], city: str = "sf") -> pa.Table:
 class SharedLock(InProcessLockProvider):
     """The lock that a JVM and this writer share: the JVM commits while it has it, before this writer."""
 
+    excludes_hudi = True
+
     def __init__(self, table: HudiTable, jvm: Callable[[], object]) -> None:
         super().__init__(table.location)
         self._jvm: Callable[[], object] | None = jvm
@@ -63,6 +66,7 @@ class Jvm:
     def __init__(self, table: HudiTable, *, requested: str | None = None) -> None:
         self.table = table
         self.instant = requested or now()
+        time.sleep(0.002)  # it has the millisecond to itself
         self.completion_time = after(max(now(), self.instant))
 
     def upsert(self, fares: dict[int, float], *, into: BaseFile | None = None) -> None:
@@ -158,6 +162,20 @@ def test_a_lost_conflict_is_rebased_onto_it(table: HudiTable) -> None:
 def test_a_commit_of_another_file_group_is_none(table: HudiTable) -> None:
     ingest(table, {1: 10.0}, lambda: Jvm(table).upsert({7: 7.0}))
     assert fares(table) == {1: 10.0, 2: 2.0, 7: 7.0}
+
+
+def test_a_requested_time_that_another_writer_took_first(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = now()
+    path = Path(table.location, f".hoodie/timeline/{taken}.commit.requested")
+    path.write_bytes(b"")
+    monkeypatch.setattr("airflow_provider.concurrency.instant_time.now", lambda: taken)
+    writer = begin_write(table, operation="UPSERT")
+    assert writer.instant > taken
+    assert [path.name for path in Path(table.location, ".hoodie/.heartbeat").iterdir()] == [writer.instant]
+    writer.abort()
+    assert path.exists()
 
 
 @pytest.mark.parametrize("policy", ["raise", "rebase"])
