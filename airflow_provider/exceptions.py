@@ -36,6 +36,7 @@
     │   ├── TransactionOpenError
     │   ├── NoSuchLockError
     │   ├── EventsExpiredError
+    │   ├── UnsupportedByServerError
     │   └── MetastoreUnavailableError    (retryable)
     └── JobFailedError                   a Spark job ended without saying why
 
@@ -207,6 +208,10 @@ class NoSuchLockError(MetastoreError):
 
 class EventsExpiredError(MetastoreError):
     """Raised when notification events after a consumer's position are gone."""
+
+
+class UnsupportedByServerError(MetastoreError):
+    """Raised when a metastore reached by Thrift cannot be asked for something; a database could."""
 
 
 class MetastoreUnavailableError(MetastoreError):

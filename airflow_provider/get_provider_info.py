@@ -186,26 +186,29 @@ def _table_metastore() -> dict[str, Any]:
             "relabeling": {"schema": "Database"},
             "placeholders": {
                 "schema": "file of the database for SQLite, else the name of the database",
-                "host": "empty for SQLite",
+                "host": "empty for SQLite; hms1:9083,hms2:9083 for thrift",
             },
         },
         "conn-fields": {
-            "url": {
-                "label": "SQLAlchemy URL",
-                "description": (
-                    "The URL of the metastore's database, for example sqlite:////srv/lake/metastore.db. "
-                    "In place of the standard fields, except for the password: that goes there, because "
-                    "Airflow hides it there and shows it here."
-                ),
-                "schema": {"type": ["string", "null"]},
-            },
+            "url": _text(
+                "URL",
+                "Of the metastore's database, for example sqlite:////srv/lake/metastore.db, or of "
+                "the servers of a Hive Metastore, thrift://hms1:9083,hms2:9083. In place of the standard "
+                "fields, except for the password: that goes there, where Airflow hides it, not here.",
+            ),
             "dialect": {
-                "label": "SQLAlchemy dialect",
+                "label": "Dialect",
                 "description": (
-                    "Without a URL, for one made from the standard fields: sqlite, or postgresql with a "
-                    "driver that is installed, such as postgresql+psycopg."
+                    "Without a URL, for one made from the standard fields: sqlite, postgresql with a driver "
+                    "that is installed, such as postgresql+psycopg, or thrift."
                 ),
                 "schema": {"type": ["string", "null"], "default": "sqlite"},
             },
+            "tls": _choice(
+                "TLS", "thrift: on when the servers have it; certificates are verified.", ["off", "on"]
+            ),
+            "tls_ca": _text("TLS authorities", "thrift: PEM file; when empty the system's."),
+            "tls_certificate": _text("TLS certificate", "thrift: PEM file of the client's certificate."),
+            "tls_key": _text("TLS key", "thrift: PEM file of the certificate's key."),
         },
     }

@@ -11,7 +11,7 @@ from airflow_provider.concurrency.content import CommitResult
 from airflow_provider.concurrency.failed_writes import rollback
 from airflow_provider.concurrency.operations import find_operation
 from airflow_provider.exceptions import NotATableError, TableError
-from airflow_provider.metastore import Metastore, PartitionSpec, RecoveredTxn, TableWriteInfo
+from airflow_provider.metastore import AnyMetastore, PartitionSpec, RecoveredTxn, TableWriteInfo
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import format_time
 from airflow_provider.table.keys import partition_values
@@ -21,7 +21,7 @@ _CLOCK_SKEW = timedelta(days=1)
 
 
 def recover_transactions(
-    metastore: Metastore,
+    metastore: AnyMetastore,
     *,
     timeout_seconds: float = 300.0,
     storage_options: Mapping[str, Any] | None = None,

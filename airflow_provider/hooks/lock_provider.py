@@ -10,10 +10,10 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError, TableServiceError
+from airflow_provider.exceptions import InvalidConnectionError, TableServiceError
 from airflow_provider.hooks.connection_form import read_extras
+from airflow_provider.hooks.metastore import has_password
 from airflow_provider.locks import LockProvider, lock_options, open_lock
-from airflow_provider.metastore.engine import parse_url
 from airflow_provider.table.storage import Storage
 
 if TYPE_CHECKING:
@@ -115,11 +115,7 @@ class LockProviderHook(BaseHook):
 
 
 def _refuse_shown_password(connection: Connection, extras: Mapping[str, Any]) -> None:
-    try:
-        url = parse_url(extras["url"]) if "url" in extras else None
-    except InvalidInputError:
-        return  # the provider says what is wrong with it
-    if url is not None and (url.password or "password" in url.query):
+    if has_password(extras.get("url", "")):
         raise InvalidConnectionError(
             f"connection {connection.conn_id!r}: the extra 'url' has a password in it, which Airflow would "
             "show; put it into the connection's field 'Password'",

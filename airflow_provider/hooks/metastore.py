@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,26 @@ from sqlalchemy import URL
 
 from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError, TableServiceError
 from airflow_provider.hooks.connection_form import form_fields, read_extras
-from airflow_provider.metastore import Metastore, TableTransaction, open_metastore, table_transaction
+from airflow_provider.metastore import AnyMetastore, TableTransaction, open_metastore, table_transaction
 from airflow_provider.metastore.engine import parse_url
+from airflow_provider.metastore.thrift.url import (
+    ThriftUrl,
+    is_thrift_url,
+    parse_thrift_url,
+    shows_password,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
 
+_TLS = frozenset({"tls", "tls_ca", "tls_certificate", "tls_key"})
+
+
 class MetastoreHook(BaseHook):
     """The catalog, its transactions and its notification log, by a connection of type ``table_metastore``.
 
+    The connection names the metastore's database, or the servers of a Hive Metastore, ours or another.
     Without a connection ``table_metastore_default`` it is an embedded SQLite database,
     ``$AIRFLOW_HOME/table_services/metastore.db``.
 
@@ -37,9 +48,9 @@ class MetastoreHook(BaseHook):
     def __init__(self, metastore_conn_id: str = default_conn_name) -> None:
         super().__init__()
         self.metastore_conn_id = metastore_conn_id
-        self._metastore: Metastore | None = None
+        self._metastore: AnyMetastore | None = None
 
-    def get_metastore(self) -> Metastore:
+    def get_metastore(self) -> AnyMetastore:
         """The metastore, opened once per hook.
 
         :raises InvalidConnectionError: when the connection does not exist (the default one
@@ -59,7 +70,9 @@ class MetastoreHook(BaseHook):
         return self._metastore
 
     async def aget_url(self) -> str:
-        """The metastore's SQLAlchemy URL, for the event loop of a triggerer; masked in its logs.
+        """What :func:`~airflow_provider.metastore.open_metastore` takes, password included.
+
+        For the event loop of a triggerer; the password is masked in its logs.
 
         :raises InvalidConnectionError: see :meth:`get_metastore`.
         """
@@ -73,7 +86,7 @@ class MetastoreHook(BaseHook):
             await amask_secret(url.password)
         return url.render_as_string(hide_password=False)
 
-    def get_conn(self) -> Metastore:
+    def get_conn(self) -> AnyMetastore:
         """Same as :meth:`get_metastore`."""
         return self.get_metastore()
 
@@ -118,12 +131,12 @@ class MetastoreHook(BaseHook):
                 connection=self.metastore_conn_id,
             ) from None
 
-    def _url(self, connection: Connection | None) -> URL:
+    def _url(self, connection: Connection | None) -> URL | ThriftUrl:
         if connection is None:
             return URL.create("sqlite", database=str(_embedded_database()))
         extras = read_extras(connection, self.conn_type)
         try:
-            return parse_url(_given_url(connection, extras).render_as_string(hide_password=False))
+            return _given_url(connection, extras)
         except InvalidInputError as error:
             # From None: SQLAlchemy's own error repeats what it could not parse, passwords included.
             raise InvalidConnectionError(
@@ -149,28 +162,52 @@ def split_table_name(table: str) -> tuple[str, str]:
     return database, name
 
 
-def _given_url(connection: Connection, extras: dict[str, Any]) -> URL:
+def has_password(url: str) -> bool:
+    """Whether there is a password in a URL, of a database or of servers."""
+    if is_thrift_url(url):
+        return shows_password(url)
+    try:
+        parsed = parse_url(url)
+    except InvalidInputError:
+        return False  # who opens it says what is wrong with it
+    return bool(parsed.password or "password" in parsed.query)
+
+
+def _given_url(connection: Connection, extras: Mapping[str, Any]) -> URL | ThriftUrl:
     """The URL as the connection says it: as one, or in parts.
 
-    :raises InvalidInputError: when it cannot be parsed or has a password in it: Airflow hides
+    :raises InvalidInputError: when it cannot be used or has a password in it: Airflow hides
         a connection's password in its API and its pages, and it shows extras.
     """
-    if "url" not in extras:
-        return URL.create(
-            extras.get("dialect", "sqlite"),
-            connection.login or None,
-            connection.password or None,
-            connection.host or None,
-            connection.port,
-            connection.schema or None,
-        )
-    url = parse_url(extras["url"])
-    if url.password or "password" in url.query:
+    url = extras.get("url")
+    if url is not None and has_password(url):
         raise InvalidInputError(
             "the extra 'url' has a password in it, which Airflow would show; put it into the "
             "connection's field 'Password'"
         )
-    return url.set(password=connection.password) if connection.password else url
+    tls = {name: value for name, value in extras.items() if name in _TLS and value != "off"}
+    if is_thrift_url(url or f"{extras.get('dialect')}:"):
+        port = f":{connection.port}" if connection.port else ""
+        return parse_thrift_url(
+            url or f"thrift://{connection.host or ''}{port}",
+            username=connection.login,
+            password=connection.password,
+            **tls,
+        )
+    if tls:
+        raise InvalidInputError(f"{' and '.join(sorted(tls))} are for a metastore by Thrift")
+    if url is not None:
+        parsed = parse_url(url)
+        return parsed.set(password=connection.password) if connection.password else parsed
+    made = URL.create(
+        extras.get("dialect", "sqlite"),
+        connection.login or None,
+        connection.password or None,
+        connection.host or None,
+        connection.port,
+        connection.schema or None,
+    )
+    return parse_url(made.render_as_string(hide_password=False))
 
 
 def _embedded_database() -> Path:

@@ -39,11 +39,12 @@ from airflow_provider.metastore.lock_objects import (
     waits_for,
 )
 from airflow_provider.metastore.system_user import system_user
+from airflow_provider.metastore.thrift.url import is_thrift_url, parse_thrift_url
 from airflow_provider.table.storage import Storage
 
 if TYPE_CHECKING:
     from airflow_provider.metastore import Metastore
-    from airflow_provider.metastore.thrift.client import ThriftMetastore
+    from airflow_provider.metastore.thrift.lock_client import LockClient
 
 # Hive's columns for who asks end there.
 _LONGEST_NAME = 128
@@ -57,7 +58,7 @@ class MetastoreLockProvider(LeaseLock):
     :param storage: the table's storage.
     :param url: ``thrift://host:port[,host2:port2]`` of a server, or the SQLAlchemy URL of a database of
         ours, ``postgresql+psycopg://user@host/database`` or ``sqlite:////absolute/path.db``.
-    :param password: goes into the SQLAlchemy URL; never shown.
+    :param password: goes into the URL; never shown.
     :param database: as ``hoodie.write.lock.hivemetastore.database``.
     :param table: as ``hoodie.write.lock.hivemetastore.table``; by default the table's name, or its
         location where there is no table yet.
@@ -230,19 +231,18 @@ class _Backend:
     :param prepare: to be called before anything else.
     """
 
-    metastore: Metastore | ThriftMetastore
+    metastore: Metastore | LockClient
     lock: Callable[..., LockResponse]
     prepare: Callable[[], None] = lambda: None
 
 
 def _open(url: str, password: str | None, timeout: float, lease: float) -> _Backend:
     # Only who uses the one pays for the import of the other.
-    if url.startswith("thrift:"):
-        from airflow_provider.metastore.thrift.client import ThriftMetastore
+    if is_thrift_url(url):
+        from airflow_provider.metastore.thrift.lock_client import LockClient
 
-        if password:
-            raise InvalidInputError("a metastore by Thrift takes no password; leave that field empty")
-        client = ThriftMetastore(url, timeout_seconds=timeout)
+        given = parse_thrift_url(url, password=password).render_as_string(hide_password=False)
+        client = LockClient(given, timeout_seconds=timeout)
         return _Backend(client, client.lock)
     from airflow_provider.metastore import Metastore
     from airflow_provider.metastore.engine import MetastoreEngine, parse_url

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         LockState,
         LockType,
     )
-    from airflow_provider.metastore.metastore import Metastore, open_metastore
+    from airflow_provider.metastore.metastore import AnyMetastore, Metastore, open_metastore
     from airflow_provider.metastore.notifications import Consumer, EventType, NotificationEvent, Purged
     from airflow_provider.metastore.objects import (
         Column,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         TableInfo,
     )
     from airflow_provider.metastore.table_transactions import TableTransaction, table_transaction
-    from airflow_provider.metastore.transaction_api import RecoveredTxn
+    from airflow_provider.metastore.timeout_api import RecoveredTxn
     from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo, TxnState, TxnType
     from airflow_provider.metastore.write_ids import (
         ReadSnapshot,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AnyMetastore",
     "CacheStatistics",
     "CachedStore",
     "Column",
@@ -83,6 +84,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AnyMetastore": "metastore",
     "CacheStatistics": "cached_store",
     "CachedStore": "cached_store",
     "Column": "objects",
@@ -103,7 +105,7 @@ _MODULES = {
     "Purged": "notifications",
     "ReadSnapshot": "write_ids",
     "ReaderSession": "cached_store",
-    "RecoveredTxn": "transaction_api",
+    "RecoveredTxn": "timeout_api",
     "TableInfo": "objects",
     "TableSnapshot": "write_ids",
     "TableTransaction": "table_transactions",

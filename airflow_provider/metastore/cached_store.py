@@ -24,7 +24,7 @@ from airflow_provider.metastore import catalog, partitions
 from airflow_provider.metastore.cache_state import CachedCatalog, CacheState, read_catalog, read_table
 from airflow_provider.metastore.cache_updater import CacheUpdater
 from airflow_provider.metastore.cached_tables import CachedTable
-from airflow_provider.metastore.metastore import Metastore, open_metastore
+from airflow_provider.metastore.metastore import Metastore, open_embedded_metastore
 from airflow_provider.metastore.notifications import current_event_id
 from airflow_provider.metastore.objects import DatabaseInfo, FunctionInfo, PartitionInfo, TableInfo
 from airflow_provider.metastore.partition_filter import partition_filter
@@ -140,7 +140,7 @@ def open_cached_store(
 ) -> CachedStore:
     """Open a replica, fill its memory, and let it follow the notification log in a thread.
 
-    :param url: see :func:`~airflow_provider.metastore.metastore.open_metastore`.
+    :param url: see :func:`~airflow_provider.metastore.metastore.open_embedded_metastore`.
     :param replica: its name, unique among those that live: it is a consumer of the notification log.
     :param max_megabytes: roughly, the memory that tables and partitions may take.
     :param timeout_seconds: how long a call may wait for other processes.
@@ -159,7 +159,7 @@ def open_cached_store(
     """
     if max_megabytes <= 0:
         raise InvalidInputError(f"replica {replica!r}: a cache of {max_megabytes:g} MB; give more than 0")
-    metastore = open_metastore(url, timeout_seconds=timeout_seconds)
+    metastore = open_embedded_metastore(url, timeout_seconds=timeout_seconds)
     store = CachedStore(
         metastore,
         replica,

@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from airflow_provider.metastore.catalog_api import CatalogApi
 from airflow_provider.metastore.engine import MetastoreEngine
 from airflow_provider.metastore.lock_api import LockApi
 from airflow_provider.metastore.notification_api import NotificationApi
 from airflow_provider.metastore.schema import SCHEMA_REVISION
+from airflow_provider.metastore.thrift.url import is_thrift_url
 from airflow_provider.metastore.transaction_api import TransactionApi
 
+if TYPE_CHECKING:
+    from airflow_provider.metastore.thrift.client import ThriftMetastore
 
-def open_metastore(url: str, *, timeout_seconds: float = 30.0) -> Metastore:
-    """Open a metastore; a new database gets its schema, an old one is migrated.
+AnyMetastore: TypeAlias = "Metastore | ThriftMetastore"
+"""A metastore by its database or by a server: what has one of them works with the other, too."""
+
+
+def open_metastore(url: str, *, timeout_seconds: float = 30.0) -> AnyMetastore:
+    """Open a metastore, by its database or by a server.
+
+    :param url: a SQLAlchemy URL as for :func:`open_embedded_metastore`, or
+        ``thrift://host:port[,host2:port2]`` of servers of one Hive Metastore, ours or another; see
+        :func:`~airflow_provider.metastore.thrift.url.parse_thrift_url`. The first call
+        reaches out.
+    :param timeout_seconds: how long a call may wait for other processes, or for a server's answer.
+    :raises InvalidInputError: when the URL cannot be one of a metastore.
+    :raises MetastoreUnavailableError: when the database cannot be reached.
+    :raises MetastoreError: when the schema is of a newer release.
+    """
+    if not is_thrift_url(url):
+        return open_embedded_metastore(url, timeout_seconds=timeout_seconds)
+    # Imported here: only who uses it pays for it.
+    from airflow_provider.metastore.thrift.client import ThriftMetastore
+
+    return ThriftMetastore(url, timeout_seconds=timeout_seconds)
+
+
+def open_embedded_metastore(url: str, *, timeout_seconds: float = 30.0) -> Metastore:
+    """Open a metastore's database; a new one gets its schema, an old one is migrated.
 
     Any number of processes may do this at once.
 

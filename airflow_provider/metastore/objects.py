@@ -9,6 +9,9 @@ from typing import Any
 NO_WRITE_ID = -1
 """What Hive's messages and requests say where no write id belongs to a change."""
 
+NO_ID = -1
+"""The id of what a server does not tell the id of."""
+
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """What Hive writes for a null partition value."""
 

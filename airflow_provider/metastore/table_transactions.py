@@ -13,7 +13,7 @@ from airflow_provider.exceptions import (
     NoSuchTransactionError,
     TransactionAbortedError,
 )
-from airflow_provider.metastore.metastore import Metastore
+from airflow_provider.metastore.metastore import AnyMetastore
 from airflow_provider.metastore.objects import PartitionSpec
 from airflow_provider.metastore.system_user import system_user
 
@@ -24,7 +24,7 @@ HEARTBEAT_INTERVAL = 30.0
 
 
 def table_transaction(
-    metastore: Metastore,
+    metastore: AnyMetastore,
     database: str,
     table: str,
     *,
@@ -76,7 +76,7 @@ class TableTransaction:
 
     def __init__(
         self,
-        metastore: Metastore,
+        metastore: AnyMetastore,
         database: str,
         table: str,
         *,

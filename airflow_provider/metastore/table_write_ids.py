@@ -164,6 +164,29 @@ def write_id_of(connection: Connection, txn_id: int, database: str, table: str) 
     return None if found is None else int(found)
 
 
+def txn_of_write_id(connection: Connection, database: str, table: str, write_id: int) -> int:
+    """The transaction that has a write id on a table.
+
+    :raises InvalidInputError: when none has.
+    """
+    query = (
+        select(txn_write_ids.c.txn_id)
+        .join(write_id_sequences)
+        .where(
+            txn_write_ids.c.write_id == write_id,
+            write_id_sequences.c.database_name == database.lower(),
+            write_id_sequences.c.table_name == table.lower(),
+        )
+    )
+    found = connection.execute(query).scalar_one_or_none()
+    if found is None:
+        raise InvalidInputError(
+            f"table {database}.{table}: no transaction has write id {write_id}; allocate one first",
+            write_id=write_id,
+        )
+    return int(found)
+
+
 def valid_write_id_list(
     connection: Connection, database: str, table: str, valid_txns: ValidTxnList
 ) -> ValidWriteIdList:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection
 
@@ -13,6 +11,7 @@ from airflow_provider.metastore.engine import MetastoreEngine
 from airflow_provider.metastore.objects import PartitionSpec
 from airflow_provider.metastore.schema import Counter, counted
 from airflow_provider.metastore.table_changes import TableChange
+from airflow_provider.metastore.timeout_api import TimeoutApi
 from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo, TxnState, TxnType
 from airflow_provider.metastore.write_ids import (
     ReadSnapshot,
@@ -21,24 +20,8 @@ from airflow_provider.metastore.write_ids import (
     ValidWriteIdList,
 )
 
-log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True)
-class RecoveredTxn:
-    """What recovery did with a timed-out transaction.
-
-    :param txn_id: the transaction.
-    :param committed: True when it was committed, False when it was aborted.
-    :param event_id: its COMMIT_TXN or ABORT_TXN event.
-    """
-
-    txn_id: int
-    committed: bool
-    event_id: int
-
-
-class TransactionApi:
+class TransactionApi(TimeoutApi):
     """Transactions, write ids and snapshots.
 
     :param engine: the database.
@@ -135,46 +118,6 @@ class TransactionApi:
         :raises NoSuchTransactionError: when it is committed or was never opened.
         """
         return self._engine.write(lambda connection: transactions.abort_txn(connection, txn_id))
-
-    def abort_timed_out(self, timeout_seconds: float) -> list[int]:
-        """Abort the open transactions without a heartbeat for ``timeout_seconds``.
-
-        Those that recorded an instant (:meth:`record_write`) are left to :meth:`recover_timed_out`:
-        only their tables' timelines can tell whether they are committed.
-
-        :return: the ids of those aborted, ascending.
-        """
-        aborted = []
-        for txn_id in self._timed_out(timeout_seconds):
-            if any(write.instant for write in self.writes_of(txn_id)):
-                continue
-            if self._close_timed_out(txn_id, timeout_seconds, commit=False):
-                aborted.append(txn_id)
-        return aborted
-
-    def recover_timed_out(
-        self, timeout_seconds: float, is_completed: Callable[[TableWriteInfo], bool]
-    ) -> list[RecoveredTxn]:
-        """End the open transactions without a heartbeat for ``timeout_seconds`` as their timelines say.
-
-        The timeline is the truth for a table: a transaction all of whose writes completed is
-        committed (unless it was opened with ``commit_on_recovery=False``), any other is aborted.
-
-        :param is_completed: asked about each write, outside any database transaction. False must be
-            final: an instant that did not complete must be rolled back before the answer, so that it
-            never will. For a write without an instant it looks through the table's timeline for the
-            transaction's id. It may use the metastore, for example to register the write's partitions.
-        :return: what became of each, by transaction id. Those that moved meanwhile are not among them.
-        """
-        recovered = []
-        for txn_id in self._timed_out(timeout_seconds):
-            writes = self.writes_of(txn_id)
-            outcomes = [is_completed(write) for write in writes]
-            commit = bool(writes) and all(outcomes) and self.get_txn(txn_id).commit_on_recovery
-            event_id = self._close_timed_out(txn_id, timeout_seconds, commit=commit)
-            if event_id:
-                recovered.append(RecoveredTxn(txn_id, commit, event_id))
-        return recovered
 
     def allocate_table_write_id(self, txn_id: int, database: str, table: str) -> int:
         """The write id of a transaction on a table, the same one however often it is asked for.
@@ -285,24 +228,17 @@ class TransactionApi:
 
         return self._engine.read(look)
 
-    def _timed_out(self, timeout_seconds: float) -> list[int]:
+    def timed_out(self, timeout_seconds: float) -> list[int]:
+        """See :meth:`TimeoutApi.timed_out`."""
         return self._engine.read(lambda connection: transactions.timed_out(connection, timeout_seconds))
 
-    def _close_timed_out(self, txn_id: int, timeout_seconds: float, *, commit: bool) -> int | None:
-        """Commit or abort a transaction, unless it moved since it was found timed out."""
+    def end_timed_out(self, txn_id: int, timeout_seconds: float, *, commit: bool) -> int | None:
+        """See :meth:`TimeoutApi.end_timed_out`."""
 
-        def close(connection: Connection) -> int | None:
+        def end(connection: Connection) -> int | None:
             if not transactions.still_timed_out(connection, txn_id, timeout_seconds):
                 return None
-            end = transactions.commit_txn if commit else transactions.abort_txn
-            return end(connection, txn_id)
+            end_txn = transactions.commit_txn if commit else transactions.abort_txn
+            return end_txn(connection, txn_id)
 
-        event_id = self._engine.write(close)
-        if event_id is not None:
-            log.info(
-                "transaction %d had no heartbeat for %g s: %s",
-                txn_id,
-                timeout_seconds,
-                "all its instants completed, committed" if commit else "aborted",
-            )
-        return event_id
+        return self._engine.write(end)

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider.exceptions import AlreadyExistsError, NoSuchObjectError, TableExistsError
 from airflow_provider.hooks.metastore import MetastoreHook, split_table_name
 from airflow_provider.hooks.table import TableHook, is_location
-from airflow_provider.metastore import Column, Metastore
+from airflow_provider.metastore import AnyMetastore, Column
 from airflow_provider.metastore.catalog import object_name
 from airflow_provider.operators.column_types import to_schema, type_name
 from airflow_provider.operators.failing import failing_without_retries
@@ -125,7 +125,7 @@ class CreateTableOperator(BaseOperator):
             self.log.info("table %s registered in the metastore", self.table)
         return self._result(table, created)
 
-    def _location(self, metastore: Metastore, database: str, name: str) -> str:
+    def _location(self, metastore: AnyMetastore, database: str, name: str) -> str:
         """Where the table is to be; a name that is taken ends here, before anything is written."""
         try:
             known = metastore.get_table(database, name)
@@ -198,7 +198,7 @@ class CreateTableOperator(BaseOperator):
                     location=table.location,
                 )
 
-    def _register(self, metastore: Metastore, table: HudiTable, columns: tuple[Column, ...]) -> bool:
+    def _register(self, metastore: AnyMetastore, table: HudiTable, columns: tuple[Column, ...]) -> bool:
         database, name = split_table_name(self.table)
         metastore.create_database(database, if_not_exists=True)
         try:

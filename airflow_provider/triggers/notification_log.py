@@ -7,11 +7,11 @@ from typing import Any
 
 from airflow_provider.exceptions import NoSuchObjectError
 from airflow_provider.hooks.metastore import MetastoreHook
-from airflow_provider.metastore import Metastore, open_metastore
+from airflow_provider.metastore import AnyMetastore, open_metastore
 from airflow_provider.triggers.polling import PollingTrigger, Progress, while_briefly_unavailable
 
 
-def catch_up(metastore: Metastore, until: int, consumers: Sequence[str] | None) -> Progress:
+def catch_up(metastore: AnyMetastore, until: int, consumers: Sequence[str] | None) -> Progress:
     """Whether consumers of the notification log have applied everything up to an event.
 
     :param metastore: the metastore that keeps the log.
@@ -67,7 +67,7 @@ class NotificationLogCatchupTrigger(PollingTrigger):
         self.consumers = consumers
         self.metastore_conn_id = metastore_conn_id
         self._url = ""
-        self._metastore: Metastore | None = None
+        self._metastore: AnyMetastore | None = None
 
     def arguments(self) -> dict[str, Any]:
         """See :meth:`PollingTrigger.arguments`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from airflow_provider.exceptions import MetastoreError, NoSuchObjectError
 from airflow_provider.metastore import catalog
 from airflow_provider.metastore.objects import TableInfo
 from airflow_provider.metastore.table_changes import TableChange
+from airflow_provider.metastore.table_write_ids import txn_of_write_id
 from airflow_provider.metastore.thrift.idl import hive
 from airflow_provider.metastore.thrift.reads import CatalogReads
 from airflow_provider.metastore.thrift.structs import (
@@ -87,6 +89,7 @@ class CatalogHandler:
         self.alter_database(request.oldDbName, request.newDb)
 
     def create_table(self, struct: Any) -> None:
+        struct.createTime = struct.createTime or int(time.time())
         table = read_table(struct)
         home = self._metastore.get_database(plain_name(table.database))
         if not table.location and table.table_type != "VIRTUAL_VIEW":
@@ -204,10 +207,17 @@ class CatalogHandler:
         if request.expectedParameterKey:
             properties["expected_parameter_key"] = request.expectedParameterKey
             properties["expected_parameter_value"] = request.expectedParameterValue
-        self._alter(request.dbName, request.tableName, request.table, properties)
+        self._alter(request.dbName, request.tableName, request.table, properties, request.writeId)
         return hive.AlterTableResponse()
 
-    def _alter(self, database: str, name: str, struct: Any, context: dict[str, str] | None) -> None:
+    def _alter(
+        self,
+        database: str,
+        name: str,
+        struct: Any,
+        context: dict[str, str] | None,
+        write_id: int | None = None,
+    ) -> None:
         """Alter and rename a table, both at once.
 
         ``expected_parameter_key`` of the context, as Iceberg sends it, makes it a compare-and-set.
@@ -233,7 +243,8 @@ class CatalogHandler:
             "table_type": wanted.table_type,
             "hive_fields": wanted.hive_fields,
         }
-        self._metastore.engine.write(_alteration((database, name), target, changes, context or {}))
+        change = _alteration((database, name), target, changes, context or {}, write_id)
+        self._metastore.engine.write(change)
         if moves:
             self._warehouse.move(before.location, location)
 
@@ -279,7 +290,11 @@ class CatalogHandler:
 
 
 def _alteration(
-    old: tuple[str, str], new: tuple[str, str], changes: dict[str, Any], context: dict[str, str]
+    old: tuple[str, str],
+    new: tuple[str, str],
+    changes: dict[str, Any],
+    context: dict[str, str],
+    write_id: int | None,
 ) -> Callable[[Connection], None]:
     def alter(connection: Connection) -> None:
         before = catalog.get_table(connection, *old, lock=True)
@@ -292,13 +307,20 @@ def _alteration(
                 table=before.full_name,
             )
         if changes != {name: getattr(before, name) for name in changes}:
-            change = TableChange(connection, None)
+            change = TableChange(connection, _txn(connection, old, write_id))
             catalog.alter_table(connection, *old, changes=changes, write_id=change.write_id)
             change.end()
         if new != old:
             catalog.rename_table(connection, *old, *new)
 
     return alter
+
+
+def _txn(connection: Connection, table: tuple[str, str], write_id: int | None) -> int | None:
+    """The transaction of the write id that a request names; one that names none is its own."""
+    if write_id is None or write_id <= 0:
+        return None
+    return txn_of_write_id(connection, *table, write_id)
 
 
 def plain_name(database: str) -> str:

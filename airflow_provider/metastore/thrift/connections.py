@@ -5,75 +5,71 @@ from __future__ import annotations
 import os
 import select
 import socket
+import ssl
 from collections import deque
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any
 
 from thriftpy2.protocol import TBinaryProtocolFactory
 from thriftpy2.protocol.exc import TProtocolException
 from thriftpy2.thrift import TApplicationException, TClient, TException
-from thriftpy2.transport import TBufferedTransportFactory, TSocket, TTransportException
+from thriftpy2.transport import (
+    TBufferedTransportFactory,
+    TSaslClientTransport,
+    TSocket,
+    TTransportException,
+)
 
 from airflow_provider.exceptions import (
-    AlreadyExistsError,
-    InvalidInputError,
     MetastoreError,
     MetastoreUnavailableError,
-    NoSuchLockError,
-    NoSuchObjectError,
-    NoSuchTransactionError,
-    TransactionAbortedError,
-    TransactionOpenError,
+    TableServiceError,
+    UnsupportedByServerError,
 )
+from airflow_provider.metastore.thrift.errors import from_hive
 from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.url import Server, ThriftUrl, parse_thrift_url
 
-DEFAULT_PORT = 9083
-
-_ERRORS: dict[type[TException], type[MetastoreError]] = {
-    hive.AlreadyExistsException: AlreadyExistsError,
-    hive.NoSuchLockException: NoSuchLockError,
-    hive.NoSuchObjectException: NoSuchObjectError,
-    hive.NoSuchTxnException: NoSuchTransactionError,
-    hive.TxnAbortedException: TransactionAbortedError,
-    hive.TxnOpenException: TransactionOpenError,
-    hive.UnknownDBException: NoSuchObjectError,
-    hive.UnknownTableException: NoSuchObjectError,
-}
 _BROKEN = (OSError, EOFError, TTransportException, TProtocolException)
+_PLAIN = "PLAIN"
+
+NO_AGENT = "Unknown"
+"""What Hive's protocol says where no agent is known."""
 
 
-class Server(NamedTuple):
-    """Where a Hive Metastore listens."""
+class ThriftClient:
+    """A metastore by its wire protocol; what it can be asked is in the classes derived from this one.
 
-    host: str
-    port: int
+    Methods may be called from any thread and after a fork. All of them raise
+    :class:`~airflow_provider.exceptions.MetastoreUnavailableError` when no server can be reached; one that
+    must not be done twice is not sent twice, and the error says when its answer got lost.
 
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_thrift_url(url: str) -> tuple[Server, ...]:
-    """The servers that a URL names.
-
-    :param url: ``thrift://host:port,host2:port2``; each may have its own ``thrift://``, as in Hive's
-        ``hive.metastore.uris``. The port is 9083 where none is given.
-    :raises InvalidInputError: when it has another form. The message does not hold the URL.
+    :param url: see :func:`~airflow_provider.metastore.thrift.url.parse_thrift_url`.
+    :param timeout_seconds: how long a connection may take to be made, and an answer to come.
+    :raises InvalidInputError: when the URL has another form, or a file that it names cannot be used.
     """
-    servers = []
-    for one in url.removeprefix("thrift://").split(","):
-        try:
-            parts = urlsplit(f"thrift://{one.strip().removeprefix('thrift://')}")
-            host, port = parts.hostname, parts.port
-        except ValueError:
-            host = port = None
-        extra = host is None or parts.username or parts.path.strip("/") or parts.query or parts.fragment
-        if extra or host is None or not url.startswith("thrift://"):
-            raise InvalidInputError(
-                "the metastore's Thrift URL must be thrift://host:port, or several servers of one "
-                "metastore as thrift://host:port,host2:port2, without user and path"
-            )
-        servers.append(Server(host, port or DEFAULT_PORT))
-    return tuple(servers)
+
+    def __init__(self, url: str, *, timeout_seconds: float = 30.0) -> None:
+        self._servers = ThriftConnections(parse_thrift_url(url), timeout_seconds)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """The servers, with ``***`` for a password."""
+        return self._servers.url
+
+    def close(self) -> None:
+        """Close idle connections; the next call opens a new one."""
+        self._servers.close()
+
+    def _read(self, method: str, *arguments: Any) -> Any:
+        """Call a method that has no effect, or the same effect once as twice."""
+        return self._servers.call(method, *arguments, repeatable=True)
+
+    def _write(self, method: str, *arguments: Any) -> Any:
+        """Call a method that must not be called again when its answer got lost."""
+        return self._servers.call(method, *arguments, repeatable=False)
 
 
 class ThriftConnections:
@@ -82,13 +78,15 @@ class ThriftConnections:
     Unframed binary protocol, Hive's default. May be used from several threads at once, and after a
     fork; each call under way has a connection of its own.
 
-    :param servers: several servers of one metastore; the first that can be reached is used until it fails.
+    :param url: the servers; the first that can be reached is used until it fails.
     :param timeout_seconds: how long a connection may take to be made, and an answer to come.
     """
 
-    def __init__(self, servers: tuple[Server, ...], timeout_seconds: float) -> None:
-        self.url = f"thrift://{','.join(map(str, servers))}"
-        self._servers = deque(servers)
+    def __init__(self, url: ThriftUrl, timeout_seconds: float) -> None:
+        self.url = str(url)
+        self._given = url
+        self._tls = url.tls_context()
+        self._servers = deque(url.servers)
         self._timeout = timeout_seconds
         self._idle: deque[_Connection] = deque()
         self._process = os.getpid()
@@ -124,7 +122,7 @@ class ThriftConnections:
                 self._idle.append(connection)
                 # `message` is all that Hive's exceptions have.
                 said = str(getattr(error, "message", None) or type(error).__name__)
-                raise _ERRORS.get(type(error), MetastoreError)(f"{said} (metastore {self.url})") from None
+                raise from_hive(type(error).__name__, said) from None
             except BaseException:
                 connection.close()
                 raise
@@ -153,9 +151,9 @@ class ThriftConnections:
         failures = []
         for server in list(self._servers):
             try:
-                return _Connection(server, self._timeout)
-            except OSError as error:
-                failures.append(f"{server}: {error.strerror or error or type(error).__name__}")
+                return _Connection(server, self._timeout, self._given, self._tls)
+            except _BROKEN as error:
+                failures.append(f"{server}: {_reason(error)}")
         raise MetastoreUnavailableError(
             f"metastore {self.url} cannot be reached ({'; '.join(failures)}); check that it runs and that "
             "host and port are right"
@@ -166,17 +164,19 @@ class ThriftConnections:
     ) -> MetastoreUnavailableError:
         effect = "" if repeatable else "; whether it was done is not known"
         return MetastoreUnavailableError(
-            f"metastore {self.url}: no answer to {method} from {server}: "
-            f"{str(error) or type(error).__name__}{effect}",
+            f"metastore {self.url}: no answer to {method} from {server}: {_reason(error)}{effect}",
             method=method,
         )
 
-    def _refused(self, method: str, error: TApplicationException) -> MetastoreError:
+    def _refused(self, method: str, error: TApplicationException) -> TableServiceError:
         if error.type == TApplicationException.UNKNOWN_METHOD:
-            return MetastoreError(
+            return UnsupportedByServerError(
                 f"metastore {self.url} has no method {method}; a Hive of version 2 has no write ids",
                 method=method,
             )
+        said = from_hive("", str(error.message))
+        if type(said) is not MetastoreError:
+            return said  # a server of ours, in a method that declares no exception
         # Hive says so, for example, when two of its calls met in a deadlock of its database.
         kind = (
             MetastoreUnavailableError
@@ -187,14 +187,37 @@ class ThriftConnections:
 
 
 class _Connection:
-    def __init__(self, server: Server, timeout: float) -> None:
+    def __init__(self, server: Server, timeout: float, url: ThriftUrl, tls: ssl.SSLContext | None) -> None:
         self.server = server
         # Not by TSocket, which knows IPv4 only.
         self._socket = socket.create_connection(server, timeout)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._transport = TBufferedTransportFactory().get_transport(TSocket(sock=self._socket))
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=server.host)
+            self._transport = self._begun(url)
+        except BaseException:
+            self._socket.close()
+            raise
         protocol = TBinaryProtocolFactory().get_protocol(self._transport)
         self._client = TClient(hive.ThriftHiveMetastore, protocol)
+
+    def _begun(self, url: ThriftUrl) -> Any:
+        """The transport to go on with, after the password."""
+        plain = TSocket(sock=self._socket)
+        if url.username is None:
+            return TBufferedTransportFactory().get_transport(plain)
+        transport = TSaslClientTransport(lambda: _SaslPlain(url), _PLAIN, plain)
+        try:
+            transport.open()
+        except TTransportException as error:
+            if error.type != TTransportException.NOT_OPEN:
+                raise
+            raise MetastoreError(
+                f"metastore {url} did not let user {url.username!r} in: it has no such user, or another "
+                "password of theirs"
+            ) from None
+        return transport
 
     def call(self, method: str, *arguments: Any) -> Any:
         return getattr(self._client, method)(*arguments)
@@ -207,3 +230,20 @@ class _Connection:
 
     def close(self) -> None:
         self._transport.close()
+
+
+class _SaslPlain:
+    """The mechanism PLAIN (RFC 4616) by the names that thriftpy2's transport asks for."""
+
+    def __init__(self, url: ThriftUrl) -> None:
+        self._response = f"\0{url.username}\0{url.password}".encode()
+
+    def start(self, mechanism: str) -> tuple[bool, str, bytes]:
+        return True, mechanism, self._response
+
+    def encode(self, data: bytes) -> tuple[bool, bytes]:
+        return True, data  # authenticated, not encrypted: that is what TLS is for
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

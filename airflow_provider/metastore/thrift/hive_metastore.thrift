@@ -207,4 +207,16 @@ service ThriftHiveMetastore extends FacebookService {
   NotificationEventsCountResponse get_notification_events_count(                      // not in 2.3
     1: NotificationEventsCountRequest rqst)
   FireEventResponse fire_listener_event(1: FireEventRequest rqst)
+
+  // --- of this package, not Hive's
+
+  ReadSnapshot get_read_snapshot(1: ReadSnapshotRequest rqst)
+    throws (1: NoSuchTxnException o1, 2: NoSuchObjectException o2)
+  // What recovery has to know of a transaction.
+  TxnInfo get_txn(1: i64 txnId) throws (1: NoSuchTxnException o1)
+  void record_table_write(1: TableWrite rqst)
+    throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2, 3: NoSuchObjectException o3, 4: MetaException o4)
+  list<TableWrite> get_table_writes(1: i64 txnId)
+  list<i64> get_timed_out_txns(1: double timeoutSeconds)
+  EndTimedOutTxnResponse end_timed_out_txn(1: EndTimedOutTxnRequest rqst)
 }

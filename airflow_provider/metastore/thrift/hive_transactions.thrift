@@ -17,6 +17,10 @@ struct TxnInfo {
   7: optional string metaInfo
   8: optional i64 startedTime
   9: optional i64 lastHeartbeatTime
+  // Not Hive's, and only in the answer to get_txn.
+  1001: optional bool commitOnRecovery
+  1002: optional i64 eventId
+  1003: optional TxnType txnType
 }
 
 struct GetOpenTxnsInfoResponse {
@@ -44,6 +48,7 @@ struct OpenTxnRequest {
   5: optional string replPolicy                    // not in 2.3
   6: optional list<i64> replSrcTxnIds              // not in 2.3
   7: optional TxnType txn_type = TxnType.DEFAULT   // not in 2.3
+  1001: optional bool commitOnRecovery             // not Hive's, where nothing is ever committed so
 }
 
 struct OpenTxnsResponse {
@@ -313,4 +318,42 @@ struct FireEventRequest {
 
 struct FireEventResponse {
   1: list<i64> eventIds                            // not in 2.3
+}
+
+// --- of this package, not Hive's
+
+struct TableWrite {
+  1: required i64 txnId
+  2: required string dbName
+  3: required string tableName
+  4: optional string location
+  5: optional i64 writeId
+  6: optional string instant
+}
+
+struct ReadSnapshotRequest {
+  1: required list<string> fullTableNames          // db.table
+  2: optional i64 txnId
+}
+
+struct TableSnapshot {
+  1: required string fullTableName
+  2: required i64 tableId
+  3: required string validWriteIdList
+}
+
+struct ReadSnapshot {
+  1: required string validTxnList
+  2: required list<TableSnapshot> tables
+  3: required i64 catalogEventId
+}
+
+struct EndTimedOutTxnRequest {
+  1: required i64 txnId
+  2: required double timeoutSeconds
+  3: required bool commit
+}
+
+struct EndTimedOutTxnResponse {
+  1: optional i64 eventId
 }

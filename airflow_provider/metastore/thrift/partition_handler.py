@@ -7,13 +7,20 @@ from typing import Any
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
 from airflow_provider.metastore.cached_store import Reader
-from airflow_provider.metastore.objects import DEFAULT_PARTITION, PartitionInfo, PartitionSpec, TableInfo
+from airflow_provider.metastore.objects import (
+    DEFAULT_PARTITION,
+    NO_WRITE_ID,
+    PartitionInfo,
+    PartitionSpec,
+    TableInfo,
+)
+from airflow_provider.metastore.table_write_ids import txn_of_write_id
 from airflow_provider.metastore.thrift.catalog_handler import plain_name
 from airflow_provider.metastore.thrift.idl import hive
 from airflow_provider.metastore.thrift.reads import CatalogReads
-from airflow_provider.metastore.thrift.structs import TableStructs, partition_struct
+from airflow_provider.metastore.thrift.structs import TableStructs, partition_name, partition_struct
 from airflow_provider.metastore.thrift.warehouse import Warehouse
-from airflow_provider.table.keys import escape_path_name, unescape_path_name
+from airflow_provider.table.keys import unescape_path_name
 
 Keep = Callable[[PartitionInfo], bool]
 
@@ -73,6 +80,8 @@ class PartitionHandler:
             values,
             delete_data=bool(request.deleteData),
             if_exists=bool(request.ifExists),
+            # Where Hive's own client puts it (PartitionDropOptions).
+            write_id=int(_properties(request).get("writeId", NO_WRITE_ID)),
         )
         return hive.DropPartitionsResult(partitions=dropped if request.needResult else None)
 
@@ -155,17 +164,10 @@ class PartitionHandler:
         return len(self._reads.partitions_by_filter(plain_name(database), table, text))
 
     def alter_partition(self, database: str, table: str, partition: Any) -> None:
-        self._metastore.alter_partition(
-            plain_name(database),
-            table,
-            partition.values,
-            location=partition.sd.location,
-            parameters=partition.parameters or {},
-        )
+        self._alter(database, table, [partition])
 
     def alter_partitions(self, database: str, table: str, partitions: list[Any]) -> None:
-        for partition in partitions:
-            self.alter_partition(database, table, partition)
+        self._alter(database, table, partitions)
 
     def alter_partitions_with_environment_context(
         self, database: str, table: str, partitions: list[Any], context: Any
@@ -173,20 +175,47 @@ class PartitionHandler:
         self.alter_partitions(database, table, partitions)
 
     def alter_partitions_req(self, request: Any) -> Any:
-        self.alter_partitions(request.dbName, request.tableName, request.partitions)
+        self._alter(request.dbName, request.tableName, request.partitions, request.writeId)
         return hive.AlterPartitionsResponse()
+
+    def _alter(
+        self, database: str, table: str, partitions: list[Any], write_id: int | None = NO_WRITE_ID
+    ) -> None:
+        txn_id = self._txn(plain_name(database), table, write_id)
+        for partition in partitions:
+            self._metastore.alter_partition(
+                plain_name(database),
+                table,
+                partition.values,
+                location=partition.sd.location,
+                parameters=partition.parameters or {},
+                txn_id=txn_id,
+            )
+
+    def _txn(self, database: str, table: str, write_id: int | None) -> int | None:
+        """The transaction of the write id that a request names; one that names none is its own."""
+        if write_id is None or write_id <= 0:
+            return None
+        return self._metastore.engine.read(
+            lambda connection: txn_of_write_id(connection, database, table, write_id)
+        )
 
     def _add(self, database: str, table: str, partitions: Sequence[Any], *, if_not_exists: bool) -> list[Any]:
         owner = self._metastore.get_table(plain_name(database), table)
         specs = [
             PartitionSpec(
                 tuple(one.values),
-                (one.sd and one.sd.location) or f"{owner.location.rstrip('/')}/{_name(owner, one.values)}",
+                (one.sd and one.sd.location)
+                or f"{owner.location.rstrip('/')}/{partition_name(owner, one.values)}",
                 one.parameters or {},
             )
             for one in partitions
         ]
-        added = self._metastore.add_partitions(owner.database, table, specs, if_not_exists=if_not_exists)
+        write_id = max((one.writeId or NO_WRITE_ID for one in partitions), default=NO_WRITE_ID)
+        txn_id = self._txn(owner.database, table, write_id)
+        added = self._metastore.add_partitions(
+            owner.database, table, specs, if_not_exists=if_not_exists, txn_id=txn_id
+        )
         for one in added:
             self._warehouse.make(owner, one.location)
         return self._described(owner, added)
@@ -199,9 +228,13 @@ class PartitionHandler:
         *,
         delete_data: bool,
         if_exists: bool,
+        write_id: int = NO_WRITE_ID,
     ) -> list[Any]:
         owner = self._metastore.get_table(plain_name(database), table)
-        dropped = self._metastore.drop_partitions(owner.database, table, values, if_exists=if_exists)
+        txn_id = self._txn(owner.database, table, write_id)
+        dropped = self._metastore.drop_partitions(
+            owner.database, table, values, if_exists=if_exists, txn_id=txn_id
+        )
         for one in dropped if delete_data else []:
             self._warehouse.remove(owner, one.location)
         return self._described(owner, dropped)
@@ -233,7 +266,7 @@ class PartitionHandler:
     ) -> list[str]:
         owner = self._reads.table(plain_name(database), table, reader)
         found = self._reads.partitions(owner.database, table, reader)
-        return [_name(owner, one.values) for one in _first(filter(keep, found), limit)]
+        return [partition_name(owner, one.values) for one in _first(filter(keep, found), limit)]
 
     def _described_of(
         self, database: str, table: str, reader: Reader | None, partitions: list[PartitionInfo]
@@ -261,13 +294,9 @@ class PartitionHandler:
         return [self._values(database, table, name) for name in names]
 
 
-def _name(table: TableInfo, values: Sequence[str | None]) -> str:
-    """``year=2013/month=1``, escaped as Hive does."""
-    texts = (DEFAULT_PARTITION if value is None else value for value in values)
-    return "/".join(
-        f"{escape_path_name(key.name.lower())}={escape_path_name(text)}"
-        for key, text in zip(table.partition_keys, texts, strict=True)
-    )
+def _properties(request: Any) -> dict[str, str]:
+    context = request.environmentContext
+    return (context and context.properties) or {}
 
 
 def _beginning(values: Sequence[str]) -> Keep:

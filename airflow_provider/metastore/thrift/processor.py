@@ -9,34 +9,14 @@ from typing import Any
 
 from thriftpy2.thrift import TApplicationException, TException, TMessageType, TProcessor, TType
 
-from airflow_provider.exceptions import (
-    AlreadyExistsError,
-    InvalidInputError,
-    MetastoreError,
-    NoSuchLockError,
-    NoSuchObjectError,
-    NoSuchTransactionError,
-    TableServiceError,
-    TransactionAbortedError,
-    TransactionOpenError,
-)
+from airflow_provider.exceptions import TableServiceError
+from airflow_provider.metastore.thrift.errors import in_hive
 from airflow_provider.metastore.thrift.idl import hive
 
 log = logging.getLogger(__name__)
 
 # Of the binary protocol: what stands before a struct in a field, and the end of a struct.
 _FIELD, _STOP = bytes([TType.STRUCT]), bytes([TType.STOP])
-# Each error in Hive's words: the first of these that the method declares.
-_IN_HIVE: Sequence[tuple[type[Exception], tuple[str, ...]]] = (
-    (NoSuchObjectError, ("NoSuchObjectException", "UnknownTableException")),
-    (AlreadyExistsError, ("AlreadyExistsException",)),
-    (NoSuchTransactionError, ("NoSuchTxnException",)),
-    (TransactionAbortedError, ("TxnAbortedException",)),
-    (TransactionOpenError, ("TxnOpenException",)),
-    (NoSuchLockError, ("NoSuchLockException",)),
-    (InvalidInputError, ("InvalidObjectException", "InvalidOperationException")),
-    (MetastoreError, ("InvalidOperationException",)),
-)
 
 
 class MetastoreProcessor(TProcessor):
@@ -142,13 +122,12 @@ def _told(method: str, error: Exception, result: Any) -> TException:
         return error
     declared = {spec[2].__name__: spec[2] for at, spec in result.thrift_spec.items() if at != 0}
     if isinstance(error, TableServiceError):
-        message = str(error)
+        chosen, message = in_hive(error, declared)
         log.debug("%s: %s", method, message)
     else:
         log.error("%s failed", method, exc_info=error)
         message = f"{type(error).__name__} in {method}; the metastore's log has more"
-    fitting = next((names for type_, names in _IN_HIVE if isinstance(error, type_)), ())
-    for name in (*fitting, "MetaException"):
-        if name in declared:
-            return declared[name](message=message)  # type: ignore[no-any-return]
-    return TApplicationException(TApplicationException.INTERNAL_ERROR, message)
+        chosen = "MetaException" if "MetaException" in declared else None
+    if chosen is None:
+        return TApplicationException(TApplicationException.INTERNAL_ERROR, message)
+    return declared[chosen](message=message)  # type: ignore[no-any-return]

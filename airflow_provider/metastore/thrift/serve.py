@@ -18,28 +18,30 @@ from airflow_provider.metastore.cached_store import CachedStore, open_cached_sto
 from airflow_provider.metastore.engine import mask_url, parse_url
 from airflow_provider.metastore.housekeeping import EVENT_TTL_SECONDS, Housekeeper
 from airflow_provider.metastore.lock_objects import LOCK_TIMEOUT_SECONDS
-from airflow_provider.metastore.metastore import Metastore, open_metastore
+from airflow_provider.metastore.metastore import Metastore, open_embedded_metastore
 from airflow_provider.metastore.thrift.catalog_handler import CatalogHandler
-from airflow_provider.metastore.thrift.connections import DEFAULT_PORT
 from airflow_provider.metastore.thrift.partition_handler import PartitionHandler
 from airflow_provider.metastore.thrift.processor import MetastoreProcessor
 from airflow_provider.metastore.thrift.reads import CatalogReads
 from airflow_provider.metastore.thrift.server import MetastoreServer
 from airflow_provider.metastore.thrift.structs import TableStructs
 from airflow_provider.metastore.thrift.transaction_handler import TransactionHandler
+from airflow_provider.metastore.thrift.url import DEFAULT_PORT, is_loopback
 from airflow_provider.metastore.thrift.warehouse import Warehouse
 
 log = logging.getLogger(__name__)
 
 _SPAWN = multiprocessing.get_context("spawn")
 _LOOK_SECONDS = 0.2
+# Until a server that waits for connections notices that it is to stop.
+_STOP_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class ServiceOptions:
     """How a metastore is served.
 
-    :param url: the database; see :func:`~airflow_provider.metastore.metastore.open_metastore`.
+    :param url: the database; see :func:`~airflow_provider.metastore.metastore.open_embedded_metastore`.
     :param host: the address to listen on; the default is for this machine only.
     :param port: the port, 0 for any that is free.
     :param processes: how many processes listen on it.
@@ -94,11 +96,11 @@ def serve(options: ServiceOptions, ready: Callable[[str], None]) -> None:
         raise InvalidInputError(
             f"{options.processes} processes on port {options.port}: give 1 or more, and several a port"
         )
-    if options.users is not None and options.tls_certificate is None and not _is_loopback(options.host):
+    if options.users is not None and options.tls_certificate is None and not is_loopback(options.host):
         raise InvalidInputError(
             f"passwords would cross the network in clear text: give --tls-certificate for host {options.host}"
         )
-    if not _is_loopback(options.host) and options.users is None and options.tls_client_ca is None:
+    if not is_loopback(options.host) and options.users is None and options.tls_client_ca is None:
         log.warning("whoever reaches %s may change everything: nobody is authenticated", options.host)
     with _stop_signal() as stopping:
         if options.processes == 1:
@@ -118,7 +120,7 @@ def served(options: ServiceOptions, *, housekeeping: bool = True) -> Iterator[Me
     """
     store: Metastore | CachedStore
     if options.replica is None:
-        store = metastore = open_metastore(options.url)
+        store = metastore = open_embedded_metastore(options.url)
     else:
         store = open_cached_store(
             options.url,
@@ -138,7 +140,7 @@ def served(options: ServiceOptions, *, housekeeping: bool = True) -> Iterator[Me
         if housekeeping:
             keeper.start()
         thread = threading.Thread(
-            target=server.serve_forever, args=(_LOOK_SECONDS,), name="metastore-accept", daemon=True
+            target=server.serve_forever, args=(_STOP_SECONDS,), name="metastore-accept", daemon=True
         )
         thread.start()
         try:
@@ -193,7 +195,7 @@ def _serve_processes(
     options: ServiceOptions, ready: Callable[[str], None], stopping: threading.Event
 ) -> None:
     # Before the others begin: only one has to migrate, and what is wrong is said once.
-    open_metastore(options.url).close()
+    open_embedded_metastore(options.url).close()
     listening = _SPAWN.Semaphore(0)
     children = [
         _SPAWN.Process(target=_serve_child, args=(_of_process(options, number), number, listening))
@@ -255,7 +257,3 @@ def _line(options: ServiceOptions, port: int) -> str:
     from_memory = f", replica {options.replica}" if options.replica else ""
     host = f"[{options.host}]" if ":" in options.host else options.host
     return f"serving thrift://{host}:{port} from {mask_url(parse_url(options.url))}{from_memory}"
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")

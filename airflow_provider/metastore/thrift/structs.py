@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import threading
-import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from cachetools import LRUCache
@@ -18,6 +20,7 @@ from airflow_provider.metastore.objects import (
     DEFAULT_PARTITION,
     EXTERNAL_TABLE,
     MANAGED_TABLE,
+    NO_ID,
     DatabaseInfo,
     FunctionInfo,
     PartitionInfo,
@@ -29,6 +32,7 @@ from airflow_provider.metastore.thrift.spark_properties import (
     is_derived,
     spark_properties,
 )
+from airflow_provider.table.keys import escape_path_name
 
 _PARQUET = "org.apache.hadoop.hive.ql.io.parquet"
 _PARQUET_INPUT = f"{_PARQUET}.MapredParquetInputFormat"
@@ -103,13 +107,26 @@ def table_struct(table: TableInfo, *, clients_have_hudi: bool = True) -> Any:
 
 
 def read_table(struct: Any) -> TableInfo:
-    """A table as a client describes it."""
+    """A table as the other side describes it, without what follows from the rest and what says nothing."""
+    table = _decoded(struct)
+    nothing = _says_nothing()
+    for name in [name for name, value in table.hive_fields.items() if nothing.get(name) == value]:
+        del table.hive_fields[name]
+    return _without_derived(table)
+
+
+@lru_cache(maxsize=1)
+def _says_nothing() -> dict[str, Any]:
+    """What every table has beside its fields of :class:`TableInfo`."""
+    return _decoded(hive.Table()).hive_fields
+
+
+def _decoded(struct: Any) -> TableInfo:
     trans = TMemoryBuffer()
     protocol = TApacheJSONProtocol(trans)
     protocol.write_message_begin("", 1, 0)
     protocol.write_struct(_set(struct))
-    table = decode_table(json.dumps(json.loads(trans.getvalue())[4], ensure_ascii=False))
-    return _without_derived(table)
+    return decode_table(json.dumps(json.loads(trans.getvalue())[4], ensure_ascii=False))
 
 
 def _set(struct: Any) -> Any:
@@ -118,7 +135,6 @@ def _set(struct: Any) -> Any:
     struct.sd, struct.privileges, struct.fileMetadata, struct.dictionary = storage, None, None, None
     # A list of lists, which the protocol's writer does not know.
     storage.skewedInfo = None
-    struct.createTime = struct.createTime or int(time.time())
     if struct.tableType in (None, "", MANAGED_TABLE):
         external = (struct.parameters or {}).get("EXTERNAL", "").upper() == "TRUE"
         struct.tableType = EXTERNAL_TABLE if external else MANAGED_TABLE
@@ -132,6 +148,11 @@ def _without_derived(table: TableInfo) -> TableInfo:
         table.parameters[PROVIDER] = _HUDI
         # The path among the serializer's parameters follows the location.
         del table.hive_fields["7"]
+    elif storage.get("3", {}).get("str") == _PARQUET_INPUT:
+        others = {key: value for key, value in table.hive_fields.items() if key != "7"}
+        bare = replace(table, hive_fields=others)
+        if _decoded(table_struct(bare)).hive_fields["7"] == table.hive_fields["7"]:
+            del table.hive_fields["7"]
     if table.parameters.get(PROVIDER) == _HUDI:
         for name in [name for name in table.parameters if is_derived(name)]:
             del table.parameters[name]
@@ -153,6 +174,13 @@ def database_struct(database: DatabaseInfo, location: str | None) -> Any:
     )
 
 
+def read_database(struct: Any) -> DatabaseInfo:
+    """A database as a server describes it; Hive's struct has no place for its id."""
+    return DatabaseInfo(
+        NO_ID, struct.name, struct.locationUri, struct.description, dict(struct.parameters or {})
+    )
+
+
 def partition_struct(table: TableInfo, of_table: Any, partition: PartitionInfo) -> Any:
     """A partition as clients get it: its storage is the table's, at a place of its own.
 
@@ -168,6 +196,21 @@ def partition_struct(table: TableInfo, of_table: Any, partition: PartitionInfo) 
         lastAccessTime=0,
         sd=storage,
         parameters=partition.parameters,
+    )
+
+
+def read_partition(struct: Any) -> PartitionInfo:
+    """A partition as the other side describes it."""
+    values = tuple(None if value == DEFAULT_PARTITION else value for value in struct.values)
+    return PartitionInfo(values, struct.sd.location or "", dict(struct.parameters or {}))
+
+
+def partition_name(table: TableInfo, values: Sequence[str | None]) -> str:
+    """``year=2013/month=1``, escaped as Hive does."""
+    texts = (DEFAULT_PARTITION if value is None else value for value in values)
+    return "/".join(
+        f"{escape_path_name(key.name.lower())}={escape_path_name(text)}"
+        for key, text in zip(table.partition_keys, texts, strict=True)
     )
 
 
@@ -190,4 +233,15 @@ def function_struct(function: FunctionInfo) -> Any:
         createTime=0,
         functionType=hive.FunctionType.JAVA,
         resourceUris=resources,
+    )
+
+
+def read_function(struct: Any) -> FunctionInfo:
+    """A function as a server describes it."""
+    return FunctionInfo(
+        struct.dbName,
+        struct.functionName,
+        struct.className,
+        struct.ownerName,
+        tuple(one.uri for one in struct.resourceUris or ()),
     )

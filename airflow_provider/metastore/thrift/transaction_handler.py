@@ -23,7 +23,7 @@ from airflow_provider.metastore.metastore import Metastore
 from airflow_provider.metastore.notifications import NotificationEvent
 from airflow_provider.metastore.table_write_ids import last_write_id
 from airflow_provider.metastore.thrift.idl import hive
-from airflow_provider.metastore.transactions import TxnState, TxnType
+from airflow_provider.metastore.transactions import TxnInfo, TxnState, TxnType
 from airflow_provider.metastore.write_ids import ValidTxnList, ValidWriteIdList
 
 _MAX_TXNS = 1_000  # hive.txn.max.open.batch: more are silently cut to it
@@ -71,20 +71,8 @@ class TransactionHandler:
         infos = [self._metastore.get_txn(txn_id) for txn_id in snapshot.exceptions]
         return hive.GetOpenTxnsInfoResponse(
             txn_high_water_mark=snapshot.high_watermark,
-            open_txns=[
-                hive.TxnInfo(
-                    id=info.id,
-                    state=hive.TxnState.ABORTED if info.state is TxnState.ABORTED else hive.TxnState.OPEN,
-                    user=info.user,
-                    hostname=info.host,
-                    agentInfo=info.agent,
-                    startedTime=int(info.opened_at * 1000),
-                    lastHeartbeatTime=int(info.heartbeat_at * 1000),
-                )
-                for info in infos
-                # One may have been committed since the snapshot.
-                if info.state is not TxnState.COMMITTED
-            ],
+            # One may have been committed since the snapshot.
+            open_txns=[_txn(info) for info in infos if info.state is not TxnState.COMMITTED],
         )
 
     def open_txns(self, request: Any) -> Any:
@@ -101,7 +89,11 @@ class TransactionHandler:
             ) from None
         opened = [
             self._metastore.open_txn(
-                request.user, request.hostname, agent=request.agentInfo, txn_type=txn_type
+                request.user,
+                request.hostname,
+                agent=request.agentInfo,
+                commit_on_recovery=request.commitOnRecovery is not False,
+                txn_type=txn_type,
             )
             for _ in range(min(request.num_txns, _MAX_TXNS))
         ]
@@ -260,6 +252,52 @@ class TransactionHandler:
         ]
         return hive.FireEventResponse(eventIds=fired)
 
+    def get_read_snapshot(self, request: Any) -> Any:
+        tables = [
+            (database, table) for database, _, table in (n.partition(".") for n in request.fullTableNames)
+        ]
+        snapshot = self._metastore.read_snapshot(tables, request.txnId)
+        return hive.ReadSnapshot(
+            validTxnList=str(snapshot.valid_txns),
+            tables=[
+                hive.TableSnapshot(
+                    fullTableName=name, tableId=one.table_id, validWriteIdList=str(one.write_ids)
+                )
+                for name, one in snapshot.tables.items()
+            ],
+            catalogEventId=snapshot.catalog_event_id,
+        )
+
+    def get_txn(self, txn_id: int) -> Any:
+        info = self._metastore.get_txn(txn_id)
+        struct = _txn(info)
+        struct.commitOnRecovery, struct.eventId = info.commit_on_recovery, info.event_id
+        struct.txnType = int(info.txn_type)
+        return struct
+
+    def record_table_write(self, write: Any) -> None:
+        self._metastore.record_write(write.txnId, write.dbName, write.tableName, write.instant)
+
+    def get_table_writes(self, txn_id: int) -> list[Any]:
+        return [
+            hive.TableWrite(
+                txnId=write.txn_id,
+                dbName=write.database,
+                tableName=write.table,
+                location=write.location,
+                writeId=write.write_id,
+                instant=write.instant,
+            )
+            for write in self._metastore.writes_of(txn_id)
+        ]
+
+    def get_timed_out_txns(self, timeout_seconds: float) -> list[int]:
+        return self._metastore.timed_out(timeout_seconds)
+
+    def end_timed_out_txn(self, request: Any) -> Any:
+        event_id = self._metastore.end_timed_out(request.txnId, request.timeoutSeconds, commit=request.commit)
+        return hive.EndTimedOutTxnResponse(eventId=event_id)
+
     def _events(
         self, after: int, database: str | None, tables: Sequence[str] | None
     ) -> Iterator[NotificationEvent]:
@@ -267,6 +305,23 @@ class TransactionHandler:
         while batch := self._metastore.next_events(after, _BATCH, database=database and database.lower()):
             yield from (one for one in batch if not names or one.table in names)
             after = batch[-1].event_id
+
+
+def _txn(info: TxnInfo) -> Any:
+    states = {
+        TxnState.OPEN: hive.TxnState.OPEN,
+        TxnState.ABORTED: hive.TxnState.ABORTED,
+        TxnState.COMMITTED: hive.TxnState.COMMITTED,
+    }
+    return hive.TxnInfo(
+        id=info.id,
+        state=states[info.state],
+        user=info.user,
+        hostname=info.host,
+        agentInfo=info.agent,
+        startedTime=round(info.opened_at * 1000),
+        lastHeartbeatTime=round(info.heartbeat_at * 1000),
+    )
 
 
 def _bits(ids: Sequence[int], marked: frozenset[int] | set[int]) -> bytes:
@@ -302,7 +357,7 @@ def _shown(info: LockInfo) -> Any:
         state=_state(info.state),
         type=_LOCK_TYPES_BACK[info.component.type],
         txnid=info.txn_id or 0,
-        lastheartbeat=0 if info.txn_id else int(info.heartbeat_at * 1000),
+        lastheartbeat=0 if info.txn_id else round(info.heartbeat_at * 1000),
         acquiredat=None if info.acquired_at is None else int(info.acquired_at * 1000),
         user=info.user,
         hostname=info.host,

@@ -5,13 +5,18 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
-from airflow_provider.metastore import Column, Metastore, open_metastore
+from airflow_provider.metastore import AnyMetastore, Column, Metastore, open_metastore
 from airflow_provider.metastore.cached_store import CachedStore
+from airflow_provider.metastore.metastore import open_embedded_metastore
+from airflow_provider.metastore.thrift.serve import ServiceOptions, served
+
+only_database = pytest.mark.parametrize("metastore", ["database"], indirect=True)
+"""For what Hive's protocol has no words for, and for what is about the database."""
 
 
 @pytest.fixture(scope="session")
@@ -41,11 +46,26 @@ def url(new_database: Path, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def metastore(url: str) -> Iterator[Metastore]:
-    """An open metastore with the table ``lake.flights``; its last event is 2."""
-    opened = open_metastore(url, timeout_seconds=10)
+def by_database(url: str) -> Iterator[Metastore]:
+    """An open metastore with the table ``lake.flights``, by its database."""
+    opened = open_embedded_metastore(url, timeout_seconds=10)
     yield opened
     opened.close()
+
+
+@pytest.fixture(params=["database", "server"])
+def metastore(request: pytest.FixtureRequest, url: str) -> Iterator[AnyMetastore]:
+    """An open metastore with the table ``lake.flights``; its last event is 2.
+
+    By its database, and by a server of it: the same must hold for both (:data:`only_database`).
+    """
+    with ExitStack() as stack:
+        if request.param == "server":
+            server = stack.enter_context(served(ServiceOptions(url, port=0), housekeeping=False))
+            url = f"thrift://127.0.0.1:{server.port}"
+        opened = open_metastore(url, timeout_seconds=10)
+        stack.callback(opened.close)
+        yield opened
 
 
 @pytest.fixture

@@ -20,6 +20,12 @@ from airflow_provider.metastore.cached_store import (
 from tests.unit.metastore.cached import add, change, missed, now
 
 
+@pytest.fixture
+def metastore(by_database: Metastore) -> Metastore:
+    """Replicas are of a database."""
+    return by_database
+
+
 class TestReading:
     def test_a_fresh_copy_is_served_without_the_database(self, metastore: Metastore, r1: CachedStore) -> None:
         reader = now(metastore)

@@ -27,6 +27,12 @@ from tests.unit.metastore.cached import change, missed, now
 EXTERNAL = "EXTERNAL_TABLE"
 
 
+@pytest.fixture
+def metastore(by_database: Metastore) -> Metastore:
+    """Replicas are of a database."""
+    return by_database
+
+
 class TestPrewarm:
     def make(self, metastore: Metastore, count: int) -> list[str]:
         names = [f"t{number}" for number in range(count)]

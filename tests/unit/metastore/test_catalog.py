@@ -14,9 +14,9 @@ from airflow_provider.exceptions import (
     NoSuchTransactionError,
 )
 from airflow_provider.metastore import (
+    AnyMetastore,
     Column,
     EventType,
-    Metastore,
     NotificationEvent,
     PartitionSpec,
     TableInfo,
@@ -26,17 +26,17 @@ from airflow_provider.metastore.hive_json import decode_table
 ID = Column("id", "bigint")
 
 
-def last_event(metastore: Metastore, event_type: EventType | None = None) -> NotificationEvent:
+def last_event(metastore: AnyMetastore, event_type: EventType | None = None) -> NotificationEvent:
     """The last event, or the last one of a type."""
     return metastore.next_events(0, event_types=None if event_type is None else [event_type])[-1]
 
 
-def test_default_is_there_from_the_start(metastore: Metastore) -> None:
+def test_default_is_there_from_the_start(metastore: AnyMetastore) -> None:
     assert metastore.list_databases() == ["default", "lake"]
     assert metastore.create_table("default", "t", location="/t", schema=[ID]).full_name == "default.t"
 
 
-def test_a_database_and_its_event(metastore: Metastore) -> None:
+def test_a_database_and_its_event(metastore: AnyMetastore) -> None:
     made = metastore.create_database("Mart", "/mart", "for people", parameters={"owner": "ops"})
     assert made == metastore.get_database("MART")
     assert (made.name, made.location, made.comment, made.parameters) == (
@@ -51,7 +51,7 @@ def test_a_database_and_its_event(metastore: Metastore) -> None:
     assert json.loads(event.message["dbJson"])["3"] == {"str": "/mart"}
 
 
-def test_a_database_exists_once(metastore: Metastore) -> None:
+def test_a_database_exists_once(metastore: AnyMetastore) -> None:
     before = metastore.current_event_id()
     with pytest.raises(AlreadyExistsError, match="database 'lake' exists"):
         metastore.create_database("LAKE")
@@ -59,7 +59,7 @@ def test_a_database_exists_once(metastore: Metastore) -> None:
     assert metastore.current_event_id() == before
 
 
-def test_a_database_with_tables_is_dropped_only_by_cascade(metastore: Metastore) -> None:
+def test_a_database_with_tables_is_dropped_only_by_cascade(metastore: AnyMetastore) -> None:
     with pytest.raises(MetastoreError, match="not empty: it has 1 tables, the first is 'flights'"):
         metastore.drop_database("lake")
     metastore.drop_database("lake", cascade=True)
@@ -72,7 +72,7 @@ def test_a_database_with_tables_is_dropped_only_by_cascade(metastore: Metastore)
         metastore.list_tables("lake")
 
 
-def test_a_table_as_it_was_given(metastore: Metastore) -> None:
+def test_a_table_as_it_was_given(metastore: AnyMetastore) -> None:
     table = metastore.get_table("LAKE", "Flights")
     assert table == TableInfo(
         id=table.id,
@@ -99,7 +99,7 @@ def test_a_table_as_it_was_given(metastore: Metastore) -> None:
     }
 
 
-def test_a_table_exists_once(metastore: Metastore) -> None:
+def test_a_table_exists_once(metastore: AnyMetastore) -> None:
     before = metastore.current_event_id()
     with pytest.raises(AlreadyExistsError, match=r"lake\.flights exists"):
         metastore.create_table("lake", "flights", location="/other", schema=[ID])
@@ -108,7 +108,7 @@ def test_a_table_exists_once(metastore: Metastore) -> None:
     assert metastore.current_event_id() == before
 
 
-def test_what_does_not_exist_says_so(metastore: Metastore) -> None:
+def test_what_does_not_exist_says_so(metastore: AnyMetastore) -> None:
     with pytest.raises(NoSuchObjectError, match=r"table lake\.trains does not exist"):
         metastore.get_table("lake", "trains")
     with pytest.raises(NoSuchObjectError, match="database 'sea' does not exist"):
@@ -119,7 +119,7 @@ def test_what_does_not_exist_says_so(metastore: Metastore) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a:b", "a b", "flüge", "x" * 129, "a$b", "t\n"])
-def test_names_that_would_break_snapshots_are_refused(metastore: Metastore, name: str) -> None:
+def test_names_that_would_break_snapshots_are_refused(metastore: AnyMetastore, name: str) -> None:
     with pytest.raises(InvalidInputError, match="cannot name a table"):
         metastore.create_table("lake", name, location="/t", schema=[ID])
     with pytest.raises(InvalidInputError, match="cannot name a database"):
@@ -127,12 +127,12 @@ def test_names_that_would_break_snapshots_are_refused(metastore: Metastore, name
     assert metastore.current_event_id() == 2
 
 
-def test_a_column_is_there_once(metastore: Metastore) -> None:
+def test_a_column_is_there_once(metastore: AnyMetastore) -> None:
     with pytest.raises(InvalidInputError, match="column 'ID' is empty or there twice"):
         metastore.create_table("lake", "t", location="/t", schema=[ID], partition_keys=[Column("ID", "int")])
 
 
-def test_altering_a_table_tells_before_and_after(metastore: Metastore) -> None:
+def test_altering_a_table_tells_before_and_after(metastore: AnyMetastore) -> None:
     before = metastore.get_table("lake", "flights")
     after = metastore.alter_table(
         "lake",
@@ -154,7 +154,7 @@ def test_altering_a_table_tells_before_and_after(metastore: Metastore) -> None:
     assert (message["isTruncateOp"], message["writeId"]) == ("false", 1)
 
 
-def test_a_change_in_a_transaction_carries_its_write_id(metastore: Metastore) -> None:
+def test_a_change_in_a_transaction_carries_its_write_id(metastore: AnyMetastore) -> None:
     txn_id = metastore.open_txn("me", "here")
     assert metastore.allocate_table_write_id(txn_id, "lake", "flights") == 1
     metastore.alter_table("lake", "flights", owner="ops", txn_id=txn_id)
@@ -165,7 +165,7 @@ def test_a_change_in_a_transaction_carries_its_write_id(metastore: Metastore) ->
     assert metastore.get_table("lake", "flights").owner == "ops"
 
 
-def test_a_rename_keeps_id_partitions_and_write_ids(metastore: Metastore) -> None:
+def test_a_rename_keeps_id_partitions_and_write_ids(metastore: AnyMetastore) -> None:
     before = metastore.get_table("lake", "flights")
     metastore.add_partitions("lake", "flights", [PartitionSpec(("2013", "1"), "/p")])
     txn_id = metastore.open_txn("me", "here")
@@ -186,14 +186,14 @@ def test_a_rename_keeps_id_partitions_and_write_ids(metastore: Metastore) -> Non
         metastore.get_table("lake", "flights")
 
 
-def test_a_rename_takes_no_other_tables_name(metastore: Metastore) -> None:
+def test_a_rename_takes_no_other_tables_name(metastore: AnyMetastore) -> None:
     metastore.create_table("lake", "trains", location="/t", schema=[ID])
     with pytest.raises(AlreadyExistsError, match=r"lake\.trains exists"):
         metastore.rename_table("lake", "flights", "lake", "trains")
     assert metastore.list_tables("lake") == ["flights", "trains"]
 
 
-def test_a_table_made_again_is_another_table(metastore: Metastore) -> None:
+def test_a_table_made_again_is_another_table(metastore: AnyMetastore) -> None:
     first = metastore.get_table("lake", "flights")
     txn_id = metastore.open_txn("me", "here")
     metastore.allocate_table_write_id(txn_id, "lake", "flights")
@@ -212,7 +212,7 @@ def test_a_table_made_again_is_another_table(metastore: Metastore) -> None:
     assert metastore.allocate_table_write_id(metastore.open_txn("me", "here"), "lake", "flights") == 3
 
 
-def test_altering_a_database_tells_before_and_after(metastore: Metastore) -> None:
+def test_altering_a_database_tells_before_and_after(metastore: AnyMetastore) -> None:
     after = metastore.alter_database("LAKE", location="/lake", comment="ours", parameters={"a": "b"})
     assert after == metastore.get_database("lake")
     assert (after.location, after.comment, after.parameters) == ("/lake", "ours", {"a": "b"})
@@ -229,7 +229,7 @@ def test_altering_a_database_tells_before_and_after(metastore: Metastore) -> Non
         metastore.alter_database("sea", location="/sea")
 
 
-def test_functions_and_their_events(metastore: Metastore) -> None:
+def test_functions_and_their_events(metastore: AnyMetastore) -> None:
     made = metastore.create_function("lake", "Shout", "com.example.Shout", owner="ops", resources=["/s.jar"])
     assert made == metastore.get_function("LAKE", "shout")
     assert metastore.list_functions("lake") == ["shout"]
@@ -254,7 +254,7 @@ def test_functions_and_their_events(metastore: Metastore) -> None:
         metastore.get_function("lake", "shout")
 
 
-def test_a_table_as_hives_struct(metastore: Metastore) -> None:
+def test_a_table_as_hives_struct(metastore: AnyMetastore) -> None:
     """Field ids of hive_metastore.thrift, types of Thrift's TJSONProtocol."""
     struct = json.loads(last_event(metastore, EventType.CREATE_TABLE).message["tableObjJson"])
     assert struct["1"] == {"str": "flights"}

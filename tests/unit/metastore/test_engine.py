@@ -25,6 +25,7 @@ from sqlalchemy.exc import SAWarning
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore import Metastore, open_metastore, schema, transactions
 from airflow_provider.metastore import engine as engine_module
+from tests.unit.metastore.conftest import only_database
 from tests.unit.metastore.first_schema import check_upgrade
 
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
@@ -75,6 +76,7 @@ def test_a_new_database_gets_its_folders_and_schema(tmp_path: Path) -> None:
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
+@only_database
 def test_the_migrations_make_exactly_the_schema(metastore: Metastore, url: str) -> None:
     engine = create_engine(url)
     with engine.connect() as connection:
@@ -183,6 +185,7 @@ def test_a_busy_thread_makes_others_unavailable_after_the_timeout(url: str) -> N
     holder.join()
 
 
+@only_database
 def test_a_failed_operation_leaves_nothing(metastore: Metastore) -> None:
     before = metastore.current_event_id()
     with pytest.raises(ZeroDivisionError):
@@ -196,6 +199,7 @@ def _open_and_fail(connection: Connection) -> None:
     raise ZeroDivisionError
 
 
+@only_database
 def test_threads_share_one_metastore(metastore: Metastore) -> None:
     def work(number: int) -> tuple[int, int]:
         txn_id = metastore.open_txn("me", "here")
@@ -211,6 +215,7 @@ def test_threads_share_one_metastore(metastore: Metastore) -> None:
     assert [event.event_id for event in metastore.next_events(0)] == list(range(1, 2 + 3 * 32 + 1))
 
 
+@only_database
 def test_a_forked_child_has_connections_of_its_own(metastore: Metastore) -> None:
     assert metastore.open_txn("parent", "here") == 1
     parents = metastore._engine._engine

@@ -13,7 +13,8 @@ from airflow_provider.exceptions import (
     InvalidInputError,
     NoSuchObjectError,
 )
-from airflow_provider.metastore import Column, EventType, Metastore, Purged
+from airflow_provider.metastore import AnyMetastore, Column, EventType, Purged
+from tests.unit.metastore.conftest import only_database
 
 DAY = 86_400
 
@@ -26,7 +27,7 @@ def age_events(url: str, seconds: int, *, through: int) -> None:
         )
 
 
-def test_events_are_read_in_pieces(metastore: Metastore) -> None:
+def test_events_are_read_in_pieces(metastore: AnyMetastore) -> None:
     for _ in range(5):
         metastore.open_txn("me", "here")
     assert metastore.current_event_id() == 7
@@ -36,7 +37,7 @@ def test_events_are_read_in_pieces(metastore: Metastore) -> None:
     assert metastore.next_events(70) == []
 
 
-def test_events_are_read_by_type_and_table(metastore: Metastore) -> None:
+def test_events_are_read_by_type_and_table(metastore: AnyMetastore) -> None:
     metastore.create_table("default", "flights", location="/f", schema=[Column("id", "bigint")])
     txn_id = metastore.open_txn("me", "here")
     metastore.allocate_table_write_id(txn_id, "lake", "flights")
@@ -49,12 +50,13 @@ def test_events_are_read_by_type_and_table(metastore: Metastore) -> None:
 
 
 @pytest.mark.parametrize(("after", "limit"), [(-1, 10), (0, 0), (0, -5)])
-def test_positions_that_cannot_be_are_refused(metastore: Metastore, after: int, limit: int) -> None:
+def test_positions_that_cannot_be_are_refused(metastore: AnyMetastore, after: int, limit: int) -> None:
     with pytest.raises(InvalidInputError, match="give after >= 0 and limit >= 1"):
         metastore.next_events(after, limit)
 
 
-def test_a_consumer_begins_at_the_end_or_where_it_says(metastore: Metastore) -> None:
+@only_database
+def test_a_consumer_begins_at_the_end_or_where_it_says(metastore: AnyMetastore) -> None:
     assert metastore.register_consumer("tail").event_id == 2
     assert metastore.register_consumer("whole", event_id=0).event_id == 0
     assert [(one.name, one.event_id) for one in metastore.consumers()] == [("tail", 2), ("whole", 0)]
@@ -67,7 +69,8 @@ def test_a_consumer_begins_at_the_end_or_where_it_says(metastore: Metastore) -> 
         metastore.register_consumer("")
 
 
-def test_a_consumer_moves_only_forward(metastore: Metastore) -> None:
+@only_database
+def test_a_consumer_moves_only_forward(metastore: AnyMetastore) -> None:
     registered = metastore.register_consumer("replica", event_id=0)
     moved = metastore.advance_consumer("replica", 2)
     assert moved.event_id == 2
@@ -83,7 +86,8 @@ def test_a_consumer_moves_only_forward(metastore: Metastore) -> None:
         metastore.unregister_consumer("replica")
 
 
-def test_a_consumer_that_applies_the_same_event_again_is_alive(metastore: Metastore) -> None:
+@only_database
+def test_a_consumer_that_applies_the_same_event_again_is_alive(metastore: AnyMetastore) -> None:
     metastore.register_consumer("replica", event_id=2)
     before = metastore.consumers()[0].updated_at
     while metastore.advance_consumer("replica", 2).updated_at <= before:
@@ -91,7 +95,8 @@ def test_a_consumer_that_applies_the_same_event_again_is_alive(metastore: Metast
     assert metastore.consumers()[0].updated_at > before
 
 
-def test_retention_removes_old_events_from_the_front(metastore: Metastore, url: str) -> None:
+@only_database
+def test_retention_removes_old_events_from_the_front(metastore: AnyMetastore, url: str) -> None:
     metastore.open_txn("me", "here")
     age_events(url, 2 * DAY, through=2)
     assert metastore.purge_events(DAY) == Purged(removed=2, oldest_event_id=3, held_back_by=())
@@ -102,7 +107,8 @@ def test_retention_removes_old_events_from_the_front(metastore: Metastore, url: 
     assert metastore.current_event_id() == 4
 
 
-def test_a_reader_that_fell_behind_is_told_how_to_go_on(metastore: Metastore, url: str) -> None:
+@only_database
+def test_a_reader_that_fell_behind_is_told_how_to_go_on(metastore: AnyMetastore, url: str) -> None:
     age_events(url, 2 * DAY, through=2)
     metastore.purge_events(DAY)
     with pytest.raises(EventsExpiredError, match=r"events 2 to 2 were removed.*comes after 2") as caught:
@@ -116,7 +122,8 @@ def test_a_reader_that_fell_behind_is_told_how_to_go_on(metastore: Metastore, ur
     assert metastore.next_events(2) == []
 
 
-def test_retention_waits_for_the_slowest_consumer(metastore: Metastore, url: str) -> None:
+@only_database
+def test_retention_waits_for_the_slowest_consumer(metastore: AnyMetastore, url: str) -> None:
     for _ in range(8):
         metastore.open_txn("me", "here")
     metastore.register_consumer("fast")
@@ -132,7 +139,8 @@ def test_retention_waits_for_the_slowest_consumer(metastore: Metastore, url: str
     assert metastore.current_event_id() == 10
 
 
-def test_a_young_event_keeps_the_older_ones_behind_it(metastore: Metastore, url: str) -> None:
+@only_database
+def test_a_young_event_keeps_the_older_ones_behind_it(metastore: AnyMetastore, url: str) -> None:
     """The log stays one piece also when a writer's clock was wrong."""
     metastore.open_txn("me", "here")
     age_events(url, 2 * DAY, through=3)
@@ -141,7 +149,8 @@ def test_a_young_event_keeps_the_older_ones_behind_it(metastore: Metastore, url:
     assert len(metastore.next_events(0)) == 3
 
 
-def test_a_consumer_that_is_gone_holds_nothing_back(metastore: Metastore, url: str) -> None:
+@only_database
+def test_a_consumer_that_is_gone_holds_nothing_back(metastore: AnyMetastore, url: str) -> None:
     for _ in range(8):
         metastore.open_txn("me", "here")
     metastore.register_consumer("gone", event_id=4, expiry_seconds=60)
@@ -157,7 +166,8 @@ def test_a_consumer_that_is_gone_holds_nothing_back(metastore: Metastore, url: s
     assert metastore.purge_events(DAY) == Purged(2, 7, ("slow",), ("gone",))
 
 
-def test_a_consumer_that_fell_out_begins_again(metastore: Metastore, url: str) -> None:
+@only_database
+def test_a_consumer_that_fell_out_begins_again(metastore: AnyMetastore, url: str) -> None:
     for _ in range(8):
         metastore.open_txn("me", "here")
     metastore.register_consumer("gone", event_id=4, expiry_seconds=0.001)
@@ -182,7 +192,8 @@ def test_a_consumer_that_fell_out_begins_again(metastore: Metastore, url: str) -
         metastore.restart_consumer("other")
 
 
-def test_a_silent_consumer_that_lost_nothing_just_goes_on(metastore: Metastore) -> None:
+@only_database
+def test_a_silent_consumer_that_lost_nothing_just_goes_on(metastore: AnyMetastore) -> None:
     metastore.register_consumer("asleep", event_id=0, expiry_seconds=0.001)
     while metastore.consumers()[0].is_live:
         pass

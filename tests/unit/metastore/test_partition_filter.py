@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.metastore import Column, Metastore, PartitionInfo, PartitionSpec
+from airflow_provider.metastore import AnyMetastore, Column, PartitionInfo, PartitionSpec
 from airflow_provider.metastore.partition_filter import partition_filter
 
 KEYS = (Column("year", "int"), Column("dest", "string"))
@@ -60,7 +60,7 @@ def test_texts_that_are_no_filter_of_the_table(text: str, said: str) -> None:
         partition_filter(text, KEYS)
 
 
-def test_the_metastore_filters(metastore: Metastore) -> None:
+def test_the_metastore_filters(metastore: AnyMetastore) -> None:
     specs = [PartitionSpec(("2013", str(month)), f"/{month}") for month in range(1, 13)]
     metastore.add_partitions("lake", "flights", specs)
     found = metastore.get_partitions_by_filter("lake", "flights", "month > 9 and year = 2013")

@@ -11,9 +11,9 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
 )
 from airflow_provider.metastore import (
+    AnyMetastore,
     Column,
     EventType,
-    Metastore,
     NotificationEvent,
     PartitionInfo,
     PartitionSpec,
@@ -21,7 +21,7 @@ from airflow_provider.metastore import (
 from airflow_provider.metastore.hive_json import decode_partition, decode_write_id
 
 
-def events_of(metastore: Metastore, event_type: EventType) -> list[NotificationEvent]:
+def events_of(metastore: AnyMetastore, event_type: EventType) -> list[NotificationEvent]:
     return metastore.next_events(0, event_types=[event_type])
 
 
@@ -29,7 +29,7 @@ def spec(year: str | None, month: str | None) -> PartitionSpec:
     return PartitionSpec((year, month), f"/lake/flights/year={year}/month={month}")
 
 
-def test_only_the_new_ones_are_added_with_one_event(metastore: Metastore) -> None:
+def test_only_the_new_ones_are_added_with_one_event(metastore: AnyMetastore) -> None:
     metastore.add_partitions("lake", "flights", [spec("2013", "1"), spec("2013", "2")])
     added = metastore.add_partitions("lake", "flights", [spec("2013", "2"), spec("2013", "3")])
     assert [one.values for one in added] == [("2013", "3")]
@@ -46,7 +46,7 @@ def test_only_the_new_ones_are_added_with_one_event(metastore: Metastore) -> Non
     assert events[1].message["tableType"] == "MANAGED_TABLE"
 
 
-def test_one_that_exists_stays_as_it_is_or_is_an_error(metastore: Metastore) -> None:
+def test_one_that_exists_stays_as_it_is_or_is_an_error(metastore: AnyMetastore) -> None:
     metastore.add_partitions("lake", "flights", [spec("2013", "1")])
     moved = PartitionSpec(("2013", "1"), "/elsewhere")
     assert metastore.add_partitions("lake", "flights", [moved]) == []
@@ -58,7 +58,7 @@ def test_one_that_exists_stays_as_it_is_or_is_an_error(metastore: Metastore) -> 
     assert len(events_of(metastore, EventType.ADD_PARTITION)) == 1
 
 
-def test_values_of_any_kind_come_back_equal(metastore: Metastore) -> None:
+def test_values_of_any_kind_come_back_equal(metastore: AnyMetastore) -> None:
     values = ["a/b", "..", "%2F", "Zürich", " ", "null", "[]", '"', "x" * 500, None]
     specs = [PartitionSpec((value, "1"), f"/p/{number}") for number, value in enumerate(values)]
     metastore.add_partitions("lake", "flights", specs)
@@ -67,7 +67,7 @@ def test_values_of_any_kind_come_back_equal(metastore: Metastore) -> None:
     assert metastore.get_partition("lake", "flights", ("Zürich", "1")).location == "/p/3"
 
 
-def test_null_and_hives_word_for_it_are_one_partition(metastore: Metastore) -> None:
+def test_null_and_hives_word_for_it_are_one_partition(metastore: AnyMetastore) -> None:
     metastore.add_partitions("lake", "flights", [spec(None, "1")])
     assert metastore.add_partitions("lake", "flights", [spec("__HIVE_DEFAULT_PARTITION__", "1")]) == []
     assert metastore.get_partition("lake", "flights", (None, "1")).values == (None, "1")
@@ -77,21 +77,23 @@ def test_null_and_hives_word_for_it_are_one_partition(metastore: Metastore) -> N
 
 
 @pytest.mark.parametrize("values", [(), ("2013",), ("2013", "1", "1"), ("2013", ""), ("2013", 1)])
-def test_values_that_do_not_fit_the_keys_are_refused(metastore: Metastore, values: tuple[str, ...]) -> None:
+def test_values_that_do_not_fit_the_keys_are_refused(
+    metastore: AnyMetastore, values: tuple[str, ...]
+) -> None:
     with pytest.raises(InvalidInputError, match=r"table lake\.flights: partition"):
         metastore.add_partitions("lake", "flights", [spec("2013", "1"), PartitionSpec(values, "/p")])
     assert metastore.get_partitions("lake", "flights") == []
     assert metastore.current_event_id() == 2
 
 
-def test_a_table_without_keys_has_no_partitions(metastore: Metastore) -> None:
+def test_a_table_without_keys_has_no_partitions(metastore: AnyMetastore) -> None:
     metastore.create_table("lake", "flat", location="/f", schema=[Column("id", "bigint")])
     with pytest.raises(InvalidInputError, match="the table has 0 partition keys"):
         metastore.add_partitions("lake", "flat", [PartitionSpec((), "/f")])
     assert metastore.get_partitions("lake", "flat") == []
 
 
-def test_more_than_one_statement_can_hold(metastore: Metastore) -> None:
+def test_more_than_one_statement_can_hold(metastore: AnyMetastore) -> None:
     many = [spec(str(year), str(month)) for year in range(1000, 1250) for month in range(10)]
     assert len(metastore.add_partitions("lake", "flights", many)) == 2500
     dropped = metastore.drop_partitions("lake", "flights", [one.values for one in many[:-1]])
@@ -100,7 +102,7 @@ def test_more_than_one_statement_can_hold(metastore: Metastore) -> None:
     assert len(events_of(metastore, EventType.ADD_PARTITION)) == 1
 
 
-def test_dropping_tells_what_was_there(metastore: Metastore) -> None:
+def test_dropping_tells_what_was_there(metastore: AnyMetastore) -> None:
     metastore.add_partitions("lake", "flights", [spec("2013", "1"), spec("2013", "2")])
     dropped = metastore.drop_partitions("lake", "flights", [("2013", "2"), ("2013", "9")])
     assert [one.values for one in dropped] == [("2013", "2")]
@@ -113,7 +115,7 @@ def test_dropping_tells_what_was_there(metastore: Metastore) -> None:
     assert len(metastore.get_partitions("lake", "flights")) == 1
 
 
-def test_altering_tells_before_and_after(metastore: Metastore) -> None:
+def test_altering_tells_before_and_after(metastore: AnyMetastore) -> None:
     metastore.add_partitions("lake", "flights", [spec("2013", "1")])
     after = metastore.alter_partition(
         "lake", "flights", ("2013", "1"), location="/new", parameters={"a": "b"}
@@ -127,7 +129,7 @@ def test_altering_tells_before_and_after(metastore: Metastore) -> None:
         metastore.alter_partition("lake", "flights", ("2013", "2"), location="/new")
 
 
-def test_a_change_without_a_transaction_is_one_of_its_own(metastore: Metastore) -> None:
+def test_a_change_without_a_transaction_is_one_of_its_own(metastore: AnyMetastore) -> None:
     """As Hive's client advances the write id for every DDL; here for clients that do not."""
     metastore.add_partitions("lake", "flights", [spec("2013", "1")])
     events = metastore.next_events(2)
@@ -143,7 +145,7 @@ def test_a_change_without_a_transaction_is_one_of_its_own(metastore: Metastore) 
     assert metastore.current_event_id() == 6
 
 
-def test_an_external_tables_changes_take_no_write_ids(metastore: Metastore) -> None:
+def test_an_external_tables_changes_take_no_write_ids(metastore: AnyMetastore) -> None:
     keys = [Column("year", "int")]
     metastore.create_table(
         "lake", "logs", location="/l", schema=[], partition_keys=keys, table_type="EXTERNAL_TABLE"
@@ -153,7 +155,7 @@ def test_an_external_tables_changes_take_no_write_ids(metastore: Metastore) -> N
     assert metastore.valid_write_id_list("lake", "logs").high_watermark == 0
 
 
-def test_a_change_in_a_transaction_takes_its_write_id(metastore: Metastore) -> None:
+def test_a_change_in_a_transaction_takes_its_write_id(metastore: AnyMetastore) -> None:
     txn_id = metastore.open_txn("me", "here")
     metastore.add_partitions("lake", "flights", [spec("2013", "1")], txn_id=txn_id)
     metastore.drop_partitions("lake", "flights", [("2013", "1")], txn_id=txn_id)
@@ -163,7 +165,7 @@ def test_a_change_in_a_transaction_takes_its_write_id(metastore: Metastore) -> N
     assert not metastore.valid_write_id_list("lake", "flights").is_valid(1)
 
 
-def test_an_insert_tells_its_files(metastore: Metastore) -> None:
+def test_an_insert_tells_its_files(metastore: AnyMetastore) -> None:
     metastore.add_partitions("lake", "flights", [spec("2013", "1")])
     files = ["/lake/flights/year=2013/month=1/a.parquet"]
     event_id = metastore.fire_insert_event("lake", "flights", files, values=("2013", "1"), replace=True)
@@ -176,7 +178,7 @@ def test_an_insert_tells_its_files(metastore: Metastore) -> None:
         metastore.fire_insert_event("lake", "flights", files, values=("2013", "2"))
 
 
-def test_an_ended_transaction_changes_no_partition(metastore: Metastore) -> None:
+def test_an_ended_transaction_changes_no_partition(metastore: AnyMetastore) -> None:
     txn_id = metastore.open_txn("me", "here")
     metastore.add_partitions("lake", "flights", [spec("2013", "1")], txn_id=txn_id)
     metastore.abort_txn(txn_id)

@@ -13,8 +13,8 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
 )
 from airflow_provider.metastore import (
+    AnyMetastore,
     EventType,
-    Metastore,
     PartitionSpec,
     TableTransaction,
     TxnState,
@@ -24,7 +24,7 @@ from airflow_provider.metastore import (
 JANUARY = PartitionSpec(("2013", "1"), "/lake/flights/year=2013/month=1")
 
 
-def types(metastore: Metastore, after: int = 2) -> list[str]:
+def types(metastore: AnyMetastore, after: int = 2) -> list[str]:
     return [event.event_type for event in metastore.next_events(after)]
 
 
@@ -35,7 +35,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_success_registers_partitions_and_commits(metastore: Metastore) -> None:
+def test_success_registers_partitions_and_commits(metastore: AnyMetastore) -> None:
     with table_transaction(metastore, "lake", "flights", user="me", host="here", agent="t1") as transaction:
         assert (transaction.txn_id, transaction.write_id, transaction.event_id) == (1, 1, None)
         transaction.add_partitions([JANUARY])
@@ -58,7 +58,7 @@ def fail_in(transaction: TableTransaction, instant: str | None = None) -> None:
         raise ZeroDivisionError
 
 
-def test_an_error_aborts(metastore: Metastore) -> None:
+def test_an_error_aborts(metastore: AnyMetastore) -> None:
     transaction = table_transaction(metastore, "lake", "flights")
     with pytest.raises(ZeroDivisionError):
         fail_in(transaction)
@@ -67,7 +67,7 @@ def test_an_error_aborts(metastore: Metastore) -> None:
     assert transaction.event_id is None
 
 
-def test_an_error_after_an_instant_is_left_to_the_timeline(metastore: Metastore) -> None:
+def test_an_error_after_an_instant_is_left_to_the_timeline(metastore: AnyMetastore) -> None:
     transaction = table_transaction(metastore, "lake", "flights")
     with pytest.raises(ZeroDivisionError):
         fail_in(transaction, "20250101000000000")
@@ -77,7 +77,7 @@ def test_an_error_after_an_instant_is_left_to_the_timeline(metastore: Metastore)
     assert [(one.txn_id, one.committed) for one in recovered] == [(transaction.txn_id, True)]
 
 
-def test_a_table_that_does_not_exist_costs_no_transaction(metastore: Metastore) -> None:
+def test_a_table_that_does_not_exist_costs_no_transaction(metastore: AnyMetastore) -> None:
     with (
         pytest.raises(NoSuchObjectError, match=r"lake\.trains"),
         table_transaction(metastore, "lake", "trains"),
@@ -86,7 +86,7 @@ def test_a_table_that_does_not_exist_costs_no_transaction(metastore: Metastore) 
     assert types(metastore) == []
 
 
-def test_a_joined_transaction_is_neither_opened_nor_ended(metastore: Metastore) -> None:
+def test_a_joined_transaction_is_neither_opened_nor_ended(metastore: AnyMetastore) -> None:
     txn_id = metastore.open_txn("dag", "here", commit_on_recovery=False)
     with table_transaction(metastore, "lake", "flights", txn_id=txn_id) as transaction:
         assert (transaction.txn_id, transaction.write_id) == (txn_id, 1)
@@ -104,7 +104,7 @@ def test_a_joined_transaction_is_neither_opened_nor_ended(metastore: Metastore) 
         pytest.fail("must not be entered")
 
 
-def test_heartbeats_are_sent_while_the_block_runs(metastore: Metastore) -> None:
+def test_heartbeats_are_sent_while_the_block_runs(metastore: AnyMetastore) -> None:
     with table_transaction(metastore, "lake", "flights", heartbeat_interval=0.01) as transaction:
         first = metastore.get_txn(transaction.txn_id).heartbeat_at
         wait_until(lambda: metastore.get_txn(transaction.txn_id).heartbeat_at > first)
@@ -113,14 +113,14 @@ def test_heartbeats_are_sent_while_the_block_runs(metastore: Metastore) -> None:
     assert metastore.get_txn(transaction.txn_id).heartbeat_at == last
 
 
-def test_a_joined_transaction_is_kept_alive_too(metastore: Metastore) -> None:
+def test_a_joined_transaction_is_kept_alive_too(metastore: AnyMetastore) -> None:
     txn_id = metastore.open_txn("dag", "here")
     first = metastore.get_txn(txn_id).heartbeat_at
     with table_transaction(metastore, "lake", "flights", txn_id=txn_id, heartbeat_interval=0.01):
         wait_until(lambda: metastore.get_txn(txn_id).heartbeat_at > first)
 
 
-def test_a_transaction_aborted_meanwhile_is_not_committed(metastore: Metastore) -> None:
+def test_a_transaction_aborted_meanwhile_is_not_committed(metastore: AnyMetastore) -> None:
     transaction = table_transaction(metastore, "lake", "flights", heartbeat_interval=0.01)
 
     def noticed() -> bool:
@@ -142,6 +142,6 @@ def test_a_transaction_aborted_meanwhile_is_not_committed(metastore: Metastore) 
     assert types(metastore) == [EventType.OPEN_TXN, EventType.ALLOC_WRITE_ID, EventType.ABORT_TXN]
 
 
-def test_ids_are_unknown_before_it_is_entered(metastore: Metastore) -> None:
+def test_ids_are_unknown_before_it_is_entered(metastore: AnyMetastore) -> None:
     with pytest.raises(RuntimeError, match="once the transaction is entered"):
         _ = table_transaction(metastore, "lake", "flights").write_id

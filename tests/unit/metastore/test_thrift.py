@@ -14,8 +14,8 @@ from thriftpy2.transport import TBufferedTransportFactory, TServerSocket, TTrans
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, TransactionAbortedError
 from airflow_provider.metastore.thrift.client import ThriftMetastore
-from airflow_provider.metastore.thrift.connections import Server, parse_thrift_url
 from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.url import Server, ThriftUrl, parse_thrift_url
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ from airflow_provider.metastore.thrift.idl import hive
     ],
 )
 def test_urls(url: str, servers: list[Server]) -> None:
-    assert parse_thrift_url(url) == tuple(servers)
-    assert parse_thrift_url(ThriftMetastore(url).url) == tuple(servers)
+    assert parse_thrift_url(url) == ThriftUrl(tuple(servers))
+    assert parse_thrift_url(ThriftMetastore(url).url) == ThriftUrl(tuple(servers))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,9 @@ def test_urls(url: str, servers: list[Server]) -> None:
         "a:1",
         "thrift://a:x",
         "thrift://a:99999",
-        "thrift://u:p@a",
+        "thrift://u:p@a/x",
+        "thrift://a?u:p",
+        "thrift://a?password=u:p",
     ],
 )
 def test_urls_that_name_no_servers(url: str) -> None:

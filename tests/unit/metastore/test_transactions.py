@@ -14,9 +14,9 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
 )
 from airflow_provider.metastore import (
+    AnyMetastore,
     Column,
     EventType,
-    Metastore,
     PartitionSpec,
     RecoveredTxn,
     TableWriteInfo,
@@ -29,12 +29,12 @@ Silence = Callable[[int, float], None]
 NO_OPEN = 9223372036854775807
 
 
-def open_with_write_id(metastore: Metastore) -> tuple[int, int]:
+def open_with_write_id(metastore: AnyMetastore) -> tuple[int, int]:
     txn_id = metastore.open_txn("me", "here")
     return txn_id, metastore.allocate_table_write_id(txn_id, "lake", "flights")
 
 
-def test_an_opened_transaction_as_it_was_given(metastore: Metastore) -> None:
+def test_an_opened_transaction_as_it_was_given(metastore: AnyMetastore) -> None:
     started = time.time()
     assert metastore.open_txn("me", "here", agent="dag.task", commit_on_recovery=False) == 1
     assert metastore.open_txn("you", "there") == 2
@@ -49,7 +49,7 @@ def test_an_opened_transaction_as_it_was_given(metastore: Metastore) -> None:
     assert abs(event.message["timestamp"] - started) < 5
 
 
-def test_commit_is_idempotent_and_names_its_event(metastore: Metastore) -> None:
+def test_commit_is_idempotent_and_names_its_event(metastore: AnyMetastore) -> None:
     txn_id = metastore.open_txn("me", "here")
     event_id = metastore.commit_txn(txn_id)
     metastore.open_txn("you", "there")
@@ -61,7 +61,7 @@ def test_commit_is_idempotent_and_names_its_event(metastore: Metastore) -> None:
     assert (events[0].message["txnid"], events[0].message["writeIds"]) == (txn_id, None)
 
 
-def test_abort_is_idempotent_and_names_the_databases(metastore: Metastore) -> None:
+def test_abort_is_idempotent_and_names_the_databases(metastore: AnyMetastore) -> None:
     txn_id, _ = open_with_write_id(metastore)
     event_id = metastore.abort_txn(txn_id)
     assert metastore.abort_txn(txn_id) == event_id == metastore.current_event_id()
@@ -70,7 +70,7 @@ def test_abort_is_idempotent_and_names_the_databases(metastore: Metastore) -> No
     assert (event.message["txnid"], event.message["dbsUpdated"]) == (txn_id, ["lake"])
 
 
-def test_an_ended_transaction_answers_as_hives(metastore: Metastore) -> None:
+def test_an_ended_transaction_answers_as_hives(metastore: AnyMetastore) -> None:
     committed, aborted = metastore.open_txn("me", "here"), metastore.open_txn("me", "here")
     metastore.commit_txn(committed)
     metastore.abort_txn(aborted)
@@ -100,7 +100,7 @@ def test_an_ended_transaction_answers_as_hives(metastore: Metastore) -> None:
     assert metastore.current_event_id() == before
 
 
-def test_one_write_id_for_each_transaction_and_table(metastore: Metastore) -> None:
+def test_one_write_id_for_each_transaction_and_table(metastore: AnyMetastore) -> None:
     metastore.create_table("lake", "trains", location="/t", schema=[Column("id", "bigint")])
     first, second = metastore.open_txn("me", "here"), metastore.open_txn("me", "here")
     before = metastore.current_event_id()
@@ -120,7 +120,7 @@ def test_one_write_id_for_each_transaction_and_table(metastore: Metastore) -> No
     assert (events[0].message["dbName"], events[0].message["tableName"]) == ("lake", "flights")
 
 
-def test_a_table_that_does_not_exist_has_no_write_ids(metastore: Metastore) -> None:
+def test_a_table_that_does_not_exist_has_no_write_ids(metastore: AnyMetastore) -> None:
     txn_id = metastore.open_txn("me", "here")
     with pytest.raises(NoSuchObjectError, match=r"lake\.trains"):
         metastore.allocate_table_write_id(txn_id, "lake", "trains")
@@ -130,7 +130,7 @@ def test_a_table_that_does_not_exist_has_no_write_ids(metastore: Metastore) -> N
         metastore.record_write(txn_id, "lake", "trains", "20250101000000000")
 
 
-def test_snapshots_of_transactions(metastore: Metastore) -> None:
+def test_snapshots_of_transactions(metastore: AnyMetastore) -> None:
     assert str(metastore.valid_txn_list()) == f"0:{NO_OPEN}::"
     for _ in range(6):
         metastore.open_txn("me", "here")
@@ -144,7 +144,7 @@ def test_snapshots_of_transactions(metastore: Metastore) -> None:
     assert str(metastore.valid_txn_list(2)) == f"2:{NO_OPEN}::"
 
 
-def test_write_ids_come_in_another_order_than_transactions(metastore: Metastore) -> None:
+def test_write_ids_come_in_another_order_than_transactions(metastore: AnyMetastore) -> None:
     """Hive's TestTxnHandler.testValidWriteIdListSnapshot."""
     committed, _ = open_with_write_id(metastore)
     metastore.commit_txn(committed)
@@ -163,7 +163,7 @@ def test_write_ids_come_in_another_order_than_transactions(metastore: Metastore)
     assert str(metastore.valid_write_id_list("lake", "flights")) == "lake.flights:4:4:4:3"
 
 
-def test_without_a_valid_id_the_lowest_invalid_one_is_the_watermark(metastore: Metastore) -> None:
+def test_without_a_valid_id_the_lowest_invalid_one_is_the_watermark(metastore: AnyMetastore) -> None:
     """GetValidWriteIdsForTableFunction.java:116-130."""
     first, _ = open_with_write_id(metastore)
     open_with_write_id(metastore)
@@ -174,7 +174,7 @@ def test_without_a_valid_id_the_lowest_invalid_one_is_the_watermark(metastore: M
     assert str(metastore.valid_write_id_list("lake", "flights", ValidTxnList(0))) == "lake.flights:1:1:1:"
 
 
-def test_a_heartbeat_keeps_a_transaction_alive(metastore: Metastore, silence: Silence) -> None:
+def test_a_heartbeat_keeps_a_transaction_alive(metastore: AnyMetastore, silence: Silence) -> None:
     kept, lost = metastore.open_txn("me", "here"), metastore.open_txn("me", "here")
     silence(kept, 400)
     silence(lost, 400)
@@ -188,7 +188,7 @@ def test_a_heartbeat_keeps_a_transaction_alive(metastore: Metastore, silence: Si
         metastore.heartbeat_txn(lost)
 
 
-def test_a_transaction_with_an_instant_is_left_to_recovery(metastore: Metastore, silence: Silence) -> None:
+def test_a_transaction_with_an_instant_is_left_to_recovery(metastore: AnyMetastore, silence: Silence) -> None:
     txn_id, _ = open_with_write_id(metastore)
     metastore.record_write(txn_id, "lake", "flights", "20250101000000000")
     silence(txn_id, 400)
@@ -196,7 +196,7 @@ def test_a_transaction_with_an_instant_is_left_to_recovery(metastore: Metastore,
     assert metastore.get_txn(txn_id).state == TxnState.OPEN
 
 
-def test_what_a_transaction_wrote(metastore: Metastore) -> None:
+def test_what_a_transaction_wrote(metastore: AnyMetastore) -> None:
     metastore.create_table("lake", "trains", location="/lake/trains", schema=[Column("id", "bigint")])
     txn_id, write_id = open_with_write_id(metastore)
     metastore.record_write(txn_id, "lake", "flights", "20250102000000000")
@@ -222,7 +222,7 @@ def test_what_a_transaction_wrote(metastore: Metastore) -> None:
     ],
 )
 def test_recovery_ends_a_transaction_as_its_timelines_say(
-    metastore: Metastore, silence: Silence, completed: set[str], committed: bool
+    metastore: AnyMetastore, silence: Silence, completed: set[str], committed: bool
 ) -> None:
     txn_id, _ = open_with_write_id(metastore)
     live, _ = open_with_write_id(metastore)
@@ -244,7 +244,7 @@ def test_recovery_ends_a_transaction_as_its_timelines_say(
     assert metastore.recover_timed_out(300, is_completed) == []
 
 
-def test_recovery_asks_about_a_write_id_without_an_instant(metastore: Metastore, silence: Silence) -> None:
+def test_recovery_asks_about_a_write_id_without_an_instant(metastore: AnyMetastore, silence: Silence) -> None:
     """The writer died between its commit to the timeline and telling the metastore."""
     txn_id, write_id = open_with_write_id(metastore)
     silence(txn_id, 400)
@@ -259,7 +259,7 @@ def test_recovery_asks_about_a_write_id_without_an_instant(metastore: Metastore,
 
 
 def test_recovery_aborts_what_wrote_nothing_or_must_not_be_committed(
-    metastore: Metastore, silence: Silence
+    metastore: AnyMetastore, silence: Silence
 ) -> None:
     nothing = metastore.open_txn("me", "here")
     whole_dag = metastore.open_txn("me", "here", commit_on_recovery=False)
@@ -270,7 +270,7 @@ def test_recovery_aborts_what_wrote_nothing_or_must_not_be_committed(
     assert [(one.txn_id, one.committed) for one in recovered] == [(nothing, False), (whole_dag, False)]
 
 
-def test_recovery_gives_way_to_an_owner_that_wakes_up(metastore: Metastore, silence: Silence) -> None:
+def test_recovery_gives_way_to_an_owner_that_wakes_up(metastore: AnyMetastore, silence: Silence) -> None:
     beating, committing = (open_with_write_id(metastore)[0] for _ in range(2))
     for txn_id in (beating, committing):
         silence(txn_id, 400)
@@ -284,7 +284,7 @@ def test_recovery_gives_way_to_an_owner_that_wakes_up(metastore: Metastore, sile
     assert metastore.get_txn(committing).state == TxnState.COMMITTED
 
 
-def test_new_partitions_and_the_commit_are_one_change(metastore: Metastore) -> None:
+def test_new_partitions_and_the_commit_are_one_change(metastore: AnyMetastore) -> None:
     txn_id, _ = open_with_write_id(metastore)
     new = [PartitionSpec(("2013", "1"), "/p")]
     before = metastore.current_event_id()
@@ -306,7 +306,7 @@ def test_new_partitions_and_the_commit_are_one_change(metastore: Metastore) -> N
     assert len(metastore.get_partitions("lake", "flights")) == 1
 
 
-def test_recovery_committed_first_and_the_owner_adds_its_partitions_later(metastore: Metastore) -> None:
+def test_recovery_committed_first_and_the_owner_adds_its_partitions_later(metastore: AnyMetastore) -> None:
     txn_id, _ = open_with_write_id(metastore)
     event_id = metastore.commit_txn(txn_id)
     new = {("lake", "flights"): [PartitionSpec(("2013", "1"), "/p")]}
@@ -314,7 +314,7 @@ def test_recovery_committed_first_and_the_owner_adds_its_partitions_later(metast
     assert len(metastore.get_partitions("lake", "flights")) == 1
 
 
-def test_a_transaction_that_only_reads_is_seen_by_nobody(metastore: Metastore) -> None:
+def test_a_transaction_that_only_reads_is_seen_by_nobody(metastore: AnyMetastore) -> None:
     reading = metastore.open_txn("me", "here", txn_type=TxnType.READ_ONLY)
     assert metastore.get_txn(reading).txn_type == TxnType.READ_ONLY
     assert str(metastore.valid_txn_list()) == f"{reading}:{NO_OPEN}::"
@@ -329,13 +329,13 @@ def test_a_transaction_that_only_reads_is_seen_by_nobody(metastore: Metastore) -
     assert str(metastore.valid_txn_list()) == f"2:{NO_OPEN}::"
 
 
-def test_a_transaction_that_only_reads_times_out(metastore: Metastore, silence: Silence) -> None:
+def test_a_transaction_that_only_reads_times_out(metastore: AnyMetastore, silence: Silence) -> None:
     reading = metastore.open_txn("me", "here", txn_type=TxnType.READ_ONLY)
     silence(reading, 301)
     assert metastore.abort_timed_out(300) == [reading]
 
 
-def test_write_ids_go_on_above_those_in_use(metastore: Metastore) -> None:
+def test_write_ids_go_on_above_those_in_use(metastore: AnyMetastore) -> None:
     assert metastore.seed_write_id("lake", "flights", 57) == 57
     assert str(metastore.valid_write_id_list("lake", "flights")) == f"lake.flights:57:{NO_OPEN}::"
     txn_id = metastore.open_txn("me", "here")
@@ -348,7 +348,7 @@ def test_write_ids_go_on_above_those_in_use(metastore: Metastore) -> None:
         metastore.seed_write_id("lake", "trains", 1)
 
 
-def test_a_renamed_table_takes_no_write_ids_from_a_dropped_one(metastore: Metastore) -> None:
+def test_a_renamed_table_takes_no_write_ids_from_a_dropped_one(metastore: AnyMetastore) -> None:
     metastore.create_table("lake", "trains", location="/t", schema=[])
     metastore.seed_write_id("lake", "trains", 9)
     metastore.drop_table("lake", "trains")
@@ -357,7 +357,7 @@ def test_a_renamed_table_takes_no_write_ids_from_a_dropped_one(metastore: Metast
     assert metastore.allocate_table_write_id(txn_id, "lake", "trains") == 1
 
 
-def test_one_snapshot_tells_all_that_a_reader_has_to_say(metastore: Metastore) -> None:
+def test_one_snapshot_tells_all_that_a_reader_has_to_say(metastore: AnyMetastore) -> None:
     metastore.create_table("lake", "trains", location="/t", schema=[])
     txn_id = metastore.open_txn("me", "here")
     metastore.allocate_table_write_id(txn_id, "lake", "flights")

@@ -1,0 +1,106 @@
+"""What becomes of transactions whose owners are silent; the same for a database and for a server."""
+
+from __future__ import annotations
+
+import abc
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RecoveredTxn:
+    """What recovery did with a timed-out transaction.
+
+    :param txn_id: the transaction.
+    :param committed: True when it was committed, False when it was aborted.
+    :param event_id: its COMMIT_TXN or ABORT_TXN event.
+    """
+
+    txn_id: int
+    committed: bool
+    event_id: int
+
+
+class TimeoutApi(abc.ABC):
+    """Ends transactions that had no heartbeat for too long."""
+
+    @abc.abstractmethod
+    def get_txn(self, txn_id: int) -> TxnInfo:
+        """Look a transaction up, whatever its state.
+
+        :raises NoSuchTransactionError: when it was never opened.
+        """
+
+    @abc.abstractmethod
+    def writes_of(self, txn_id: int) -> list[TableWriteInfo]:
+        """What a transaction wrote: its recorded instants, and its write ids without one.
+
+        :return: by table and instant; tables dropped since are not among them.
+        """
+
+    @abc.abstractmethod
+    def timed_out(self, timeout_seconds: float) -> list[int]:
+        """The open transactions without a heartbeat for so long, ascending."""
+
+    @abc.abstractmethod
+    def end_timed_out(self, txn_id: int, timeout_seconds: float, *, commit: bool) -> int | None:
+        """Commit or abort a transaction, unless it moved since it was found timed out.
+
+        :return: the id of its COMMIT_TXN or ABORT_TXN event, None when it moved.
+        """
+
+    def abort_timed_out(self, timeout_seconds: float) -> list[int]:
+        """Abort the open transactions without a heartbeat for ``timeout_seconds``.
+
+        Those that recorded an instant (:meth:`record_write`) are left to :meth:`recover_timed_out`:
+        only their tables' timelines can tell whether they are committed.
+
+        :return: the ids of those aborted, ascending.
+        """
+        aborted = []
+        for txn_id in self.timed_out(timeout_seconds):
+            if any(write.instant for write in self.writes_of(txn_id)):
+                continue
+            if self._end(txn_id, timeout_seconds, commit=False):
+                aborted.append(txn_id)
+        return aborted
+
+    def recover_timed_out(
+        self, timeout_seconds: float, is_completed: Callable[[TableWriteInfo], bool]
+    ) -> list[RecoveredTxn]:
+        """End the open transactions without a heartbeat for ``timeout_seconds`` as their timelines say.
+
+        The timeline is the truth for a table: a transaction all of whose writes completed is
+        committed (unless it was opened with ``commit_on_recovery=False``), any other is aborted.
+
+        :param is_completed: asked about each write, outside any database transaction. False must be
+            final: an instant that did not complete must be rolled back before the answer, so that it
+            never will. For a write without an instant it looks through the table's timeline for the
+            transaction's id. It may use the metastore, for example to register the write's partitions.
+        :return: what became of each, by transaction id. Those that moved meanwhile are not among them.
+        """
+        recovered = []
+        for txn_id in self.timed_out(timeout_seconds):
+            writes = self.writes_of(txn_id)
+            outcomes = [is_completed(write) for write in writes]
+            commit = bool(writes) and all(outcomes) and self.get_txn(txn_id).commit_on_recovery
+            event_id = self._end(txn_id, timeout_seconds, commit=commit)
+            if event_id:
+                recovered.append(RecoveredTxn(txn_id, commit, event_id))
+        return recovered
+
+    def _end(self, txn_id: int, timeout_seconds: float, *, commit: bool) -> int | None:
+        event_id = self.end_timed_out(txn_id, timeout_seconds, commit=commit)
+        if event_id is not None:
+            log.info(
+                "transaction %d had no heartbeat for %g s: %s",
+                txn_id,
+                timeout_seconds,
+                "all its instants completed, committed" if commit else "aborted",
+            )
+        return event_id
