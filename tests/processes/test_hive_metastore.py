@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from airflow_provider.exceptions import (
+    AlreadyExistsError,
     MetastoreError,
     MetastoreUnavailableError,
     NoSuchLockError,
+    NoSuchObjectError,
     NoSuchTransactionError,
     TransactionAbortedError,
     TransactionOpenError,
+    UnsupportedByServerError,
 )
-from airflow_provider.metastore import LockComponent, LockState, LockType
+from airflow_provider.metastore import (
+    Column,
+    FunctionInfo,
+    LockComponent,
+    LockState,
+    LockType,
+    PartitionSpec,
+    TxnState,
+    table_transaction,
+)
 from airflow_provider.metastore.thrift.client import ThriftMetastore
-from tests.processes.hive_metastore import hive_metastore
+from tests.processes.hive_metastore import LOCK_TIMEOUT_SECONDS, hive_metastore
 from tests.processes.servers import free_port
 
 TABLE = LockComponent(LockType.EXCLUSIVE, "lake", "flights")
@@ -98,12 +112,164 @@ def test_locks_of_every_level_and_type(metastore: ThriftMetastore, level: tuple[
         metastore.unlock(held.lock_id)
 
 
+def test_what_is_known_of_a_transaction(metastore: ThriftMetastore) -> None:
+    """What ours tell beside, a Hive does not; it ends what timed out by itself, and never commits it."""
+    started = time.time()
+    txn_id = metastore.open_txn("me", "here", agent="dag.task", commit_on_recovery=False)
+    txn = metastore.get_txn(txn_id)
+    assert (txn.state, txn.user, txn.host, txn.agent) == (TxnState.OPEN, "me", "here", "dag.task")
+    assert (txn.commit_on_recovery, txn.event_id) == (False, None)
+    assert abs(txn.opened_at - started) < 5
+    metastore.record_write(txn_id, "lake", "flights", "20250101000000000")
+    assert metastore.writes_of(txn_id) == []
+    assert metastore.recover_timed_out(0.001, lambda write: True) == []
+    assert metastore.commit_txn(txn_id) == 0  # it keeps no log of events
+    committed = metastore.get_txn(txn_id)
+    assert (committed.state, committed.event_id, committed.user) == (TxnState.COMMITTED, 0, "")
+    silent = metastore.open_txn("me", "here")
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS + 20
+    while metastore.get_txn(silent).state is TxnState.OPEN:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert metastore.get_txn(silent).state is TxnState.ABORTED
+
+
+def test_databases_and_tables(metastore: ThriftMetastore, tmp_path: Path) -> None:
+    place = f"file://{tmp_path}/lake"
+    made = metastore.create_database("lake", place, "for people", parameters={"a": "b"})
+    assert (made.name, made.location, made.comment, made.parameters["a"]) == (
+        "lake",
+        place,
+        "for people",
+        "b",
+    )
+    assert metastore.create_database("lake", if_not_exists=True) == made
+    with pytest.raises(AlreadyExistsError):
+        metastore.create_database("lake")
+    assert metastore.alter_database("lake", comment="ours").comment == "ours"
+    table = metastore.create_table(
+        "lake",
+        "flights",
+        location=f"{place}/flights",
+        schema=[Column("id", "bigint"), Column("dest", "string", "airport")],
+        partition_keys=[Column("year", "int")],
+        parameters={"spark.sql.sources.provider": "hudi"},
+        owner="ops",
+    )
+    assert (table.full_name, table.location, table.table_type) == (
+        "lake.flights",
+        f"{place}/flights",
+        "MANAGED_TABLE",
+    )
+    assert table.schema == (Column("id", "bigint"), Column("dest", "string", "airport"))
+    assert (table.partition_keys, table.owner) == ((Column("year", "int"),), "ops")
+    assert table.parameters["spark.sql.sources.provider"] == "hudi"
+    assert not any(name.startswith("spark.sql.sources.schema") for name in table.parameters)
+    assert metastore.get_table("lake", "flights") == table
+    with pytest.raises(AlreadyExistsError):
+        metastore.create_table("lake", "flights", location=place, schema=[Column("id", "bigint")])
+    external = metastore.create_table(
+        "lake", "logs", location=f"{place}/logs", schema=[Column("id", "int")], table_type="EXTERNAL_TABLE"
+    )
+    assert external.is_external
+    assert "EXTERNAL" not in external.parameters
+    assert metastore.list_tables("lake") == ["flights", "logs"]
+    wider = metastore.alter_table("lake", "flights", schema=[*table.schema, Column("tail", "string")])
+    assert [column.name for column in wider.schema] == ["id", "dest", "tail"]
+    assert wider.parameters["spark.sql.sources.provider"] == "hudi"
+    assert metastore.rename_table("lake", "logs", "lake", "journal").location == f"{place}/logs"
+    with pytest.raises(NoSuchObjectError):
+        metastore.get_table("lake", "logs")
+    with pytest.raises(MetastoreError, match="not empty"):
+        metastore.drop_database("lake")
+    assert metastore.drop_table("lake", "journal") is True
+    assert metastore.drop_table("lake", "journal", if_exists=True) is False
+    metastore.drop_database("lake", cascade=True)
+    with pytest.raises(NoSuchObjectError):
+        metastore.list_tables("lake")
+
+
+def test_partitions(metastore: ThriftMetastore, tmp_path: Path) -> None:
+    place = f"file://{tmp_path}/mart"
+    metastore.create_database("mart", place)
+    keys = [Column("year", "int"), Column("day", "string")]
+    metastore.create_table(
+        "mart", "trips", location=f"{place}/trips", schema=[Column("id", "bigint")], partition_keys=keys
+    )
+    specs = [
+        PartitionSpec((str(year), day), f"{place}/trips/{year}-{n}")
+        for year in (2013, 2014)
+        for n, day in enumerate(["mon", "a/b %", None])
+    ]
+    assert len(metastore.add_partitions("mart", "trips", specs[:4])) == 4
+    assert [one.values for one in metastore.add_partitions("mart", "trips", specs)] == [
+        ("2014", "a/b %"),
+        ("2014", None),
+    ]
+    with pytest.raises(AlreadyExistsError):
+        metastore.add_partitions("mart", "trips", specs[:1], if_not_exists=False)
+    found = metastore.get_partitions("mart", "trips")
+    assert {one.values: one.location for one in found} == {spec.values: spec.location for spec in specs}
+    assert metastore.get_partition("mart", "trips", ("2013", None)).location == f"{place}/trips/2013-2"
+    kept = metastore.get_partitions_by_filter("mart", "trips", "day = 'mon' and year > 2013")
+    assert [one.values for one in kept] == [("2014", "mon")]
+    altered = metastore.alter_partition("mart", "trips", ("2013", "mon"), parameters={"a": "b"})
+    assert (altered.parameters["a"], altered.location) == ("b", f"{place}/trips/2013-0")
+    dropped = metastore.drop_partitions("mart", "trips", [("2013", "a/b %"), ("2099", "mon")])
+    assert [one.values for one in dropped] == [("2013", "a/b %")]
+    with pytest.raises(NoSuchObjectError):
+        metastore.drop_partitions("mart", "trips", [("2099", "mon")], if_exists=False)
+    with pytest.raises(NoSuchObjectError):
+        metastore.get_partition("mart", "trips", ("2013", "a/b %"))
+    metastore.drop_database("mart", cascade=True)
+
+
+def test_partitions_and_their_commit(metastore: ThriftMetastore, tmp_path: Path) -> None:
+    place = f"file://{tmp_path}/t"
+    metastore.create_table(
+        "default", "t", location=place, schema=[Column("id", "int")], partition_keys=[Column("year", "int")]
+    )
+    txn_id = metastore.open_txn("me", "here")
+    new = {("default", "t"): [PartitionSpec(("2013",), f"{place}/2013")]}
+    with pytest.raises(UnsupportedByServerError, match="no write ids"):
+        metastore.commit_txn(txn_id, new_partitions=new)
+    with (
+        pytest.raises(UnsupportedByServerError, match="no write ids"),
+        table_transaction(metastore, "default", "t"),
+    ):
+        pytest.fail("must not be entered")
+    metastore.abort_txn(txn_id)
+    assert metastore.get_partitions("default", "t") == []
+    metastore.drop_table("default", "t")
+
+
+def test_functions(metastore: ThriftMetastore) -> None:
+    made = metastore.create_function(
+        "default", "shout", "com.example.Shout", owner="ops", resources=["/s.jar"]
+    )
+    assert made == FunctionInfo("default", "shout", "com.example.Shout", "ops", ("/s.jar",))
+    assert metastore.list_functions("default") == ["shout"]
+    metastore.drop_function("default", "shout")
+    with pytest.raises(NoSuchObjectError):
+        metastore.get_function("default", "shout")
+    assert metastore.list_functions("default") == []
+
+
 def test_what_an_old_server_lacks_is_an_error_and_the_connection_lives_on(
     metastore: ThriftMetastore,
 ) -> None:
     txn_id = metastore.open_txn("me", "here")
-    with pytest.raises(MetastoreError, match=r"no method allocate_table_write_ids; .* no write ids"):
-        metastore.allocate_table_write_id(txn_id, "lake", "flights")
+    for ask in (
+        lambda: metastore.allocate_table_write_id(txn_id, "lake", "flights"),
+        lambda: metastore.valid_write_id_list("lake", "flights"),
+        lambda: metastore.read_snapshot([("lake", "flights")]),
+        lambda: metastore.end_timed_out(txn_id, 1, commit=False),
+    ):
+        with pytest.raises(
+            UnsupportedByServerError, match=r"has no method .*; a Hive of version 2 has no write"
+        ):
+            ask()
+    assert metastore.next_events(0) == []
     metastore.abort_txn(txn_id)
 
 

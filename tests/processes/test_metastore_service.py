@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from thriftpy2.rpc import make_client
 from thriftpy2.thrift import TClient
 from thriftpy2.transport import TBufferedTransportFactory, TSaslClientTransport, TSocket, TTransportException
 
-from airflow_provider.exceptions import MetastoreUnavailableError
+from airflow_provider.exceptions import MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore import LockComponent, LockState, LockType, open_metastore
 from airflow_provider.metastore.thrift.client import ThriftMetastore
 from airflow_provider.metastore.thrift.idl import hive
@@ -212,11 +213,29 @@ class TestSecrets:
             client = connect(trusting)
             assert client.get_all_databases() == ["default"]
             client.close()
+            url = f"{running.uri}?tls=on&tls_ca={certificate}"
+            with closing(ThriftMetastore(f"{url}&tls_certificate={certificate}")) as ours:
+                assert ours.list_databases() == ["default"]
+                assert ours.current_event_id() == 0
+            with pytest.raises(MetastoreUnavailableError), closing(ThriftMetastore(url)) as ours:
+                ours.list_databases()  # no certificate of its own
+            untrusting = f"{running.uri}?tls=on&tls_certificate={certificate}"
+            with pytest.raises(MetastoreUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
+                ThriftMetastore(untrusting).list_databases()
             nameless = ssl.create_default_context(cafile=str(certificate))
             with pytest.raises((ssl.SSLError, TTransportException, OSError)):
                 connect(nameless).get_all_databases()
             with pytest.raises(MetastoreUnavailableError):
                 ThriftMetastore(running.uri).list_databases()  # no TLS at all
+
+    def test_a_password_within_tls(self, tmp_path: Path, certificate: Path) -> None:
+        users = tmp_path / "users"
+        users.write_text(f"ana@lake:{password_digest('a b:/?%')}\n")
+        options = ("--users", str(users), "--tls-certificate", str(certificate))
+        with metastore_service(tmp_path, f"sqlite:///{tmp_path}/m.db", *options) as running:
+            place = f"ana%40lake:a%20b%3A%2F%3F%25@127.0.0.1:{running.port}"
+            with closing(open_metastore(f"thrift://{place}?tls=on&tls_ca={certificate}")) as ours:
+                assert ours.list_databases() == ["default"]
 
     def test_passwords_by_sasl(self, tmp_path: Path) -> None:
         users = tmp_path / "users"
@@ -232,6 +251,15 @@ class TestSecrets:
                     _sasl_client(running.port, user, password)
             with pytest.raises(MetastoreUnavailableError):
                 ThriftMetastore(running.uri).list_databases()  # no SASL at all
+            with closing(ThriftMetastore(f"thrift://ana:geheim-7@127.0.0.1:{running.port}")) as ours:
+                assert ours.create_database("lake").name == "lake"
+                assert ours.list_databases() == ["default", "lake"]
+                assert repr(ours) == f"ThriftMetastore('thrift://ana:***@127.0.0.1:{running.port}')"
+            wrong = ThriftMetastore(f"thrift://ana:geheim-8@127.0.0.1:{running.port}")
+            with pytest.raises(MetastoreError, match="did not let user 'ana' in") as refused:
+                wrong.list_databases()
+            assert not refused.value.retryable
+            assert "geheim" not in str(refused.value)
             log = running.log.read_text()
             assert "geheim" not in log
             assert "user 'bob' or the password is wrong" in log

@@ -6,6 +6,7 @@ import os
 import select
 import socket
 import ssl
+import weakref
 from collections import deque
 from typing import Any
 
@@ -50,6 +51,7 @@ class ThriftClient:
 
     def __init__(self, url: str, *, timeout_seconds: float = 30.0) -> None:
         self._servers = ThriftConnections(parse_thrift_url(url), timeout_seconds)
+        weakref.finalize(self, self._servers.close)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -131,12 +133,13 @@ class ThriftConnections:
 
     def close(self) -> None:
         """Close idle connections; the next call opens a new one."""
-        while self._idle:
+        # In a child they are the parent's: closing them here would shut them down there.
+        while self._idle and self._process == os.getpid():
             self._idle.pop().close()
 
     def _take(self) -> _Connection:
         if self._process != os.getpid():
-            # The parent's: closing them here would shut them down there.
+            # Kept, not closed; see close().
             self._parents, self._idle, self._process = self._idle, deque(), os.getpid()
         while True:
             try:

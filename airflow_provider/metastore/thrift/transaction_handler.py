@@ -253,9 +253,8 @@ class TransactionHandler:
         return hive.FireEventResponse(eventIds=fired)
 
     def get_read_snapshot(self, request: Any) -> Any:
-        tables = [
-            (database, table) for database, _, table in (n.partition(".") for n in request.fullTableNames)
-        ]
+        named = (name.partition(".") for name in request.fullTableNames)
+        tables = [(database, table) for database, _, table in named]
         snapshot = self._metastore.read_snapshot(tables, request.txnId)
         return hive.ReadSnapshot(
             validTxnList=str(snapshot.valid_txns),

@@ -122,7 +122,8 @@ def parse_thrift_url(url: str, **apart: str | None) -> ThriftUrl:
         raise InvalidInputError(_FORM) from None
     if options.keys() - set(_OPTIONS):
         raise InvalidInputError(_FORM)
-    given = {"username": unquote(username), "password": unquote(password), **options, **apart}
+    given = {"username": unquote(username), "password": unquote(password), **options}
+    given |= {name: value for name, value in apart.items() if value}
     return ThriftUrl(servers, **{name: value for name, value in given.items() if value})
 
 
