@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,7 +14,12 @@ from thriftpy2.protocol import TBinaryProtocolFactory
 from thriftpy2.thrift import TProcessor
 from thriftpy2.transport import TBufferedTransportFactory, TServerSocket, TTransportException
 
-from airflow_provider.exceptions import InvalidInputError, MetastoreError, TransactionAbortedError
+from airflow_provider.exceptions import (
+    EventsExpiredError,
+    InvalidInputError,
+    MetastoreError,
+    TransactionAbortedError,
+)
 from airflow_provider.metastore.thrift.client import ThriftMetastore
 from airflow_provider.metastore.thrift.idl import hive
 from airflow_provider.metastore.thrift.url import Server, ThriftUrl, parse_thrift_url
@@ -71,6 +78,17 @@ class HiveFour:
             txnToWriteIds=[hive.TxnToWriteId(txnId=rqst.txnIds[0], writeId=7)]
         )
 
+    def get_next_notification(self, rqst: Any) -> Any:
+        body = base64.b64encode(gzip.compress(b'{"txnid": 7, "timestamp": 1}')).decode()
+        events = [
+            hive.NotificationEvent(eventId=number, eventTime=1, eventType=kind, message=body)
+            for number, kind in ((5, "COMMIT_TXN"), (6, "ACID_WRITE"))
+            if number > rqst.lastEvent
+        ]
+        for event in events:
+            event.messageFormat = "gzip(json-2.0)"
+        return hive.NotificationEventResponse(events=events)
+
     def get_all_databases(self) -> Any:
         raise hive.MetaException(message="no database today")
 
@@ -114,3 +132,11 @@ def test_write_ids_and_errors_on_one_connection(hive_four: ThriftMetastore) -> N
     with pytest.raises(MetastoreError, match="no database today"):
         hive_four.list_databases()
     assert hive_four.allocate_table_write_id(3, "lake", "flights") == 7
+
+
+def test_events_in_hives_own_wrapping_and_a_gap_in_them(hive_four: ThriftMetastore) -> None:
+    [commit] = hive_four.next_events(4, event_types=["COMMIT_TXN"])
+    assert (commit.event_id, commit.message) == (5, {"txnid": 7, "timestamp": 1})
+    assert [event.event_type for event in hive_four.next_events(4)] == ["COMMIT_TXN", "ACID_WRITE"]
+    with pytest.raises(EventsExpiredError, match="events 3 to 4 were removed"):
+        hive_four.next_events(2)
