@@ -67,7 +67,10 @@ class CatalogClient(ThriftClient):
         comment: str | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> DatabaseInfo:
-        """See :meth:`Metastore.alter_database`; what is not given is sent as it was a moment before."""
+        """See :meth:`Metastore.alter_database`; what is not given is sent as it was a moment before.
+
+        A Hive of version 2 changes nothing but the parameters.
+        """
         struct = self._read("get_database", name)
         given = {"locationUri": location, "description": comment, "parameters": parameters}
         for field, value in given.items():
