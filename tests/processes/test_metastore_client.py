@@ -138,9 +138,9 @@ def test_a_write_whose_answer_got_lost_is_not_sent_again(
             lambda metastore, txn_id: metastore.record_write(txn_id, "lake", "flights", INSTANT),
             {},
         ),
-        ("commit_txn", lambda metastore, txn_id: metastore.commit_txn(txn_id), {"COMMIT_TXN": 1}),
+        ("commit_changes", lambda metastore, txn_id: metastore.commit_txn(txn_id), {"COMMIT_TXN": 1}),
         (
-            "add_partitions_req",
+            "commit_changes",
             lambda metastore, txn_id: metastore.commit_txn(
                 txn_id, new_partitions={("lake", "flights"): [PARTITION]}
             ),
@@ -175,7 +175,7 @@ def test_what_is_the_same_once_as_twice_is_sent_again_and_done_once(
     answer = write(client, txn_id)
     assert proxies[0]._losing is None  # it was lost
     assert events(database, before) == told
-    if method in ("commit_txn", "abort_txn"):
+    if method in ("commit_changes", "abort_txn"):
         assert answer == database.current_event_id()
 
 
@@ -205,7 +205,7 @@ def test_a_transaction_goes_on_while_its_server_goes_and_comes(
         proxies[0].mend()
         proxies[1].cut()
         transaction.add_partitions([PARTITION])
-        lose_answer(proxies[0], "commit_txn")
+        lose_answer(proxies[0], "commit_changes")
     txn = database.get_txn(transaction.txn_id)
     assert (txn.state, txn.event_id) == (TxnState.COMMITTED, transaction.event_id)
     assert [write.instant for write in database.writes_of(txn.id)] == [INSTANT]

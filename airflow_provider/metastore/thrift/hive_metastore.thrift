@@ -210,6 +210,9 @@ service ThriftHiveMetastore extends FacebookService {
 
   // --- of this package, not Hive's
 
+  // commit_txn, and what becomes visible with it, in one step.
+  CommitChangesResponse commit_changes(1: CommitChangesRequest rqst)
+    throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2, 3: NoSuchObjectException o3, 4: MetaException o4)
   ReadSnapshot get_read_snapshot(1: ReadSnapshotRequest rqst)
     throws (1: NoSuchTxnException o1, 2: NoSuchObjectException o2)
   // What recovery has to know of a transaction.

@@ -314,6 +314,7 @@ struct FireEventRequest {
   5: optional list<string> partitionVals
   6: optional string catName                       // not in 2.3
   7: optional map<string, string> tblParams        // not in 2.3
+  1001: optional i64 txnId                         // not Hive's
 }
 
 struct FireEventResponse {
@@ -329,6 +330,21 @@ struct TableWrite {
   4: optional string location
   5: optional i64 writeId
   6: optional string instant
+}
+
+struct TableChanges {
+  1: required string dbName
+  2: required string tableName
+  3: optional list<Partition> newPartitions        // of their storage only the location
+}
+
+struct CommitChangesRequest {
+  1: required i64 txnId
+  2: required list<TableChanges> tables
+}
+
+struct CommitChangesResponse {
+  1: required i64 eventId
 }
 
 struct ReadSnapshotRequest {

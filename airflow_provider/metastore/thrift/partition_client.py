@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_provider.exceptions import UnsupportedByServerError
 from airflow_provider.metastore.objects import DEFAULT_PARTITION, PartitionInfo, PartitionSpec, TableInfo
 from airflow_provider.metastore.partitions import partition_key
 from airflow_provider.metastore.thrift.catalog_client import CatalogClient
@@ -119,15 +118,10 @@ class PartitionClient(CatalogClient):
     ) -> int:
         """See :meth:`Metastore.fire_insert_event`.
 
+        A Hive does not look at ``txn_id``: there the event belongs to no transaction.
+
         :return: from a Hive before version 4, which does not tell, the id of the last event.
-        :raises UnsupportedByServerError: with ``txn_id``, for which Hive's request has no place.
         """
-        if txn_id is not None:
-            raise UnsupportedByServerError(
-                "Hive's protocol cannot say to which transaction an insertion belongs; leave txn_id out, or "
-                "open the metastore by its SQLAlchemy URL",
-                method="fire_insert_event",
-            )
         owner = self.get_table(database, table)
         inserted = hive.InsertEventRequestData(replace=replace, filesAdded=list(files))
         request = hive.FireEventRequest(
@@ -135,6 +129,7 @@ class PartitionClient(CatalogClient):
             data=hive.FireEventRequestData(insertData=inserted),
             dbName=database,
             tableName=table,
+            txnId=txn_id,
         )
         if values is not None:
             request.partitionVals = _texts(_fitting(owner, values))

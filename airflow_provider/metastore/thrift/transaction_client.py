@@ -11,7 +11,7 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
     UnsupportedByServerError,
 )
-from airflow_provider.metastore.objects import PartitionSpec
+from airflow_provider.metastore.objects import DEFAULT_PARTITION, PartitionSpec
 from airflow_provider.metastore.thrift.connections import NO_AGENT
 from airflow_provider.metastore.thrift.idl import hive
 from airflow_provider.metastore.thrift.notification_client import NotificationClient
@@ -95,10 +95,26 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
     ) -> int:
         """See :meth:`Metastore.commit_txn`; a Hive of version 2.3 refuses to do it again.
 
-        The partitions are there a moment before the commit; they stay when that fails.
+        In a Hive the partitions are there a moment before the commit; they stay when that fails.
 
         :return: from a Hive the id of the last event, which is not before the commit's.
         """
+        changes = [
+            hive.TableChanges(
+                dbName=database, tableName=table, newPartitions=[_addition(spec) for spec in specs]
+            )
+            for (database, table), specs in (new_partitions or {}).items()
+        ]
+        request = hive.CommitChangesRequest(txnId=txn_id, tables=changes)
+        try:
+            return int(self._read("commit_changes", request).eventId)
+        except UnsupportedByServerError:
+            return self._commit_in_steps(txn_id, new_partitions or {})
+
+    def _commit_in_steps(
+        self, txn_id: int, new_partitions: Mapping[tuple[str, str], Sequence[PartitionSpec]]
+    ) -> int:
+        """As a Hive lets it be done."""
         if new_partitions:
             state = self.get_txn(txn_id).state
             if state is TxnState.ABORTED:
@@ -111,7 +127,7 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
         # Not what an absent field means to a server: that nobody else can have written the same.
         request = hive.CommitTxnRequest(txnid=txn_id, exclWriteEnabled=False)
         self._read("commit_txn", request)
-        return self._end_of(txn_id)
+        return self.current_event_id()
 
     def abort_txn(self, txn_id: int) -> int:
         """See :meth:`Metastore.abort_txn`; a Hive of version 2.3 refuses to do it again.
@@ -119,7 +135,8 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
         :return: as :meth:`commit_txn`.
         """
         self._read("abort_txn", hive.AbortTxnRequest(txnid=txn_id))
-        return self._end_of(txn_id)
+        event_id = self._ours(lambda: self._read("get_txn", txn_id).eventId, None)
+        return self.current_event_id() if event_id is None else int(event_id)
 
     def valid_txn_list(self, txn_id: int | None = None) -> ValidTxnList:
         """See :meth:`Metastore.valid_txn_list`."""
@@ -220,17 +237,18 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
         event_id: int | None = self._read("end_timed_out_txn", request).eventId
         return event_id
 
-    def _end_of(self, txn_id: int) -> int:
-        """The event that ended a transaction."""
-        event_id = self._ours(lambda: self._read("get_txn", txn_id).eventId, None)
-        return self.current_event_id() if event_id is None else int(event_id)
-
     def _ours(self, ask: Callable[[], Any], otherwise: Any) -> Any:
         """What a server of ours says; what to take from one that is asked in vain, because it is a Hive."""
         try:
             return ask()
         except UnsupportedByServerError:
             return otherwise
+
+
+def _addition(spec: PartitionSpec) -> Any:
+    values = [DEFAULT_PARTITION if value is None else value for value in spec.values]
+    storage = hive.StorageDescriptor(location=spec.location)
+    return hive.Partition(values=values, sd=storage, parameters=dict(spec.parameters))
 
 
 def _txn(struct: Any) -> TxnInfo:

@@ -21,8 +21,10 @@ from airflow_provider.metastore.lock_objects import (
 )
 from airflow_provider.metastore.metastore import Metastore
 from airflow_provider.metastore.notifications import NotificationEvent
+from airflow_provider.metastore.objects import PartitionSpec
 from airflow_provider.metastore.table_write_ids import last_write_id
 from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.structs import read_partition
 from airflow_provider.metastore.transactions import TxnInfo, TxnState, TxnType
 from airflow_provider.metastore.write_ids import ValidTxnList, ValidWriteIdList
 
@@ -247,10 +249,23 @@ class TransactionHandler:
                 one.filesAdded or [],
                 values=one.partitionVal or request.partitionVals or None,
                 replace=bool(one.replace),
+                txn_id=request.txnId,
             )
             for one in inserted
         ]
         return hive.FireEventResponse(eventIds=fired)
+
+    def commit_changes(self, request: Any) -> Any:
+        new = {
+            (one.dbName, one.tableName): [
+                PartitionSpec(info.values, info.location, info.parameters)
+                for info in map(read_partition, one.newPartitions)
+            ]
+            for one in request.tables
+            if one.newPartitions
+        }
+        event_id = self._metastore.commit_txn(request.txnId, new_partitions=new)
+        return hive.CommitChangesResponse(eventId=event_id)
 
     def get_read_snapshot(self, request: Any) -> Any:
         named = (name.partition(".") for name in request.fullTableNames)

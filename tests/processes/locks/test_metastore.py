@@ -182,9 +182,9 @@ def test_a_newer_metastore_is_left_alone(tmp_path: Path) -> None:
     [
         ({}, "option 'url'"),
         ({"url": "thrift://"}, "option 'url'.*thrift://host:port"),
-        ({"url": "thrift://u:geheim-7@h:9083"}, "option 'url'.*without user"),
+        ({"url": "thrift://u:geheim-7@h:9083"}, "option 'url'.*in clear text"),
         ({"url": "thrift://h:port"}, "option 'url'.*thrift://host:port"),
-        ({"url": "thrift://h:1", "password": "geheim-7"}, "takes no password"),
+        ({"url": "thrift://h:1", "password": "geheim-7"}, "option 'url'.*needs a user and a password"),
         ({"url": "mysql://u:geheim-7@h/d"}, "option 'url'.*'mysql'"),
         ({"url": "sqlite:///relative.db"}, "option 'url'.*absolute path"),
         ({"url": "postgresql+psycopg2://u:geheim-7@h/d"}, "driver 'psycopg2' is not installed"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,6 +74,17 @@ class TestUrls:
         assert "geheim" not in str(raised.value)
 
 
+def test_who_only_locks_imports_no_sqlalchemy() -> None:
+    code = """
+import sys
+from airflow_provider.locks import open_lock
+from airflow_provider.table.storage import Storage
+open_lock({"provider": "metastore", "url": "thrift://127.0.0.1", "table": "t"}, Storage("/lake/t"))
+assert "sqlalchemy" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 class TestErrors:
     @pytest.mark.parametrize(
         "declared",
@@ -127,11 +140,6 @@ class TestProtocol:
         own = {name for name in dir(Metastore) if not name.startswith("_")}
         assert own - set(dir(ThriftMetastore)) == {"engine"}
 
-    def test_an_insertion_belongs_to_no_transaction(self, metastore: ThriftMetastore) -> None:
-        txn_id = metastore.open_txn("me", "here")
-        with pytest.raises(UnsupportedByServerError, match="leave txn_id out"):
-            metastore.fire_insert_event("lake", "flights", ["/f"], txn_id=txn_id)
-
     def test_a_reader_that_fell_behind_is_told(
         self, metastore: ThriftMetastore, by_database: Metastore
     ) -> None:
@@ -178,6 +186,7 @@ class TestProtocol:
         spec = PartitionSpec(("2013", "1"), "/p")
         metastore.add_partitions("lake", "flights", [spec], txn_id=txn_id)
         metastore.alter_partition("lake", "flights", spec.values, location="/q", txn_id=txn_id)
+        metastore.fire_insert_event("lake", "flights", ["/q/f"], values=spec.values, txn_id=txn_id)
         metastore.drop_partitions("lake", "flights", [spec.values], txn_id=txn_id)
         metastore.alter_table("lake", "flights", owner="ops", txn_id=txn_id)
         assert metastore.allocate_table_write_id(txn_id, "lake", "flights") == 1
