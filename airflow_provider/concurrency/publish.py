@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import heartbeat_path
+from airflow_provider.concurrency.held import release
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State
@@ -84,6 +85,7 @@ def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
     for state in (State.INFLIGHT, State.REQUESTED):
         storage.delete(instant_path(Instant(instant, action, state)))
     storage.delete(staged_metadata_path(instant))
+    release(storage, instant)
     storage.delete(heartbeat_path(instant))
     return deleted
 
@@ -112,6 +114,11 @@ def files_in(storage: Storage, partitions: Iterable[str], instant: str) -> list[
         for status in storage.list(partition)
         if (parsed := parse_base_file_name(status.name)) and parsed[2] == instant
     ]
+
+
+def has_older_commits(storage: Storage, instant: str) -> bool:
+    """Whether a commit that was requested before an instant is on the active timeline."""
+    return any(commit.requested_time < instant for commit in Timeline.load(storage).commits())
 
 
 def staged_metadata_path(instant: str) -> str:
@@ -190,7 +197,12 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
     if entry.reverts is None:
         deleted = clean_up(storage, dead, dead_action)
     else:
-        _hide(storage, dead, dead_action)  # its files stay: readers may be on them
+        if not has_older_commits(storage, dead):
+            # What is older than the timeline counts as committed (Hudi's rule), so its files must go.
+            deleted = [status.path for status in doomed if storage.delete(status.path)]
+        _hide(storage, dead, dead_action)  # its other files stay: readers may be on them
+        release(storage, dead)
+    deletes = entry.reverts is None or bool(deleted)
     metadata = {
         "startRollbackTime": entry.instant,
         "timeTakenInMillis": round((time.monotonic() - started) * 1000),
@@ -199,8 +211,8 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
         "partitionMetadata": {
             partition: {
                 "partitionPath": partition,
-                "successDeleteFiles": files if entry.reverts is None else [],
-                "failedDeleteFiles": [] if entry.reverts is None else files,
+                "successDeleteFiles": files if deletes else [],
+                "failedDeleteFiles": [] if deletes else files,
                 "rollbackLogFiles": {},
                 "logFilesFromFailedCommit": {},
             }

@@ -55,16 +55,20 @@ class TransactionApi:
         agent: str | None = None,
         commit_on_recovery: bool = True,
         txn_type: TxnType = TxnType.DEFAULT,
+        timeout_seconds: float | None = None,
     ) -> int:
         """Open a transaction.
 
         :param user: who opens it.
         :param host: from where.
         :param agent: what opens it, such as a task instance.
-        :param commit_on_recovery: False for a transaction that only :meth:`commit_txn` may commit, such as
-            one around several ingestions; see :meth:`recover_timed_out`.
+        :param commit_on_recovery: False for a transaction that recovery must not commit before
+            :meth:`request_commit`, such as one around several ingestions; see :meth:`recover_timed_out`.
         :param txn_type: READ_ONLY for one that gets no write ids, leaves no events, and hides nothing
             from anybody's snapshot.
+        :param timeout_seconds: how long it may be without a heartbeat; None to leave that to whoever
+            looks for timed-out transactions.
+        :raises InvalidInputError: when the timeout is not above zero.
         :return: its id, the last one's + 1.
         """
         return self._engine.write(
@@ -75,6 +79,7 @@ class TransactionApi:
                 agent=agent,
                 commit_on_recovery=commit_on_recovery,
                 txn_type=txn_type,
+                timeout_seconds=timeout_seconds,
             )
         )
 
@@ -92,6 +97,16 @@ class TransactionApi:
         :raises NoSuchTransactionError: when it is committed or was never opened.
         """
         self._engine.write(lambda connection: transactions.heartbeat_txn(connection, txn_id))
+
+    def request_commit(self, txn_id: int) -> None:
+        """Say that all work of a transaction is done and only its commit is missing.
+
+        From then on recovery may commit it, as if it had been opened with ``commit_on_recovery``.
+
+        :raises TransactionAbortedError: when it was aborted.
+        :raises NoSuchTransactionError: when it was never opened.
+        """
+        self._engine.write(lambda connection: transactions.request_commit(connection, txn_id))
 
     def commit_txn(
         self,
@@ -137,7 +152,7 @@ class TransactionApi:
         return self._engine.write(lambda connection: transactions.abort_txn(connection, txn_id))
 
     def abort_timed_out(self, timeout_seconds: float) -> list[int]:
-        """Abort the open transactions without a heartbeat for ``timeout_seconds``.
+        """Abort the open transactions without a heartbeat for ``timeout_seconds``, or their own timeout.
 
         Those that recorded an instant (:meth:`record_write`) are left to :meth:`recover_timed_out`:
         only their tables' timelines can tell whether they are committed.
@@ -155,10 +170,11 @@ class TransactionApi:
     def recover_timed_out(
         self, timeout_seconds: float, is_completed: Callable[[TableWriteInfo], bool]
     ) -> list[RecoveredTxn]:
-        """End the open transactions without a heartbeat for ``timeout_seconds`` as their timelines say.
+        """End the open transactions that timed out, as :meth:`abort_timed_out`, as their timelines say.
 
         The timeline is the truth for a table: a transaction all of whose writes completed is
-        committed (unless it was opened with ``commit_on_recovery=False``), any other is aborted.
+        committed (unless it was opened with ``commit_on_recovery=False`` and its commit was not
+        requested), any other is aborted.
 
         :param is_completed: asked about each write, outside any database transaction. False must be
             final: an instant that did not complete must be rolled back before the answer, so that it
@@ -241,26 +257,35 @@ class TransactionApi:
         """
         return self._engine.read(lambda connection: transactions.valid_txn_list(connection, txn_id))
 
-    def read_snapshot(self, tables: Iterable[tuple[str, str]], txn_id: int | None = None) -> ReadSnapshot:
+    def read_snapshot(
+        self,
+        tables: Iterable[tuple[str, str]],
+        txn_id: int | None = None,
+        *,
+        valid_txns: ValidTxnList | None = None,
+    ) -> ReadSnapshot:
         """What a reader needs to read several tables as they are now, through any replica's cache.
 
-        Hive's ``getValidWriteIdsAndTblIds``: all of one moment, and never from a cache.
+        Hive's ``getValidWriteIdsAndTblIds``: all of one moment, and never from a cache. The tables' rows
+        at that moment: :func:`airflow_provider.table.snapshot`.
 
         :param tables: (database, table) pairs.
         :param txn_id: the reader's own transaction; its writes count as committed.
+        :param valid_txns: which transactions are seen, from an earlier :meth:`valid_txn_list`; then
+            ``txn_id`` says nothing. Those of now when None.
         :raises NoSuchObjectError: when a table does not exist.
         :raises NoSuchTransactionError: when ``txn_id`` was never opened.
         """
 
         def look(connection: Connection) -> ReadSnapshot:
-            valid_txns = transactions.valid_txn_list(connection, txn_id)
+            seen = transactions.valid_txn_list(connection, txn_id) if valid_txns is None else valid_txns
             found = [catalog.get_table(connection, database, table) for database, table in tables]
             return ReadSnapshot(
-                valid_txns=valid_txns,
+                valid_txns=seen,
                 tables={
                     one.full_name: TableSnapshot(
                         one.id,
-                        table_write_ids.valid_write_id_list(connection, one.database, one.name, valid_txns),
+                        table_write_ids.valid_write_id_list(connection, one.database, one.name, seen),
                     )
                     for one in found
                 },
@@ -300,9 +325,8 @@ class TransactionApi:
         event_id = self._engine.write(close)
         if event_id is not None:
             log.info(
-                "transaction %d had no heartbeat for %g s: %s",
+                "transaction %d timed out: %s",
                 txn_id,
-                timeout_seconds,
                 "all its instants completed, committed" if commit else "aborted",
             )
         return event_id

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider.concurrency import PendingInstant
-from airflow_provider.concurrency.recovery import partition_specs, recover_transactions
+from airflow_provider.concurrency.recovery import recover_transactions
+from airflow_provider.concurrency.transactions import partition_specs
 from airflow_provider.exceptions import (
     MetastoreUnavailableError,
     NoSuchTransactionError,
