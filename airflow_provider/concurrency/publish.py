@@ -16,7 +16,7 @@ from airflow_provider.concurrency.held import release
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import decode_commit_metadata, encode, requested_content
+from airflow_provider.table.metadata import REWRITES, decode_commit_metadata, encode, requested_content
 from airflow_provider.table.storage import FileStatus, Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
@@ -116,11 +116,6 @@ def files_in(storage: Storage, partitions: Iterable[str], instant: str) -> list[
     ]
 
 
-def has_older_commits(storage: Storage, instant: str) -> bool:
-    """Whether a commit that was requested before an instant is on the active timeline."""
-    return any(commit.requested_time < instant for commit in Timeline.load(storage).commits())
-
-
 def staged_metadata_path(instant: str) -> str:
     """Where a writer stages its commit metadata before its entry is put."""
     return f".hoodie/commit_log/staged/{instant}.avro"
@@ -197,12 +192,12 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
     if entry.reverts is None:
         deleted = clean_up(storage, dead, dead_action)
     else:
-        if not has_older_commits(storage, dead):
-            # What is older than the timeline counts as committed (Hudi's rule), so its files must go.
+        if not _reverts_a_rewrite(storage, entry):
+            # What was never to be seen goes at once: a later start of the timeline would show it.
             deleted = [status.path for status in doomed if storage.delete(status.path)]
-        _hide(storage, dead, dead_action)  # its other files stay: readers may be on them
+        _hide(storage, dead, dead_action)  # a rewrite's files stay: readers may be on them
         release(storage, dead)
-    deletes = entry.reverts is None or bool(deleted)
+    deletes = not _reverts_a_rewrite(storage, entry)
     metadata = {
         "startRollbackTime": entry.instant,
         "timeTakenInMillis": round((time.monotonic() - started) * 1000),
@@ -222,6 +217,11 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
         "instantsRollback": [{"commitTime": dead, "action": str(dead_action)}],
     }
     storage.put_if_absent(instant_path(completed_instant(entry)), encode("HoodieRollbackMetadata", metadata))
+
+
+def _reverts_a_rewrite(storage: Storage, entry: LogEntry) -> bool:
+    reverted = None if entry.reverts is None else CommitLog(storage).read(entry.reverts)
+    return reverted is not None and reverted.operation in REWRITES
 
 
 def _hide(storage: Storage, instant: str, action: Action) -> None:

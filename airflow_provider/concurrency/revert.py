@@ -16,7 +16,7 @@ from airflow_provider.concurrency.commit_log import CommitLog, LogEntry, without
 from airflow_provider.concurrency.conflicts import CLEANING, PRIORITIES
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
-from airflow_provider.concurrency.publish import files_in, has_older_commits, publish, publish_head
+from airflow_provider.concurrency.publish import files_in, publish, publish_head
 from airflow_provider.exceptions import TableError
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
@@ -47,7 +47,8 @@ def obstacle(storage: Storage, commit_log: CommitLog, rewrite: LogEntry) -> str 
         return "it is no rewrite that this package made"
     if found := _obstacle(storage, commit_log, rewrite, rewrite.replaced):
         return found
-    if not has_older_commits(storage, rewrite.instant):
+    earlier = (i for i in Timeline.load(storage).commits() if i.requested_time < rewrite.instant)
+    if next(earlier, None) is None:
         # Readers take what is older than the timeline for committed (Hudi's rule).
         return "it is the oldest commit of the active timeline"
     return _gone(storage, rewrite.instant, rewrite.replaced)
@@ -85,8 +86,7 @@ def _gone(storage: Storage, instant: str, superseded: frozenset[FileGroupId]) ->
 def revert(table: HudiTable, instant: str, *, reason: str) -> LogEntry | None:
     """Undo a completed write on which nothing was built, because its transaction was aborted.
 
-    Its data files stay for those who read them, until :func:`delete_reverted_files`; only where no
-    older commit is on the timeline they go at once.
+    Its data files go at once: whoever still reads them reads what was never committed.
 
     :param table: the table.
     :param instant: requested time of the commit.
@@ -197,7 +197,7 @@ def put_revert(
 def delete_reverted_files(
     table: HudiTable, *, after_seconds: float = 24 * 3600.0, dry_run: bool = False
 ) -> list[str]:
-    """Delete the data files of reverted commits, once no reader can be on them any more.
+    """Delete the data files of reverted rewrites, once no reader can be on them any more.
 
     :param table: the table.
     :param after_seconds: how long the revert has to be over: longer than any query runs.

@@ -7,10 +7,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.exceptions import WriteConflictError
+from airflow_provider.exceptions import CommitError, WriteConflictError
 from airflow_provider.metastore import ValidTxnList
 
 from .transactional_lake import Lake
@@ -34,15 +35,15 @@ class History:
     """What was written, in the order in which it completed."""
 
     def __init__(self) -> None:
-        self._writes: list[tuple[int, str, str, dict[int, int]]] = []
+        self.writes: list[tuple[int, str, str, dict[int, int]]] = []
 
     def add(self, txn_id: int, table: str, operation: str, rows: dict[int, int]) -> None:
-        self._writes.append((txn_id, table, operation, rows))
+        self.writes.append((txn_id, table, operation, rows))
 
     def seen(self, table: str, valid: ValidTxnList) -> dict[int, int]:
         """The rows of a table as the valid transactions, one after the other, leave it."""
         found: dict[int, int] = {}
-        for txn_id, written, operation, rows in self._writes:
+        for txn_id, written, operation, rows in self.writes:
             if written != table or not valid.is_valid(txn_id):
                 continue
             if operation == "insert_overwrite":
@@ -64,15 +65,23 @@ class Run:
     def __init__(self, root: Path) -> None:
         self.lake, self.history = Lake(root), History()
         self.open: dict[int, int] = {}
+        self.refused: set[tuple[int | None, str]] = set()
         self.lists: list[ValidTxnList] = []
 
     def step(self, kind: str, number: int, *write: Any) -> None:
         if kind == "write":
             self._write(number, *write)
         elif number in self.open:
-            end = self.lake.commit if kind == "commit" else self.lake.abort
-            end(self.open.pop(number))
+            self._end(self.open.pop(number), kind)
         self.lists.append(self.lake.metastore.valid_txn_list())
+
+    def _end(self, txn_id: int, kind: str) -> None:
+        if kind == "commit" and {table for writer, table in self.refused if writer == txn_id}:
+            with pytest.raises(CommitError, match="was to be written in it and was not"):
+                self.lake.commit(txn_id)
+            kind = "abort"
+        end = self.lake.commit if kind == "commit" else self.lake.abort
+        end(txn_id)
 
     def _write(
         self, number: int, table: str, operation: str, rows: dict[int, int], limits: Any, rebases: bool
@@ -84,12 +93,15 @@ class Run:
         try:
             self.lake.write(table, rows, txn_id, operation, **options)
         except WriteConflictError:
+            if not any(each[:2] == (txn_id, table) for each in self.history.writes):
+                self.refused.add((txn_id, table))
             return
+        self.refused.discard((txn_id, table))
         used = self.lake.metastore.valid_txn_list().high_watermark if txn_id is None else txn_id
         self.history.add(used, table, operation, rows)
         if txn_id is not None:
-            own = self.lake.metastore.valid_txn_list(txn_id)
-            assert self.lake.seen(table, txn_id) == self.history.seen(table, own)
+            own = self.lake.metastore.valid_txn_list().with_committed(txn_id)
+            assert self.lake.seen(table, valid_txns=own) == self.history.seen(table, own)
 
     def check(self) -> None:
         for table in TABLES:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +22,23 @@ from airflow_provider.table import HudiTable, snapshot
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("fare", pa.int64())])
 
 
+@cache
+def _new_database() -> str:
+    """A metastore in which nothing was done yet; migrating a new one takes longer than most tests."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    metastore = open_metastore(f"sqlite:///{folder}/new.db")
+    metastore.create_database("lake")
+    metastore.close()
+    return f"{folder}/new.db"
+
+
 class Lake:
     """Two registered tables, and writes in and outside of transactions."""
 
     def __init__(self, root: Path) -> None:
+        shutil.copy(_new_database(), root / "metastore.db")
         self.metastore: Metastore = open_metastore(f"sqlite:///{root}/metastore.db")
-        self.metastore.create_database("lake")
         self.tables = {name: self._create(root, name) for name in ("trips", "riders")}
 
     def _create(self, root: Path, name: str) -> HudiTable:
