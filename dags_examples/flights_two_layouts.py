@@ -1,12 +1,11 @@
 """The same flights in two tables, for two kinds of readers, that change together.
 
-``lake.flights`` has a folder a month, ``lake.flights_by_carrier`` one a carrier. Each day goes into both in
-one transaction: a reader with a snapshot sees it in both tables, or in neither, also while it is being
+``lake.flights`` has a folder a month, ``lake.flights_by_carrier`` one a carrier. Each day goes into both
+in one transaction: a reader with a snapshot sees it in both tables, or in neither, also while it is being
 loaded, and after a run that failed in the middle.
 
 A day lies in ``<landing>/day=2013-12-01/*.parquet``, where ``<landing>`` is the Airflow variable
-``flights_landing``; the first table is that of ``flights.py``, where both runs of the day's load must not be
-scheduled at once.
+``flights_landing``; the first table is that of ``flights.py``.
 """
 
 from __future__ import annotations
