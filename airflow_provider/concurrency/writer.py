@@ -486,10 +486,7 @@ class Writer:
         return InstantRolledBackError(told, instant=self.instant)
 
     def _give_up(self, error: BaseException) -> None:
-        gone = isinstance(error, FileNotFoundError) and not self._ended
-        if gone and (entry := find_rollback(self._log, self.instant)):
-            # Gone because others took this write for dead.
-            told = self._rolled_back(entry.completion_time, entry.owner)
+        if isinstance(error, FileNotFoundError) and not self._ended and (told := self._taken_away()):
             self._give_up(told)
             raise told from error
         try:
@@ -498,3 +495,17 @@ class Writer:
             # The error that led here is the one to tell; the heartbeat has stopped, so the
             # next writer rolls this instant back.
             log.warning("instant %s could not be rolled back now: %s", self.instant, failure)
+
+    def _taken_away(self) -> CommitError | None:
+        """Why a file that this write needs is gone, where others have deleted it."""
+        if entry := find_rollback(self._log, self.instant):
+            return self._rolled_back(entry.completion_time, entry.owner)
+        for entry in self._log.after(self._base.sequence):
+            if entry.reverts is not None:
+                return WriteConflictError(
+                    f"table {self._storage.root}: {self._info.operation} {self.instant} is based on instant "
+                    f"{entry.rolls_back}, which was undone at {entry.completion_time}; run the write again",
+                    instant=self.instant,
+                    conflicting_instant=entry.rolls_back,
+                )
+        return None

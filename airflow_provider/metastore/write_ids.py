@@ -50,13 +50,15 @@ class ValidTxnList:
         """The list if one more transaction were committed, the others being as they are.
 
         With its own id, a transaction that goes on for long reads its own writes, and beside them all that
-        others have committed by now; its list of Hive's kind shows nothing of transactions that were opened
+        others have committed by now. Its list of Hive's kind shows nothing of transactions that were opened
         after it, and so cannot show what it wrote on top of their rows.
         """
-        exceptions = tuple(one for one in self.exceptions if one != txn_id)
+        watermark = max(self.high_watermark, txn_id)
+        between = range(self.high_watermark + 1, watermark)
+        exceptions = tuple(one for one in (*self.exceptions, *between) if one != txn_id)
         aborted = self.aborted - {txn_id}
         opened = next((one for one in exceptions if one not in aborted), NO_OPEN)
-        return ValidTxnList(max(self.high_watermark, txn_id), exceptions, aborted, opened)
+        return ValidTxnList(watermark, exceptions, aborted, opened)
 
     def __str__(self) -> str:
         opened = [txn for txn in self.exceptions if txn not in self.aborted]

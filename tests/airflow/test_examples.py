@@ -1,4 +1,4 @@
-"""Example DAGs about backfills and transactions, run as a person would run them, on a slice of the flights."""
+"""Example DAGs on backfills and transactions, run as a person would run them, on a slice of the flights."""
 
 from __future__ import annotations
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_provider.concurrency import begin_write
+from airflow_provider.concurrency import ServicePlan, begin_write, schedule
 from airflow_provider.concurrency.held import held_instants
 from airflow_provider.concurrency.recovery import recover_transactions
 from airflow_provider.concurrency.transactions import (
@@ -19,19 +19,24 @@ from airflow_provider.concurrency.transactions import (
 )
 from airflow_provider.exceptions import (
     CommitError,
-    MetastoreError,
+    InvalidInputError,
     NoSuchTransactionError,
     SnapshotUnavailableError,
+    TableError,
     TransactionAbortedError,
     UnsupportedTableError,
     WriteConflictError,
 )
-from airflow_provider.ingestion import IngestJob, ingest_arrow
+from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
-from airflow_provider.ingestion.ingestion import Ingestion, write_rows
 from airflow_provider.metastore import TxnState, open_metastore
-from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table import HudiTable
+from airflow_provider.table.base_file import BaseFileWriter, read_base_file
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.instant import Action, Instant, State, after, now
+from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import instant_path
 
 from .transactional_lake import Lake, data_of
 
@@ -105,6 +110,74 @@ class TestReads:
         assert (lake.seen("trips"), lake.plain("trips")) == ({1: 10}, {2: 20})
 
 
+class TestRewrites:
+    """A clustering by a planner that knows nothing of transactions: other files, the same rows."""
+
+    @staticmethod
+    def cluster(table: HudiTable) -> str:
+        old = table.view().all_base_files()
+        with begin_write(table, operation="CLUSTER", action=Action.REPLACE_COMMIT, priority=200) as writer:
+            writer.plan([], ["city=sf"])
+            with BaseFileWriter(
+                table.storage,
+                partition_path="city=sf",
+                file_id="clustered-0",
+                write_token="0-0-0",
+                instant=writer.instant,
+                schema=table.schema,
+            ) as file:
+                for base_file in old:
+                    file.write_preserved(read_base_file(table.storage, base_file.path))
+                written = file.close()
+            stat = WriteStat("clustered-0", "city=sf", written.path, num_writes=written.rows)
+            writer.commit([stat], replaced={"city=sf": [base_file.file_id for base_file in old]})
+        return writer.instant
+
+    def test_it_hides_and_shows_with_the_rows_that_it_moved(self, lake: Lake) -> None:
+        lake.write("trips", {1: 10}, operation="bulk_insert")
+        txn_id = lake.begin()
+        lake.write("trips", {2: 20}, txn_id, "bulk_insert")
+        self.cluster(lake.tables["trips"])
+        assert lake.seen("trips") == {1: 10}
+        assert lake.plain("trips") == {1: 10, 2: 20}
+        lake.commit(txn_id)
+        assert lake.seen("trips") == {1: 10, 2: 20}
+
+    def test_what_was_written_on_top_of_it_cannot_be_told_apart(self, lake: Lake) -> None:
+        txn_id = lake.begin()
+        lake.write("trips", {1: 10}, txn_id)
+        self.cluster(lake.tables["trips"])
+        lake.write("trips", {2: 20})
+        with pytest.raises(SnapshotUnavailableError, match="was merged on commit"):
+            lake.seen("trips")
+        # Nor can the transaction be undone; with a snapshot nobody sees anything of it.
+        with pytest.raises(TableError, match=r"cannot be undone .* has written to its file groups since"):
+            lake.abort(txn_id)
+        assert lake.state(txn_id) is TxnState.ABORTED
+
+    def test_our_own_planners_leave_alone_what_is_held(self, lake: Lake) -> None:
+        lake.write("trips", {1: 10}, operation="bulk_insert")
+        table = lake.tables["trips"]
+        (free,) = table.view().all_base_files()
+        txn_id = lake.begin()
+        lake.write("trips", {2: 20}, txn_id, "bulk_insert")
+        told: list[frozenset[FileGroupId]] = []
+
+        def planner(view: FileSystemView, reserved: frozenset[FileGroupId]) -> ServicePlan | None:
+            told.append(reserved)
+            return ServicePlan(frozenset(each.file_group for each in view.all_base_files()), b"plan")
+
+        service = {"action": Action.CLUSTERING, "operation": "CLUSTER", "priority": 200}
+        with pytest.raises(InvalidInputError, match="an open transaction holds"):
+            schedule(table, planner, **service)
+        (reserved,) = told
+        assert len(reserved) == 1
+        assert free.file_group not in reserved
+        lake.commit(txn_id)
+        assert schedule(table, planner, **service) is not None
+        assert told[-1] == frozenset()
+
+
 class TestHeld:
     """Nobody builds on what an open transaction may yet undo."""
 
@@ -161,6 +234,26 @@ class TestHeld:
         with pytest.raises(UnsupportedTableError, match="could not be undone"):
             lake.write("trips", {1: 10}, txn_id)
         lake.write("trips", {1: 10})
+
+
+class TestAnotherHudiWriter:
+    def test_what_it_merged_on_an_open_transaction_stays(self, lake: Lake) -> None:
+        txn_id = lake.begin()
+        lake.write("trips", {1: 10}, txn_id)
+        table = lake.tables["trips"]
+        (below,) = table.view().all_base_files()
+        requested, completed = now(), after(now())
+        path = f"city=sf/{below.file_id}_1-1-1_{requested}.parquet"
+        table.storage.put(path, table.storage.read(below.path))
+        stat = WriteStat(below.file_id, "city=sf", path, prev_commit=below.instant, num_writes=1)
+        foreign = Instant(requested, Action.COMMIT, State.COMPLETED, completed)
+        metadata = encode_commit_metadata(CommitMetadata("UPSERT", (stat,)), Action.COMMIT)
+        table.storage.put(instant_path(foreign), metadata)
+        with pytest.raises(SnapshotUnavailableError, match=f"of transaction {txn_id}, which is not"):
+            lake.seen("trips")
+        with pytest.raises(TableError, match=f"cannot be undone .* UPSERT {requested} was merged on it"):
+            lake.abort(txn_id)
+        assert lake.plain("trips") == {1: 10}
 
 
 class TestEnd:
@@ -230,25 +323,36 @@ class TestEnd:
         lake.commit(txn_id)
         assert lake.seen("trips") == {1: 10}
 
-    def test_an_upsert_that_did_not_see_what_an_abort_brings_back(self, lake: Lake) -> None:
+    @pytest.mark.parametrize(
+        ("moment", "told"), [("before", "which was undone"), ("after", "lost a write conflict: ROLLBACK")]
+    )
+    def test_an_upsert_that_did_not_see_what_an_abort_brings_back(
+        self, lake: Lake, monkeypatch: pytest.MonkeyPatch, moment: str, told: str
+    ) -> None:
         lake.write("trips", {1: 10}, operation="bulk_insert")
         lake.write("trips", {2: 20}, operation="bulk_insert")
         txn_id = lake.begin()
         lake.write("trips", {1: 0}, txn_id, "delete")
-        table = lake.tables["trips"]
-        job = IngestJob(table.location, operation="upsert", small_file_limit=0)
-        data = data_of({1: 12})
+        look_up = ArrowRows.find
 
-        @contextmanager
-        def aborted_after_the_base(ingestion: Ingestion) -> Iterator[None]:
-            assert len(ingestion.writer.view.all_base_files()) == 2
-            lake.abort(txn_id)
-            yield
+        def find(self: ArrowRows, *arguments: Any) -> Any:
+            """Looks keys up; the transaction is aborted right before or after it."""
+            if moment == "before":
+                lake.abort(txn_id)
+            found = look_up(self, *arguments)
+            if moment == "after":
+                lake.abort(txn_id)
+            return found
 
+        monkeypatch.setattr(ArrowRows, "find", find)
         # It opens a file group of its own for key 1, which is in none that it sees.
-        with pytest.raises(WriteConflictError, match="ROLLBACK"):
-            write_rows(job, table, ArrowRows.of(job, table, data), around=aborted_after_the_base)
+        with pytest.raises(WriteConflictError, match=told) as raised:
+            lake.write("trips", {1: 12}, small_file_limit=0)
+        assert raised.value.retryable
+        monkeypatch.undo()
         assert lake.plain("trips") == {1: 10, 2: 20}
+        lake.write("trips", {1: 12}, small_file_limit=0)
+        assert lake.plain("trips") == {1: 12, 2: 20}
 
 
 class TestRecovery:
@@ -338,11 +442,6 @@ class TestRecovery:
             other.abort_txn(other.open_txn("me", "here"))
         settle_transactions(other, lake.tables["trips"])
         assert lake.plain("trips") == {1: 11}
-
-    def test_a_timeout_has_to_be_above_zero(self, lake: Lake) -> None:
-        with pytest.raises(Exception, match="must be above 0 seconds") as raised:
-            lake.begin(timeout_seconds=0)
-        assert not isinstance(raised.value, MetastoreError)
 
 
 class Killed(BaseException):

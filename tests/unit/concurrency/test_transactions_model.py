@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CommitError, WriteConflictError
@@ -117,11 +116,6 @@ class Run:
         self.lake.check_nothing_is_left()
 
 
-@settings(
-    max_examples=int(os.environ.get("EXAMPLES", "25")),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
 @given(steps=st.lists(STEP, min_size=4, max_size=14))
 def test_a_read_shows_what_its_transactions_wrote_one_after_the_other(steps: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
