@@ -18,6 +18,7 @@
     │   ├── UnsupportedTableError
     │   ├── CorruptTableError
     │   ├── NoSuchInstantError
+    │   ├── SnapshotUnavailableError
     │   └── CheckpointExpiredError
     ├── CommitError                      a write that did not become visible
     │   ├── WriteConflictError           (retryable)
@@ -122,6 +123,10 @@ class CorruptTableError(TableError):
 
 class NoSuchInstantError(TableError):
     """Raised when an instant named by the caller is not on the timeline."""
+
+
+class SnapshotUnavailableError(TableError):
+    """Raised when the files no longer, or not yet, tell apart what a snapshot shows and what it does not."""
 
 
 class CheckpointExpiredError(TableError):

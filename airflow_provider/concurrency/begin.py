@@ -8,11 +8,17 @@ from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.conflicts import PRIORITIES, ConflictPolicy
 from airflow_provider.concurrency.failed_writes import rollback_dead_writers
 from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo, heartbeat_path, observe
+from airflow_provider.concurrency.held import hold, release
 from airflow_provider.concurrency.history import Base
 from airflow_provider.concurrency.instant_time import request_instant
 from airflow_provider.concurrency.publish import ensure_published, publish_head
 from airflow_provider.concurrency.writer import Writer
-from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, WriteConflictError
+from airflow_provider.exceptions import (
+    InvalidInputError,
+    NoSuchInstantError,
+    UnsupportedTableError,
+    WriteConflictError,
+)
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.hudi_table import HudiTable
@@ -34,6 +40,7 @@ def begin_write(
     tolerable_misses: int = 6,
     operation_key: str | None = None,
     is_alive: Callable[[], bool] | None = None,
+    open_txn: int | None = None,
 ) -> Writer:
     """Begin a write: finish what others left, take an instant, start the heartbeat.
 
@@ -47,13 +54,23 @@ def begin_write(
     :param tolerable_misses: missed beats after which others roll this writer back.
     :param operation_key: under which :func:`find_operation` finds this write again.
     :param is_alive: asked before every beat; False gives the heartbeat up.
+    :param open_txn: a metastore transaction that this write belongs to and that goes on after it: until
+        its end no other write may touch what this one wrote; see
+        :func:`~airflow_provider.concurrency.transactions.commit_transaction`.
     :return: a :class:`Writer` whose instant is on the timeline as requested.
     :raises InvalidInputError: when the heartbeat's numbers are not above zero.
-    :raises UnsupportedTableError: when this package does not write such a table.
+    :raises UnsupportedTableError: when this package does not write such a table, or could not undo the
+        write should its transaction be aborted.
     """
     _check_heartbeat(heartbeat_interval, tolerable_misses)
     table.check_writable()
     storage = table.storage
+    if open_txn is not None and not storage.moves_atomically:
+        raise UnsupportedTableError(
+            f"table {table.location} cannot be written in transaction {open_txn}: its storage moves no file "
+            "in one step, so that a commit could not be undone; write it in a transaction of its own",
+            location=table.location,
+        )
     commit_log = CommitLog(storage)
     if not all(heartbeat.alive for heartbeat in observe(storage).values()):
         rollback_dead_writers(table)
@@ -72,9 +89,11 @@ def begin_write(
     while True:
         instant, base = _take_instant(storage, commit_log, newest, info, later_than=instant)
         heartbeat = Heartbeat(storage, instant, info, is_alive)
-        writer = Writer(table, instant, action, info, base, heartbeat, lock, policy)
+        writer = Writer(table, instant, action, info, base, heartbeat, lock, policy, open_txn)
         requested = instant_path(Instant(instant, action, State.REQUESTED))
         try:
+            if open_txn is not None:
+                hold(storage, instant, open_txn)
             if storage.put_if_absent(requested, requested_content(action)):
                 return writer
         except BaseException:
@@ -82,6 +101,7 @@ def begin_write(
             raise
         # Another Hudi writer, which knows no such heartbeats, took the same millisecond.
         heartbeat.stop()
+        release(storage, instant)
         storage.delete(heartbeat_path(instant))
 
 

@@ -32,7 +32,8 @@ class LogEntry:
     :param priority: of the writer.
     :param written: file groups that got a new slice; of a plan: those that it will rewrite.
     :param replaced: file groups that were taken out.
-    :param inserted_in: partition paths in which records were written that had not been there.
+    :param inserted_in: partition paths in which records were written that had not been there, or of a
+        revert: in which records have come back.
     :param metadata_path: the staged commit metadata or plan, relative to the table.
     :param pending_action: the action under which the instant was pending, where that is another
         one: a commit that had to take file groups out becomes a replacecommit.

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from airflow_provider.concurrency.conflicts import (
     Conflict,
     ConflictPolicy,
+    Outcome,
     WriteDescription,
     outcome,
 )
@@ -38,7 +39,7 @@ def same_new_keys(
     changes: Iterable[Change],
     policy: ConflictPolicy,
 ) -> list[Conflict]:
-    """Conflicts with commits that added a record key which this write adds too.
+    """Conflicts with commits that added a record key which this write adds too, or brought some back.
 
     :param storage: the table's storage.
     :param committing: the write that is about to commit.
@@ -51,6 +52,14 @@ def same_new_keys(
     conflicts = []
     for change in changes:
         entry = change.entry
+        if entry.reverts is not None and entry.inserted_in & partitions:
+            # Rows have come back, and nothing says which.
+            back = frozenset(
+                FileGroupId(keys.stat.partition_path, keys.stat.file_id)
+                for keys in own
+                if keys.stat.partition_path in entry.inserted_in
+            )
+            conflicts.append(Conflict(WriteDescription.of_entry(entry), back, Outcome.CONFLICT))
         if not entry.commits or entry.operation in REWRITES or not entry.inserted_in & partitions:
             continue
         groups, keys = _shared(storage, own, entry.instant, change.metadata.write_stats)

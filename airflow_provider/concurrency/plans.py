@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
+from airflow_provider.concurrency.held import held_writes
 from airflow_provider.concurrency.history import Base
 from airflow_provider.concurrency.in_flight import writers_above
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
@@ -62,8 +63,8 @@ def schedule(
 
     :param table: the table.
     :param planner: called under the table lock, perhaps more than once; must write nothing. The file
-        groups that it must leave alone are those of pending plans, and those that live writers of
-        higher priority work on.
+        groups that it must leave alone are those of pending plans, those that open transactions hold,
+        and those that live writers of higher priority work on.
     :param action: of the instant, for example :attr:`Action.CLUSTERING`.
     :param operation: Hudi's operation type, for example ``CLUSTER``.
     :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
@@ -81,6 +82,9 @@ def schedule(
         while True:
             base = Base.now(storage, commit_log)
             reserved = planned_file_groups(storage, commit_log, base.timeline)
+            # What may be undone must find everything as it left it, what it superseded too.
+            held = (write.written | write.merged_on | write.replaced for write in held_writes(storage))
+            reserved = reserved.union(*held)
             worked_on = (writer.file_groups for writer in writers_above(storage, priority))
             plan = planner(base.view(commit_log), reserved.union(*worked_on))
             if plan is None:
@@ -89,7 +93,7 @@ def schedule(
                 partition, file_id = min(taken)
                 raise InvalidInputError(
                     f"table {storage.root}: the plan for {operation} names file group {partition}/{file_id}, "
-                    "which another pending plan holds",
+                    "which another pending plan or an open transaction holds",
                     file_groups=[list(group) for group in sorted(taken)],
                 )
             info = HeartbeatInfo(describe_owner(), action, operation, priority, 10.0, 6, base=base.sequence)

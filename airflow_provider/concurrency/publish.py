@@ -12,10 +12,11 @@ from contextlib import suppress
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import heartbeat_path
+from airflow_provider.concurrency.held import release
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import decode_commit_metadata, encode, requested_content
+from airflow_provider.table.metadata import REWRITES, decode_commit_metadata, encode, requested_content
 from airflow_provider.table.storage import FileStatus, Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
@@ -84,6 +85,7 @@ def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
     for state in (State.INFLIGHT, State.REQUESTED):
         storage.delete(instant_path(Instant(instant, action, state)))
     storage.delete(staged_metadata_path(instant))
+    release(storage, instant)
     storage.delete(heartbeat_path(instant))
     return deleted
 
@@ -190,7 +192,12 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
     if entry.reverts is None:
         deleted = clean_up(storage, dead, dead_action)
     else:
-        _hide(storage, dead, dead_action)  # its files stay: readers may be on them
+        if not _reverts_a_rewrite(storage, entry):
+            # What was never to be seen goes at once: a later start of the timeline would show it.
+            deleted = [status.path for status in doomed if storage.delete(status.path)]
+        _hide(storage, dead, dead_action)  # a rewrite's files stay: readers may be on them
+        release(storage, dead)
+    deletes = not _reverts_a_rewrite(storage, entry)
     metadata = {
         "startRollbackTime": entry.instant,
         "timeTakenInMillis": round((time.monotonic() - started) * 1000),
@@ -199,8 +206,8 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
         "partitionMetadata": {
             partition: {
                 "partitionPath": partition,
-                "successDeleteFiles": files if entry.reverts is None else [],
-                "failedDeleteFiles": [] if entry.reverts is None else files,
+                "successDeleteFiles": files if deletes else [],
+                "failedDeleteFiles": [] if deletes else files,
                 "rollbackLogFiles": {},
                 "logFilesFromFailedCommit": {},
             }
@@ -210,6 +217,11 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
         "instantsRollback": [{"commitTime": dead, "action": str(dead_action)}],
     }
     storage.put_if_absent(instant_path(completed_instant(entry)), encode("HoodieRollbackMetadata", metadata))
+
+
+def _reverts_a_rewrite(storage: Storage, entry: LogEntry) -> bool:
+    reverted = None if entry.reverts is None else CommitLog(storage).read(entry.reverts)
+    return reverted is not None and reverted.operation in REWRITES
 
 
 def _hide(storage: Storage, instant: str, action: Action) -> None:

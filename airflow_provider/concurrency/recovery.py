@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow_provider.concurrency.content import CommitResult
 from airflow_provider.concurrency.failed_writes import rollback
+from airflow_provider.concurrency.in_flight import PendingInstant
 from airflow_provider.concurrency.operations import find_operation
-from airflow_provider.exceptions import NotATableError, TableError
-from airflow_provider.metastore import AnyMetastore, PartitionSpec, RecoveredTxn, TableWriteInfo
+from airflow_provider.concurrency.transactions import (
+    is_completed,
+    partition_specs,
+    partitions_of,
+    settle_transactions,
+)
+from airflow_provider.exceptions import NotATableError, TableError, TableServiceError
+from airflow_provider.metastore import AnyMetastore, RecoveredTxn, TableWriteInfo, TxnInfo
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import format_time
-from airflow_provider.table.keys import partition_values
+
+log = logging.getLogger(__name__)
 
 # The clocks of the metastore's database and of the committers may differ by so much.
 _CLOCK_SKEW = timedelta(days=1)
@@ -29,56 +38,56 @@ def recover_transactions(
     """End every transaction without a heartbeat as the timelines of its tables say.
 
     A transaction all of whose writes have committed is committed, after its new partitions
-    are registered. Of any other the pending instants are rolled back, and it is aborted. The
-    writes of a transaction are found by the operation key that its ``agent`` names.
+    are registered; one around several writes only when its commit had been asked for. Of any other
+    the pending instants are rolled back, and it is aborted; then what it had committed to the tables
+    is reverted. The writes of a transaction are found by the instants that it recorded, or by the
+    operation key that its ``agent`` names.
 
     :param metastore: the metastore.
     :param timeout_seconds: silence after which a transaction counts as left alone
-        (Hive's ``hive.txn.timeout``).
+        (Hive's ``hive.txn.timeout``), unless it was opened with a timeout of its own.
     :param storage_options: keyword arguments of the tables' fsspec file systems.
     :return: what became of each.
     """
 
-    def is_completed(write: TableWriteInfo) -> bool:
+    def ended_well(write: TableWriteInfo) -> bool:
         txn = metastore.get_txn(write.txn_id)
-        if txn.agent is None:
-            return False
+        if not txn.commit_on_recovery:
+            return False  # what it wrote is undone once it is aborted
         try:
             table = HudiTable.open(write.location, storage_options)
         except NotATableError:
             return False
-        since = format_time(datetime.fromtimestamp(txn.opened_at, UTC) - _CLOCK_SKEW)
-        found = find_operation(table, txn.agent, since=since)
-        if found is None:
+        instant = write.instant
+        if instant is None or not is_completed(table, instant):
+            instant = _settled(table, txn)
+        if instant is None:
             return False
-        if not isinstance(found, CommitResult):
-            # A writer that commits in between cannot be rolled back, and one that ended need not be.
-            with suppress(TableError):
-                rollback(table, found.instant, reason=f"transaction {write.txn_id} timed out")
-            found = find_operation(table, txn.agent, since=since)
-        if not isinstance(found, CommitResult):
-            return False
-        if specs := partition_specs(table, _partitions_of(table, found)):
+        if specs := partition_specs(table, partitions_of(table, instant)):
             metastore.add_partitions(write.database, write.table, specs, if_not_exists=True)
         return True
 
-    return metastore.recover_timed_out(timeout_seconds, is_completed)
+    recovered = metastore.recover_timed_out(timeout_seconds, ended_well)
+    for each in recovered:
+        for write in metastore.writes_of(each.txn_id):
+            try:
+                settle_transactions(metastore, HudiTable.open(write.location, storage_options))
+            except (TableServiceError, OSError) as error:
+                # The next writer does it; of an aborted one no reader with a snapshot sees anything.
+                told = "transaction %d has ended, and not yet in %s: %s"
+                log.warning(told, each.txn_id, write.location, error)
+    return recovered
 
 
-def partition_specs(table: HudiTable, paths: Iterable[str]) -> list[PartitionSpec]:
-    """Partitions as the metastore registers them; none for a table without partitions.
-
-    :param table: the table.
-    :param paths: partition paths relative to the table.
-    """
-    if not table.config.partition_fields:
-        return []
-    return [PartitionSpec(partition_values(path, table.config), table.storage.url(path)) for path in paths]
-
-
-def _partitions_of(table: HudiTable, commit: CommitResult) -> list[str]:
-    timeline = table.timeline()
-    instant = timeline.find(commit.instant)
-    if instant is None:
-        return []  # archived since: its partitions were registered long ago
-    return sorted({stat.partition_path for stat in timeline.commit_metadata(instant).write_stats})
+def _settled(table: HudiTable, txn: TxnInfo) -> str | None:
+    """The commit of the operation that a transaction's agent names; a pending one is rolled back."""
+    if txn.agent is None:
+        return None
+    since = format_time(datetime.fromtimestamp(txn.opened_at, UTC) - _CLOCK_SKEW)
+    found = find_operation(table, txn.agent, since=since)
+    if isinstance(found, PendingInstant):
+        # A writer that commits in between cannot be rolled back, and one that ended need not be.
+        with suppress(TableError):
+            rollback(table, found.instant, reason=f"transaction {txn.id} timed out")
+        found = find_operation(table, txn.agent, since=since)
+    return found.instant if isinstance(found, CommitResult) else None

@@ -1,4 +1,5 @@
-"""Revert: the rollback of a rewrite that has completed (RFC-22's example for priorities).
+"""Revert: the rollback of a commit that has completed: of a rewrite (RFC-22's example for priorities), or
+of a write whose transaction was aborted.
 
 The most dangerous step of all (design section 5). It is encoded as a rollback of the instant: its
 completed file goes, so that the file groups that it took out show again. To name them in a new
@@ -15,14 +16,16 @@ from airflow_provider.concurrency.commit_log import CommitLog, LogEntry, without
 from airflow_provider.concurrency.conflicts import CLEANING, PRIORITIES
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
-from airflow_provider.concurrency.publish import files_in, publish
+from airflow_provider.concurrency.publish import files_in, publish, publish_head
+from airflow_provider.exceptions import TableError
 from airflow_provider.locks.owner import describe_owner
-from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, parse_time
 from airflow_provider.table.metadata import REWRITES
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.visibility import Effect, effect_of
 
 log = logging.getLogger(__name__)
 
@@ -42,39 +45,125 @@ def obstacle(storage: Storage, commit_log: CommitLog, rewrite: LogEntry) -> str 
     """
     if rewrite.operation not in REWRITES or not rewrite.sequence:
         return "it is no rewrite that this package made"
-    if not storage.moves_atomically:
-        return "the storage cannot move a file in one step, so that a late publisher could bring it back"
-    since = without_reverted(commit_log.after(rewrite.sequence))
-    for entry in since:
-        if entry.touched & rewrite.written:
-            return f"{entry.operation} {entry.instant} has written to its file groups since"
-        if entry.operation in CLEANING and entry.written & rewrite.replaced:
-            return f"clean {entry.instant} takes the file groups that it replaced"
-    timeline = Timeline.load(storage)
-    if any(i.action is Action.SAVEPOINT and i.requested_time >= rewrite.instant for i in timeline.instants):
-        return "a savepoint holds it"
-    earlier = (i for i in timeline.commits() if i.requested_time < rewrite.instant)
+    if found := _obstacle(storage, commit_log, rewrite, rewrite.replaced):
+        return found
+    earlier = (i for i in Timeline.load(storage).commits() if i.requested_time < rewrite.instant)
     if next(earlier, None) is None:
         # Readers take what is older than the timeline for committed (Hudi's rule).
         return "it is the oldest commit of the active timeline"
-    without = timeline.showing(lambda i: i.requested_time != rewrite.instant)
+    return _gone(storage, rewrite.instant, rewrite.replaced)
+
+
+def _obstacle(
+    storage: Storage, commit_log: CommitLog, entry: LogEntry, superseded: frozenset[FileGroupId]
+) -> str | None:
+    """What has come since that is in the way of reverting a commit.
+
+    :param superseded: file groups that must show again as they were before it.
+    """
+    if not storage.moves_atomically:
+        return "the storage cannot move a file in one step, so that a late publisher could bring it back"
+    for later in without_reverted(commit_log.after(entry.sequence)):
+        if later.touched & entry.written:
+            return f"{later.operation} {later.instant} has written to its file groups since"
+        if later.operation in CLEANING and later.written & superseded:
+            return f"clean {later.instant} takes the file groups that it replaced"
+    timeline = Timeline.load(storage)
+    if any(i.action is Action.SAVEPOINT and i.requested_time >= entry.instant for i in timeline.instants):
+        return "a savepoint holds it"
+    return None
+
+
+def _gone(storage: Storage, instant: str, superseded: frozenset[FileGroupId]) -> str | None:
+    without = Timeline.load(storage).showing(lambda i: i.requested_time != instant)
     view = FileSystemView(storage, without)
-    for group in sorted(rewrite.replaced):
+    for group in sorted(superseded):
         if view.base_file(group) is None:
             return f"the files of {group.partition_path}/{group.file_id}, which it replaced, are gone"
     return None
 
 
+def revert(table: HudiTable, instant: str, *, reason: str) -> LogEntry | None:
+    """Undo a completed write on which nothing was built, because its transaction was aborted.
+
+    Its data files go at once: whoever still reads them reads what was never committed.
+
+    :param table: the table.
+    :param instant: requested time of the commit.
+    :param reason: why, for the log.
+    :return: the revert's entry; None when the instant is no commit any more.
+    :raises TableError: when something is in the way.
+    """
+    storage, commit_log = table.storage, CommitLog(table.storage)
+    while True:
+        newest = publish_head(storage, commit_log)
+        timeline = Timeline.load(storage)
+        found = timeline.find(instant)
+        entry = _commit_of(commit_log, instant)
+        if newest is None or entry is None or found is None:
+            return None
+        effect = effect_of(storage, timeline, found)
+        superseded = effect.merged_on | effect.replaced
+        why_not = (
+            _obstacle(storage, commit_log, entry, superseded)
+            or _merged_on(storage, timeline, effect)
+            or _gone(storage, instant, superseded)
+        )
+        if why_not is not None:
+            raise TableError(
+                f"table {storage.root}: commit {instant} cannot be undone ({reason}): {why_not}",
+                instant=instant,
+            )
+        put = put_revert(
+            storage,
+            commit_log,
+            newest,
+            entry,
+            later_than=timeline.newest_completion,
+            brings_back=effect.taken_out_of,
+        )
+        if put is not None:
+            log.info("table %s: %s was reverted because %s", storage.root, instant, reason)
+            return put
+
+
+def _merged_on(storage: Storage, timeline: Timeline, effect: Effect) -> str | None:
+    """Whether something was merged on a commit: by a Hudi writer that knows nothing of transactions."""
+    commits = timeline.commits()
+    for commit in commits[commits.index(effect.instant) + 1 :]:
+        later = effect_of(storage, timeline, commit)
+        if later.merged_on & effect.written:
+            return f"{later.operation} {commit.requested_time} was merged on it"
+    return None
+
+
+def _commit_of(commit_log: CommitLog, instant: str) -> LogEntry | None:
+    """The entry that completed an instant, unless it was reverted."""
+    for entry in commit_log.backwards():
+        if entry.rolls_back == instant or entry.completion_time < instant:
+            return None
+        if entry.commits and entry.instant == instant:
+            return entry
+    return None
+
+
 def put_revert(
-    storage: Storage, commit_log: CommitLog, newest: LogEntry, rewrite: LogEntry, *, later_than: str
+    storage: Storage,
+    commit_log: CommitLog,
+    newest: LogEntry,
+    reverted: LogEntry,
+    *,
+    later_than: str,
+    brings_back: frozenset[str] = frozenset(),
 ) -> LogEntry | None:
     """Put the revert's entry right after an entry of the log, and publish it.
 
     :param storage: the table's storage.
     :param commit_log: the table's commit log.
     :param newest: the entry up to which :func:`obstacle` has looked.
-    :param rewrite: the entry to be reverted.
+    :param reverted: the entry to be reverted.
     :param later_than: an instant time that the revert's must exceed.
+    :param brings_back: partition paths in which records show again that had been taken out.
     :return: the entry; None when somebody else was first, so that all has to be looked at again.
     """
     owner = describe_owner()
@@ -88,18 +177,19 @@ def put_revert(
         completion_time=completion_time_after(newest, instant),
         operation="ROLLBACK",
         priority=PRIORITIES["ingestion"],
-        written=rewrite.written,
-        replaced=rewrite.replaced,
-        rolls_back=rewrite.instant,
-        rolled_back_action=rewrite.action,
-        reverts=rewrite.sequence,
+        written=reverted.written,
+        replaced=reverted.replaced,
+        inserted_in=brings_back,
+        rolls_back=reverted.instant,
+        rolled_back_action=reverted.action,
+        reverts=reverted.sequence,
         owner=owner,
         sequence=newest.sequence + 1,
     )
     if not commit_log.append(entry.sequence, entry):
         storage.delete(heartbeat_path(instant))
         return None
-    log.info("table %s: %s %s reverted by %s", storage.root, rewrite.operation, rewrite.instant, instant)
+    log.info("table %s: %s %s reverted by %s", storage.root, reverted.operation, reverted.instant, instant)
     publish(storage, entry)
     return entry
 

@@ -20,6 +20,7 @@ from typing import Self
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.conflicts import (
+    MADE_UP_FOR,
     Conflict,
     ConflictPolicy,
     Outcome,
@@ -29,6 +30,7 @@ from airflow_provider.concurrency.conflicts import (
 from airflow_provider.concurrency.content import CommitResult, Content, Rebase, Rebased
 from airflow_provider.concurrency.failed_writes import rollback
 from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo
+from airflow_provider.concurrency.held import check_not_held, without_building_on_held
 from airflow_provider.concurrency.history import Base, Change
 from airflow_provider.concurrency.in_flight import find_rollback, wait_for_instant, writers_above
 from airflow_provider.concurrency.instant_time import completion_time_after
@@ -62,6 +64,7 @@ class Writer:
 
     :ivar instant: requested time; the name of every data file of this write carries it.
     :ivar action: action on the timeline while it is pending.
+    :ivar open_txn: the transaction that this write belongs to and does not end; see :func:`begin_write`.
     """
 
     def __init__(
@@ -74,10 +77,12 @@ class Writer:
         heartbeat: Heartbeat,
         lock: LockProvider,
         policy: ConflictPolicy,
+        open_txn: int | None = None,
     ) -> None:
         self.table = table
         self.instant = instant
         self.action = action
+        self.open_txn = open_txn
         self._info = info
         self._policy = policy
         self._storage = table.storage
@@ -124,13 +129,14 @@ class Writer:
         :raises HigherPriorityWriteError: when a live writer of higher priority works on one of the
             file groups.
         :raises WriteConflictError: when one of them was changed since this write's base, and the
-            policy is to raise.
+            policy is to raise; or when another transaction that is open holds it.
         :raises HeartbeatExpiredError: when this writer counts as dead.
         :raises InvalidInputError: when the write was planned before.
         """
-        groups = frozenset(file_groups)
+        groups, partitions = frozenset(file_groups), tuple(partitions)
         if early_check:
             self.check(groups)
+        self._check_held(groups, partitions)
         self._heartbeat.check()
         stats = [WriteStat(file_id, partition, path="") for partition, file_id in sorted(groups)]
         new_in = sorted(set(partitions) - {group.partition_path for group in groups})
@@ -153,8 +159,7 @@ class Writer:
         """
         self._heartbeat.check()
         this = self._description(frozenset(file_groups))
-        others = map(WriteDescription.of_entry, self._base.entries(self._log))
-        for conflict in conflicts_with(this, others, self._policy):
+        for conflict in self._met(this, self._base.entries(self._log)):
             if conflict.outcome in (Outcome.ROLLED_BACK, Outcome.CONFLICT):
                 raise self._error(conflict)
         if yields := self._yields(this):
@@ -306,14 +311,23 @@ class Writer:
     def _conflicts(
         self, this: WriteDescription, content: Content, changes: Sequence[Change]
     ) -> list[Conflict]:
-        others = [WriteDescription.of_entry(change.entry) for change in changes]
-        found = conflicts_with(this, others, self._policy)
+        found = self._met(this, [change.entry for change in changes])
         for conflict in found:
             if conflict.outcome is Outcome.ROLLED_BACK:
                 raise self._error(conflict)
         if content.unique_keys and any(change.entry.inserted_in & content.inserted_in for change in changes):
-            found += same_new_keys(self._storage, this, content.write_stats, changes, self._policy)
+            keys = same_new_keys(self._storage, this, content.write_stats, changes, self._policy)
+            found += without_building_on_held(self._storage, keys, self.open_txn)
         return found
+
+    def _met(self, this: WriteDescription, entries: Iterable[LogEntry]) -> list[Conflict]:
+        others = map(WriteDescription.of_entry, entries)
+        found = conflicts_with(this, others, self._policy)
+        return without_building_on_held(self._storage, found, self.open_txn)
+
+    def _check_held(self, file_groups: Iterable[FileGroupId], partitions: Iterable[str]) -> None:
+        # What an open transaction has written since this write's base is met at the commit.
+        check_not_held(self._storage, self._description(frozenset(file_groups)), partitions, self.open_txn)
 
     def _revert(
         self, conflict: Conflict, changes: Iterable[Change], moment: Base, unrevertible: set[str]
@@ -350,7 +364,7 @@ class Writer:
         patience: float,
     ) -> Content:
         """What there is to be done before the next try, outside the lock."""
-        hard = (c for c in conflicts if c.outcome not in (Outcome.REBASE, Outcome.REVERT))
+        hard = (c for c in conflicts if c.outcome not in MADE_UP_FOR)
         first = next(hard, conflicts[0])
         if first.outcome is Outcome.YIELD:
             left = patience - time.monotonic()
@@ -364,7 +378,7 @@ class Writer:
         return self._rebase(conflicts, content, rebase)
 
     def _may_rebase(self, conflicts: Sequence[Conflict], rebase: Callable[[Rebase], Rebased] | None) -> bool:
-        can = {conflict.outcome for conflict in conflicts} <= {Outcome.REBASE, Outcome.REVERT}
+        can = {conflict.outcome for conflict in conflicts} <= MADE_UP_FOR
         return rebase is not None and can and self._rebases < self._policy.max_rebases
 
     def _rebase(
@@ -386,6 +400,7 @@ class Writer:
 
     def _extend_plan(self, content: Content) -> None:
         known = {FileGroupId(stat.partition_path, stat.file_id) for stat in self._planned or ()}
+        self._check_held(content.touched, content.inserted_in)
         found = {group for group in content.touched if self.view.base_file(group) is not None}
         if found - known:
             more = sorted(found - known)
@@ -471,10 +486,7 @@ class Writer:
         return InstantRolledBackError(told, instant=self.instant)
 
     def _give_up(self, error: BaseException) -> None:
-        gone = isinstance(error, FileNotFoundError) and not self._ended
-        if gone and (entry := find_rollback(self._log, self.instant)):
-            # Gone because others took this write for dead.
-            told = self._rolled_back(entry.completion_time, entry.owner)
+        if isinstance(error, FileNotFoundError) and not self._ended and (told := self._taken_away()):
             self._give_up(told)
             raise told from error
         try:
@@ -483,3 +495,17 @@ class Writer:
             # The error that led here is the one to tell; the heartbeat has stopped, so the
             # next writer rolls this instant back.
             log.warning("instant %s could not be rolled back now: %s", self.instant, failure)
+
+    def _taken_away(self) -> CommitError | None:
+        """Why a file that this write needs is gone, where others have deleted it."""
+        if entry := find_rollback(self._log, self.instant):
+            return self._rolled_back(entry.completion_time, entry.owner)
+        for entry in self._log.after(self._base.sequence):
+            if entry.reverts is not None:
+                return WriteConflictError(
+                    f"table {self._storage.root}: {self._info.operation} {self.instant} is based on instant "
+                    f"{entry.rolls_back}, which was undone at {entry.completion_time}; run the write again",
+                    instant=self.instant,
+                    conflicting_instant=entry.rolls_back,
+                )
+        return None

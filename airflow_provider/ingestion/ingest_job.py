@@ -88,6 +88,8 @@ class IngestJob:
         commit log's end has to be read.
     :param txn_id: metastore transaction that the commit belongs to.
     :param write_id: the table's write id in that transaction.
+    :param txn_goes_on: whether the transaction is ended by somebody else, after other writes; see
+        :func:`~airflow_provider.concurrency.begin_write`.
     :param table_name: the table's name for people; the one in its properties when None.
     :param target_file_size: bytes; files are filled up to about so much.
     :param small_file_limit: bytes; smaller files take new rows before new files are opened.
@@ -118,6 +120,7 @@ class IngestJob:
     operation_since: str | None = None
     txn_id: int | None = None
     write_id: int | None = None
+    txn_goes_on: bool = False
     table_name: str | None = None
     target_file_size: int = 120 * MIB
     small_file_limit: int = 100 * MIB

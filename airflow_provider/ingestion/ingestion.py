@@ -72,6 +72,7 @@ def write_rows(
             tolerable_misses=job.tolerable_misses,
             operation_key=job.operation_key,
             is_alive=is_alive,
+            open_txn=job.txn_id if job.txn_goes_on else None,
         )
         ingestion = Ingestion(job, table, writer, rows.unsent())
         try:

@@ -41,7 +41,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-SCHEMA_REVISION = "0004"
+SCHEMA_REVISION = "0005"
 """The Alembic revision that this code reads and writes: the head of ``migrations``."""
 
 VERSION_TABLE = "metastore_schema_version"
@@ -147,6 +147,7 @@ txns = Table(  # TXNS
     Column("host", Text, nullable=False),
     Column("agent", Text),
     Column("commit_on_recovery", Boolean, nullable=False),
+    Column("timeout_ms", BigInteger),  # null: whoever looks for timed-out ones says how long
     Column("opened_at", BigInteger, nullable=False),
     Column("heartbeat_at", BigInteger, nullable=False),
     Column("closed_at", BigInteger),

@@ -45,7 +45,7 @@ class TimeoutApi(abc.ABC):
 
     @abc.abstractmethod
     def timed_out(self, timeout_seconds: float) -> list[int]:
-        """The open transactions without a heartbeat for so long, ascending."""
+        """The open transactions without a heartbeat for so long, or for their own timeout, ascending."""
 
     @abc.abstractmethod
     def end_timed_out(self, txn_id: int, timeout_seconds: float, *, commit: bool) -> int | None:
@@ -55,7 +55,7 @@ class TimeoutApi(abc.ABC):
         """
 
     def abort_timed_out(self, timeout_seconds: float) -> list[int]:
-        """Abort the open transactions without a heartbeat for ``timeout_seconds``.
+        """Abort the open transactions without a heartbeat for ``timeout_seconds``, or their own timeout.
 
         Those that recorded an instant (:meth:`record_write`) are left to :meth:`recover_timed_out`:
         only their tables' timelines can tell whether they are committed.
@@ -73,10 +73,11 @@ class TimeoutApi(abc.ABC):
     def recover_timed_out(
         self, timeout_seconds: float, is_completed: Callable[[TableWriteInfo], bool]
     ) -> list[RecoveredTxn]:
-        """End the open transactions without a heartbeat for ``timeout_seconds`` as their timelines say.
+        """End the open transactions that timed out, as :meth:`abort_timed_out`, as their timelines say.
 
         The timeline is the truth for a table: a transaction all of whose writes completed is
-        committed (unless it was opened with ``commit_on_recovery=False``), any other is aborted.
+        committed (unless it was opened with ``commit_on_recovery=False`` and its commit was not
+        requested), any other is aborted.
 
         :param is_completed: asked about each write, outside any database transaction. False must be
             final: an instant that did not complete must be rolled back before the answer, so that it
@@ -98,9 +99,8 @@ class TimeoutApi(abc.ABC):
         event_id = self.end_timed_out(txn_id, timeout_seconds, commit=commit)
         if event_id is not None:
             log.info(
-                "transaction %d had no heartbeat for %g s: %s",
+                "transaction %d timed out: %s",
                 txn_id,
-                timeout_seconds,
                 "all its instants completed, committed" if commit else "aborted",
             )
         return event_id

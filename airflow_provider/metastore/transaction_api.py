@@ -38,16 +38,20 @@ class TransactionApi(TimeoutApi):
         agent: str | None = None,
         commit_on_recovery: bool = True,
         txn_type: TxnType = TxnType.DEFAULT,
+        timeout_seconds: float | None = None,
     ) -> int:
         """Open a transaction.
 
         :param user: who opens it.
         :param host: from where.
         :param agent: what opens it, such as a task instance.
-        :param commit_on_recovery: False for a transaction that only :meth:`commit_txn` may commit, such as
-            one around several ingestions; see :meth:`recover_timed_out`.
+        :param commit_on_recovery: False for a transaction that recovery must not commit before
+            :meth:`request_commit`, such as one around several ingestions; see :meth:`recover_timed_out`.
         :param txn_type: READ_ONLY for one that gets no write ids, leaves no events, and hides nothing
             from anybody's snapshot.
+        :param timeout_seconds: how long it may be without a heartbeat; None to leave that to whoever
+            looks for timed-out transactions.
+        :raises InvalidInputError: when the timeout is not above zero.
         :return: its id, the last one's + 1.
         """
         return self._engine.write(
@@ -58,6 +62,7 @@ class TransactionApi(TimeoutApi):
                 agent=agent,
                 commit_on_recovery=commit_on_recovery,
                 txn_type=txn_type,
+                timeout_seconds=timeout_seconds,
             )
         )
 
@@ -75,6 +80,16 @@ class TransactionApi(TimeoutApi):
         :raises NoSuchTransactionError: when it is committed or was never opened.
         """
         self._engine.write(lambda connection: transactions.heartbeat_txn(connection, txn_id))
+
+    def request_commit(self, txn_id: int) -> None:
+        """Say that all work of a transaction is done and only its commit is missing.
+
+        From then on recovery may commit it, as if it had been opened with ``commit_on_recovery``.
+
+        :raises TransactionAbortedError: when it was aborted.
+        :raises NoSuchTransactionError: when it was never opened.
+        """
+        self._engine.write(lambda connection: transactions.request_commit(connection, txn_id))
 
     def commit_txn(
         self,
@@ -184,26 +199,35 @@ class TransactionApi(TimeoutApi):
         """
         return self._engine.read(lambda connection: transactions.valid_txn_list(connection, txn_id))
 
-    def read_snapshot(self, tables: Iterable[tuple[str, str]], txn_id: int | None = None) -> ReadSnapshot:
+    def read_snapshot(
+        self,
+        tables: Iterable[tuple[str, str]],
+        txn_id: int | None = None,
+        *,
+        valid_txns: ValidTxnList | None = None,
+    ) -> ReadSnapshot:
         """What a reader needs to read several tables as they are now, through any replica's cache.
 
-        Hive's ``getValidWriteIdsAndTblIds``: all of one moment, and never from a cache.
+        Hive's ``getValidWriteIdsAndTblIds``: all of one moment, and never from a cache. The tables' rows
+        at that moment: :func:`airflow_provider.table.snapshot`.
 
         :param tables: (database, table) pairs.
         :param txn_id: the reader's own transaction; its writes count as committed.
+        :param valid_txns: which transactions are seen, from an earlier :meth:`valid_txn_list`; then
+            ``txn_id`` says nothing. Those of now when None.
         :raises NoSuchObjectError: when a table does not exist.
         :raises NoSuchTransactionError: when ``txn_id`` was never opened.
         """
 
         def look(connection: Connection) -> ReadSnapshot:
-            valid_txns = transactions.valid_txn_list(connection, txn_id)
+            seen = transactions.valid_txn_list(connection, txn_id) if valid_txns is None else valid_txns
             found = [catalog.get_table(connection, database, table) for database, table in tables]
             return ReadSnapshot(
-                valid_txns=valid_txns,
+                valid_txns=seen,
                 tables={
                     one.full_name: TableSnapshot(
                         one.id,
-                        table_write_ids.valid_write_id_list(connection, one.database, one.name, valid_txns),
+                        table_write_ids.valid_write_id_list(connection, one.database, one.name, seen),
                     )
                     for one in found
                 },

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, select, update
 
 from airflow_provider.exceptions import (
     InvalidInputError,
@@ -134,8 +134,11 @@ def open_txn(
     agent: str | None,
     commit_on_recovery: bool,
     txn_type: TxnType = TxnType.DEFAULT,
+    timeout_seconds: float | None = None,
 ) -> int:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.open_txn`."""
+    if timeout_seconds is not None and timeout_seconds <= 0:
+        raise InvalidInputError(f"a transaction's timeout must be above 0 seconds, not {timeout_seconds!r}")
     txn_id = advance(connection, Counter.TXN_ID)
     row = {
         "id": txn_id,
@@ -145,6 +148,7 @@ def open_txn(
         "agent": agent,
         "commit_on_recovery": commit_on_recovery,
         "txn_type": txn_type,
+        "timeout_ms": None if timeout_seconds is None else int(timeout_seconds * 1000),
     }
     connection.execute(_OPEN, row)
     if txn_type == TxnType.READ_ONLY:
@@ -194,6 +198,12 @@ def commit_txn(connection: Connection, txn_id: int) -> int:
     event_id = _append_end(connection, row, EventType.COMMIT_TXN, message)
     _close(connection, txn_id, TxnState.COMMITTED, event_id)
     return event_id
+
+
+def request_commit(connection: Connection, txn_id: int) -> None:
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.request_commit`."""
+    if lock_not_aborted(connection, txn_id) == TxnState.OPEN:
+        connection.execute(update(txns).where(txns.c.id == txn_id).values(commit_on_recovery=True))
 
 
 def abort_txn(connection: Connection, txn_id: int) -> int:
@@ -250,12 +260,16 @@ def require_open(txn_id: int, row: Row[Any] | None) -> None:
 
 
 def timed_out(connection: Connection, timeout_seconds: float) -> list[int]:
-    """The open transactions whose last heartbeat is older than the timeout, ascending."""
+    """The open transactions whose last heartbeat is older than their timeout, ascending.
+
+    :param timeout_seconds: of those that have none of their own.
+    """
     query = (
         select(txns.c.id)
         .where(
             txns.c.state == TxnState.OPEN,
-            txns.c.heartbeat_at < current_millis() - int(timeout_seconds * 1000),
+            txns.c.heartbeat_at
+            < current_millis() - func.coalesce(txns.c.timeout_ms, int(timeout_seconds * 1000)),
         )
         .order_by(txns.c.id)
     )

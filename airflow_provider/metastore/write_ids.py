@@ -46,6 +46,20 @@ class ValidTxnList:
         """Whether the transaction is known to be aborted."""
         return txn_id in self.aborted
 
+    def with_committed(self, txn_id: int) -> ValidTxnList:
+        """The list if one more transaction were committed, the others being as they are.
+
+        With its own id, a transaction that goes on for long reads its own writes, and beside them all that
+        others have committed by now. Its list of Hive's kind shows nothing of transactions that were opened
+        after it, and so cannot show what it wrote on top of their rows.
+        """
+        watermark = max(self.high_watermark, txn_id)
+        between = range(self.high_watermark + 1, watermark)
+        exceptions = tuple(one for one in (*self.exceptions, *between) if one != txn_id)
+        aborted = self.aborted - {txn_id}
+        opened = next((one for one in exceptions if one not in aborted), NO_OPEN)
+        return ValidTxnList(watermark, exceptions, aborted, opened)
+
     def __str__(self) -> str:
         opened = [txn for txn in self.exceptions if txn not in self.aborted]
         aborted = [txn for txn in self.exceptions if txn in self.aborted]

@@ -10,11 +10,27 @@ if TYPE_CHECKING:
     from airflow_provider.operators.create_table import CreateTableOperator
     from airflow_provider.operators.ingest import IngestOperator
     from airflow_provider.operators.rollback import RollbackFailedWritesOperator
+    from airflow_provider.operators.transaction import (
+        AbortTransactionOperator,
+        BeginTransactionOperator,
+        CommitTransactionOperator,
+    )
 
-__all__ = ["BackfillOperator", "CreateTableOperator", "IngestOperator", "RollbackFailedWritesOperator"]
+__all__ = [
+    "AbortTransactionOperator",
+    "BackfillOperator",
+    "BeginTransactionOperator",
+    "CommitTransactionOperator",
+    "CreateTableOperator",
+    "IngestOperator",
+    "RollbackFailedWritesOperator",
+]
 
 _MODULES = {
+    "AbortTransactionOperator": "transaction",
     "BackfillOperator": "backfill",
+    "BeginTransactionOperator": "transaction",
+    "CommitTransactionOperator": "transaction",
     "CreateTableOperator": "create_table",
     "IngestOperator": "ingest",
     "RollbackFailedWritesOperator": "rollback",

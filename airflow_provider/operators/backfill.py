@@ -127,6 +127,13 @@ class BackfillOperator(IngestOperator):
         key = f"backfill/{self.backfill_id}" if self.backfill_id else None
         return TaskOperation(context, key=key, resumes=True)
 
+    def _open_txn(self, resolved: ResolvedTable) -> int | None:
+        if self.txn_id is not None:
+            raise InvalidInputError(
+                "a backfill commits window by window and cannot be part of a transaction; leave txn_id out"
+            )
+        return None
+
     def _work(
         self, resolved: ResolvedTable, table: HudiTable, operation: TaskOperation, job: IngestJob
     ) -> dict[str, Any]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.hooks.table import ResolvedTable
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.operators.priority import priority_of_run
 from airflow_provider.operators.table_job import TableJobOperator
+from airflow_provider.operators.transaction import transaction_id
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,6 +34,10 @@ class IngestOperator(TableJobOperator):
     written, and without retries; a lost conflict is a
     :class:`~airflow_provider.exceptions.WriteConflictError`, and is retried like any failure, unless
     ``on_conflict`` says to rebase.
+
+    With ``txn_id`` it writes in a transaction around several tasks, and its rows become visible, to readers
+    with a snapshot, with that transaction's commit; see
+    :class:`~airflow_provider.operators.transaction.BeginTransactionOperator`.
 
     Transactions, retries, ``on_kill`` and the result: see
     :class:`~airflow_provider.operators.table_job.TableJobOperator`, whose arguments this
@@ -60,6 +67,8 @@ class IngestOperator(TableJobOperator):
     :param heartbeat_interval: seconds between two signs of life of the job.
     :param tolerable_misses: signs of life that may be missing before others roll the job back.
     :param extra_metadata: goes into the commit's metadata (templated).
+    :param txn_id: an open transaction, which another task ends; a transaction of its own when None
+        (templated).
     """
 
     template_fields: Sequence[str] = (
@@ -73,6 +82,7 @@ class IngestOperator(TableJobOperator):
         "on_rewrite",
         "on_higher_priority",
         "extra_metadata",
+        "txn_id",
     )
     ui_color = "#cde7f0"
     usual_priority: ClassVar[str] = "ingestion"
@@ -95,6 +105,7 @@ class IngestOperator(TableJobOperator):
         heartbeat_interval: float | None = None,
         tolerable_misses: int | None = None,
         extra_metadata: Mapping[str, str] | None = None,
+        txn_id: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -113,6 +124,18 @@ class IngestOperator(TableJobOperator):
         self.heartbeat_interval = heartbeat_interval
         self.tolerable_misses = tolerable_misses
         self.extra_metadata = extra_metadata
+        self.txn_id = txn_id
+
+    def _open_txn(self, resolved: ResolvedTable) -> int | None:
+        if self.txn_id is None or str(self.txn_id).strip() in ("", "None"):
+            return None
+        if not resolved.is_registered:
+            raise InvalidInputError(
+                f"table {self.table} is given by its location, which no transaction knows; give txn_id "
+                f"{self.txn_id} with a table of the metastore, as database.table",
+                table=self.table,
+            )
+        return transaction_id(self.txn_id)
 
     def job(self, context: Context, **shared: Any) -> IngestJob:
         """See :meth:`TableJobOperator.job`."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider.concurrency import delete_reverted_files, pending_instants, rollback_dead_writers
+from airflow_provider.concurrency.recovery import recover_transactions
+from airflow_provider.concurrency.transactions import settle_transactions
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
@@ -25,7 +27,8 @@ class RollbackFailedWritesOperator(BaseOperator):
 
         RollbackFailedWritesOperator(task_id="tidy", table="lake.flights")
 
-    Every writer does the first when it begins, so this is for tables that are written to seldom. No
+    Every writer does the first when it begins, so this is for tables that are written to seldom. So it does
+    with the metastore's transactions that timed out, and undoes what those that were aborted wrote. No
     Spark is started, and a writer that lives is left alone. It may run at any time, beside anything.
 
     The result is ``table``, ``rolled_back`` (requested times of the instants), ``deleted`` (paths of data
@@ -74,7 +77,12 @@ class RollbackFailedWritesOperator(BaseOperator):
         :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
         """
         after_seconds, only_tell = _seconds(self.reverted_after), _flag(self.only_tell)
-        table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
+        hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
+        table = hook.get_table(self.table)
+        if hook.resolve(self.table).is_registered and not only_tell:
+            metastore = MetastoreHook(self.metastore_conn_id).get_metastore()
+            recover_transactions(metastore, storage_options=table.storage.options)
+            settle_transactions(metastore, table)
         pending = pending_instants(table)
         alive = [writer.instant for writer in pending if writer.alive]
         for writer in pending:

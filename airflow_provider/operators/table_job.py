@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider.concurrency import PendingInstant
-from airflow_provider.concurrency.recovery import partition_specs, recover_transactions
+from airflow_provider.concurrency.recovery import recover_transactions
+from airflow_provider.concurrency.transactions import partition_specs, settle_transactions
 from airflow_provider.exceptions import (
     MetastoreUnavailableError,
     NoSuchTransactionError,
@@ -135,8 +137,11 @@ class TableJobOperator(BaseOperator, abc.ABC):
         table = HudiTable.open(resolved.location, options)
         table.check_writable()
         operation = self._operation(context)
+        open_txn = self._open_txn(resolved)
         job = self.job(
             context,
+            txn_id=open_txn,
+            txn_goes_on=open_txn is not None,
             location=resolved.location,
             table_name=self.table if resolved.is_registered else None,
             storage_options=options,
@@ -146,7 +151,8 @@ class TableJobOperator(BaseOperator, abc.ABC):
             spark_conf=dict(self.spark_conf or {}),
         )
         job.validate()
-        return self._result(self._work(resolved, table, operation, job))
+        with self._in_open_txn(table, job):
+            return self._result(self._work(resolved, table, operation, job))
 
     def on_kill(self) -> None:
         """End the job at once; :meth:`execute` then rolls its instant back and aborts the transaction.
@@ -161,6 +167,29 @@ class TableJobOperator(BaseOperator, abc.ABC):
 
     def _operation(self, context: Context) -> TaskOperation:
         return TaskOperation(context)
+
+    def _open_txn(self, resolved: ResolvedTable) -> int | None:
+        """The transaction to write in and not to end; None to write in one of its own.
+
+        :raises InvalidInputError: when it cannot be one.
+        """
+        return None
+
+    @contextmanager
+    def _in_open_txn(self, table: HudiTable, job: IngestJob) -> Iterator[None]:
+        """Where the write is in somebody's transaction: it must be open before and after."""
+        if job.txn_id is None:
+            yield
+            return
+        metastore = self._metastore_hook().get_metastore()
+        try:
+            metastore.heartbeat_txn(job.txn_id)
+            yield
+        except (TransactionAbortedError, NoSuchTransactionError) as error:
+            settle_transactions(metastore, table)  # it may have committed after the abort
+            raise AirflowFailException(
+                f"{error}; clear the task that began it, and all that follow"
+            ) from error
 
     def _work(
         self, resolved: ResolvedTable, table: HudiTable, operation: TaskOperation, job: IngestJob
@@ -196,12 +225,12 @@ class TableJobOperator(BaseOperator, abc.ABC):
         job: IngestJob,
         run: Callable[[IngestJob], dict[str, Any]],
     ) -> dict[str, Any]:
-        """One commit, in one transaction.
+        """One commit, in one transaction: of its own, or in somebody's that goes on.
 
         :param run: runs the job; when it raises, nothing of the job runs any more.
         """
         interruption: BaseException | None = None
-        with self._transaction(resolved, operation) as transaction:
+        with self._transaction(resolved, operation, job) as transaction:
             ids: dict[str, Any] = {}
             if transaction:
                 ids = {"txn_id": transaction.txn_id, "write_id": transaction.write_id}
@@ -219,7 +248,9 @@ class TableJobOperator(BaseOperator, abc.ABC):
                 summary = earlier_result(job, table, commit)
                 if self._is_killed or not isinstance(error, Exception):
                     interruption = error
-            if transaction:
+            if transaction and job.txn_goes_on:
+                transaction.record_instant(summary["instant"])  # partitions come with the commit
+            elif transaction:
                 # For recovery only, should the commit below not come through.
                 with suppress(MetastoreUnavailableError):
                     transaction.record_instant(summary["instant"])
@@ -235,6 +266,7 @@ class TableJobOperator(BaseOperator, abc.ABC):
         metastore = self._metastore_hook().get_metastore()
         try:
             recovered = recover_transactions(metastore, storage_options=table.storage.options)
+            settle_transactions(metastore, table)
         except (TableServiceError, OSError) as error:
             # They may be of other tables, in other storages; this write does not depend on them.
             self.log.warning("transactions left alone could not be ended now: %s", error)
@@ -254,7 +286,7 @@ class TableJobOperator(BaseOperator, abc.ABC):
         commit = operation.settle(table, "its task is tried again", wait_for=wait)
         txn_id, write_id = operation.recall("txn_id"), operation.recall("write_id")
         if commit is None:
-            if txn_id is not None:
+            if txn_id is not None and not job.txn_goes_on:
                 with suppress(NoSuchTransactionError):  # recovery was here before
                     self._metastore_hook().get_metastore().abort_txn(txn_id)
             self.log.info("an earlier try of this task left no commit; the job runs again")
@@ -264,7 +296,11 @@ class TableJobOperator(BaseOperator, abc.ABC):
         )
         summary = earlier_result(job, table, commit)
         event_id = None
-        if resolved.is_registered and txn_id is not None:
+        if job.txn_goes_on:
+            with self._transaction(resolved, operation, job) as transaction:
+                if transaction:
+                    transaction.record_instant(commit.instant)
+        elif resolved.is_registered and txn_id is not None:
             specs = partition_specs(table, summary["partitions"])
             event_id = self._commit_earlier(resolved, operation, txn_id, specs)
         return {**summary, "txn_id": txn_id, "write_id": write_id, "event_id": event_id}
@@ -296,11 +332,11 @@ class TableJobOperator(BaseOperator, abc.ABC):
         return bool(pending.alive)
 
     def _transaction(
-        self, resolved: ResolvedTable, operation: TaskOperation
+        self, resolved: ResolvedTable, operation: TaskOperation, job: IngestJob
     ) -> TableTransaction | nullcontext[None]:
         if not resolved.is_registered:
             return nullcontext()
-        return self._metastore_hook().transaction(self.table, agent=operation.key)
+        return self._metastore_hook().transaction(self.table, agent=operation.key, txn_id=job.txn_id)
 
     def _metastore_hook(self) -> MetastoreHook:
         return MetastoreHook(self.metastore_conn_id)

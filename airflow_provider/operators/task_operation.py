@@ -36,6 +36,7 @@ class TaskOperation:
         key was given, because others may have worked under it long ago.
     :ivar began: the same, for this task run alone.
     :ivar is_retry: whether an earlier try began.
+    :ivar before: what the task run that is over had remembered, where the task was cleared.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class TaskOperation:
         self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
         goes_on = self._state.get("max_tries") == max_tries or (resumes and not self._state.get("finished"))
         self.is_retry = bool(self._state) and goes_on and key in (None, self._state.get("key"))
+        self.before: Mapping[str, Any] = {} if self.is_retry else self._state
         if self.is_retry:
             self._state["max_tries"] = max_tries
         else:

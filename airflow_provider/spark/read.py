@@ -12,6 +12,7 @@ from airflow_provider.spark.source import spark_schema
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.incremental import COMMIT_TIME, Increment, Order, increment
 from airflow_provider.table.schema import with_meta_columns
+from airflow_provider.table.visibility import ValidWriteIds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +21,12 @@ _GLOB = re.compile(r"([\\*?\[\]{}])")
 
 
 def read_snapshot(
-    spark: SparkSession, table: HudiTable, as_of: str | None = None, *, meta_columns: bool = False
+    spark: SparkSession,
+    table: HudiTable,
+    as_of: str | None = None,
+    *,
+    valid_write_ids: ValidWriteIds | None = None,
+    meta_columns: bool = False,
 ) -> DataFrame:
     """The rows of a table at one moment.
 
@@ -28,12 +34,15 @@ def read_snapshot(
     :param table: the table.
     :param as_of: an instant (requested or completion time of a commit: right after it
         completed) or any instant time; now when None.
+    :param valid_write_ids: see :meth:`~airflow_provider.table.hudi_table.HudiTable.base_files`.
     :param meta_columns: whether Hudi's five meta columns come along.
     :return: a DataFrame over the base files of that snapshot; it stays what it is while
         writers go on.
     :raises NoSuchInstantError: when nothing had completed as of then.
+    :raises SnapshotUnavailableError: when the files cannot tell apart what is seen and what is not.
     """
-    paths = [base_file.path for base_file in table.view(as_of).all_base_files()]
+    found = table.base_files(as_of, valid_write_ids=valid_write_ids)
+    paths = [base_file.path for base_file in found]
     return _read(spark, table, paths, with_meta_columns(table.schema) if meta_columns else table.schema)
 
 

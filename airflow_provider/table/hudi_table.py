@@ -15,11 +15,12 @@ from airflow_provider.exceptions import (
     TableExistsError,
     UnsupportedTableError,
 )
-from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.properties import TableConfig, dump_properties, parse_properties
 from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro, avro_to_arrow, without_meta_columns
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.visibility import Effect, ValidWriteIds, check_not_cleaned, left_out
 
 PROPERTIES_PATH = ".hoodie/hoodie.properties"
 
@@ -122,19 +123,54 @@ class HudiTable:
         """The active timeline as it is now."""
         return Timeline.load(self.storage)
 
-    def view(self, as_of: str | None = None) -> FileSystemView:
+    def view(
+        self, as_of: str | None = None, *, valid_write_ids: ValidWriteIds | None = None
+    ) -> FileSystemView:
         """The file slices that a reader sees.
 
         :param as_of: see :meth:`~airflow_provider.table.timeline.Timeline.as_of`; now when None.
+        :param valid_write_ids: see :meth:`base_files`.
+        :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not.
         """
+
+        return self._view(as_of, valid_write_ids)[0]
+
+    def base_files(
+        self, as_of: str | None = None, *, valid_write_ids: ValidWriteIds | None = None
+    ) -> list[BaseFile]:
+        """The base files that hold exactly the rows that a reader sees.
+
+        :param as_of: see :meth:`~airflow_provider.table.timeline.Timeline.as_of`; now when None.
+        :param valid_write_ids: the write ids of this table that the reader sees, usually a
+            :class:`~airflow_provider.metastore.write_ids.ValidWriteIdList`: commits of other metastore
+            transactions are left out. Commits of no transaction are always seen. All commits when None.
+        :raises NoSuchInstantError: when nothing had completed as of then.
+        :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not, or a file
+            that the reader should see was cleaned.
+        """
+        view, hidden = self._view(as_of, valid_write_ids)
+        found = view.all_base_files()
+        check_not_cleaned(self.storage, view, found, hidden)
+        return found
+
+    def _view(
+        self, as_of: str | None, valid_write_ids: ValidWriteIds | None
+    ) -> tuple[FileSystemView, Sequence[Effect]]:
+        """The view, and the commits that are left out on it."""
+        hidden: list[Effect] = []
 
         def load() -> Timeline:
             timeline = self.timeline()
-            return timeline if as_of is None else timeline.as_of(as_of)
+            timeline = timeline if as_of is None else timeline.as_of(as_of)
+            if valid_write_ids is None:
+                return timeline
+            hidden[:] = left_out(self.storage, timeline, valid_write_ids)
+            unseen = {effect.instant for effect in hidden}
+            return timeline.showing(lambda instant: instant not in unseen)
 
         view = FileSystemView(self.storage, load)
         _ = view.timeline  # this moment's, not that of the first question
-        return view
+        return view, hidden
 
     @cached_property
     def schema(self) -> pa.Schema:

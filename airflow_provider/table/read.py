@@ -8,27 +8,43 @@ import pyarrow as pa
 
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import with_meta_columns
+from airflow_provider.table.visibility import ValidWriteIds
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 
-def snapshot(table: HudiTable, as_of: str | None = None, *, meta_columns: bool = False) -> ds.Dataset:
+def snapshot(
+    table: HudiTable,
+    as_of: str | None = None,
+    *,
+    valid_write_ids: ValidWriteIds | None = None,
+    meta_columns: bool = False,
+) -> ds.Dataset:
     """The rows of a table at one moment.
+
+    Several tables as they are together, and no transaction in part::
+
+        state = metastore.read_snapshot([("lake", "flights"), ("lake", "delays")])
+        snapshot(flights, valid_write_ids=state.tables["lake.flights"].write_ids)
+        snapshot(delays, valid_write_ids=state.tables["lake.delays"].write_ids)
 
     :param table: the table.
     :param as_of: an instant (requested or completion time of a commit: right after it
         completed) or any instant time; now when None.
+    :param valid_write_ids: see :meth:`HudiTable.base_files`.
     :param meta_columns: whether Hudi's five meta columns are part of the schema.
     :return: a dataset over the base files of that snapshot; it stays what it is while
         writers go on.
     :raises NoSuchInstantError: when nothing had completed as of then.
+    :raises SnapshotUnavailableError: when the files cannot tell apart what is seen and what is not.
     """
     import pyarrow.dataset as ds  # pulls pandas in, which would cost every import of the engine a second
 
     schema: pa.Schema = with_meta_columns(table.schema) if meta_columns else table.schema
     filesystem, base = table.storage.arrow()
-    paths = [f"{base}/{base_file.path}" for base_file in table.view(as_of).all_base_files()]
+    found = table.base_files(as_of, valid_write_ids=valid_write_ids)
+    paths = [f"{base}/{base_file.path}" for base_file in found]
     if not paths:
         return ds.dataset(schema.empty_table())
     return ds.dataset(paths, schema=schema, format="parquet", filesystem=filesystem)

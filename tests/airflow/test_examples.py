@@ -1,4 +1,4 @@
-"""The example DAGs about backfills, run as a person would run them, on a slice of the flights."""
+"""Example DAGs on backfills and transactions, run as a person would run them, on a slice of the flights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from hudi import HudiTableBuilder
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.metastore import open_metastore
+from airflow_provider.metastore import ValidTxnList, open_metastore
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.read import snapshot
 from dags_examples.demo.flights import COLUMNS, land, read_flights
@@ -101,6 +101,58 @@ def test_history_beside_steady_ingestion(tmp_path, spark_connect_port):
     assert len(metastore.get_partitions("lake", "flights")) == 3
     log = (tmp_path / "flights_history.log").read_text()
     assert "; 2 of 2 windows done" in log
+
+
+def test_two_tables_in_one_transaction(tmp_path, spark_connect_port):
+    flights = some_flights()
+    december = flights.filter(pc.equal(flights["month"], 12))
+    lake, landing, report = tmp_path / "lake", tmp_path / "landing", tmp_path / "runs.jsonl"
+    lake.mkdir()
+    days, _ = land(december, landing)
+    environment = {
+        **os.environ,
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{tmp_path}/airflow.db",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
+        "AIRFLOW_VAR_LAKE": str(lake),
+        "AIRFLOW_VAR_FLIGHTS_LANDING": str(landing),
+        "FLIGHTS_STEADY_SPARK_CONN_ID": "steady",
+        "AIRFLOW_CONN_STEADY": connection(spark_connect_port),
+    }
+
+    def run(*command: str) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", *command], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+    run("airflow", "db", "migrate")
+    run("dags_examples.demo.runs", "flights_table", str(report), "2013-01-01")
+    run("dags_examples.demo.runs", "flights_two_layouts", str(report), *days)
+    metastore = open_metastore(f"sqlite:///{tmp_path}/airflow/table_services/metastore.db")
+    names = ("flights", "flights_by_carrier")
+    for name in names:
+        check_rows(lake / name, december)
+    # At every list of transactions both tables show the same days.
+    commits = [event for event in metastore.next_events(0) if event.event_type == "COMMIT_TXN"]
+    counts = []
+    for commit in commits:
+        state = metastore.read_snapshot(
+            [("lake", name) for name in names], valid_txns=ValidTxnList(commit.message["txnid"])
+        )
+        both = [
+            snapshot(
+                HudiTable.open(str(lake / name)), valid_write_ids=state.tables[f"lake.{name}"].write_ids
+            ).count_rows()
+            for name in names
+        ]
+        assert both[0] == both[1]
+        counts.append(both[0])
+    assert counts == sorted(counts)
+    assert len(set(counts) - {0}) == len(days)
+    assert len(metastore.get_partitions("lake", "flights_by_carrier")) == len(
+        set(december["carrier"].to_pylist())
+    )
 
 
 @pytest.fixture(scope="module")

@@ -216,6 +216,7 @@ service ThriftHiveMetastore extends FacebookService {
   ReadSnapshot get_read_snapshot(1: ReadSnapshotRequest rqst)
     throws (1: NoSuchTxnException o1, 2: NoSuchObjectException o2)
   // What recovery has to know of a transaction.
+  void request_commit(1: i64 txnId) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2)
   TxnInfo get_txn(1: i64 txnId) throws (1: NoSuchTxnException o1)
   void record_table_write(1: TableWrite rqst)
     throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2, 3: NoSuchObjectException o3, 4: MetaException o4)

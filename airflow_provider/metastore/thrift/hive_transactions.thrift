@@ -48,7 +48,9 @@ struct OpenTxnRequest {
   5: optional string replPolicy                    // not in 2.3
   6: optional list<i64> replSrcTxnIds              // not in 2.3
   7: optional TxnType txn_type = TxnType.DEFAULT   // not in 2.3
-  1001: optional bool commitOnRecovery             // not Hive's, where nothing is ever committed so
+  // Not Hive's, where nothing is ever committed by recovery.
+  1001: optional bool commitOnRecovery
+  1002: optional double timeoutSeconds
 }
 
 struct OpenTxnsResponse {
@@ -350,6 +352,7 @@ struct CommitChangesResponse {
 struct ReadSnapshotRequest {
   1: required list<string> fullTableNames          // db.table
   2: optional i64 txnId
+  3: optional string validTxnList
 }
 
 struct TableSnapshot {

@@ -48,14 +48,17 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
         agent: str | None = None,
         commit_on_recovery: bool = True,
         txn_type: TxnType = TxnType.DEFAULT,
+        timeout_seconds: float | None = None,
     ) -> int:
-        """See :meth:`Metastore.open_txn`; a Hive never commits on recovery, whatever was asked.
+        """See :meth:`Metastore.open_txn`.
+
+        A Hive never commits on recovery, whatever was asked, and has one timeout for all transactions.
 
         :raises MetastoreUnavailableError: also when the answer got lost: then the transaction may be open,
             and times out.
         """
         request = hive.OpenTxnRequest(num_txns=1, user=user, hostname=host, txn_type=int(txn_type))
-        request.commitOnRecovery = commit_on_recovery
+        request.commitOnRecovery, request.timeoutSeconds = commit_on_recovery, timeout_seconds
         if agent is not None:
             request.agentInfo = agent
         [txn_id] = self._write("open_txns", request).txn_ids
@@ -86,6 +89,10 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
     def heartbeat_txn(self, txn_id: int) -> None:
         """See :meth:`Metastore.heartbeat_txn`."""
         self._read("heartbeat", hive.HeartbeatRequest(txnid=txn_id))
+
+    def request_commit(self, txn_id: int) -> None:
+        """See :meth:`Metastore.request_commit`; a Hive records nothing, as in :meth:`record_write`."""
+        self._ours(lambda: self._read("request_commit", txn_id), None)
 
     def commit_txn(
         self,
@@ -163,13 +170,22 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
             min(not_committed & open_, default=NO_OPEN),
         )
 
-    def read_snapshot(self, tables: Iterable[tuple[str, str]], txn_id: int | None = None) -> ReadSnapshot:
+    def read_snapshot(
+        self,
+        tables: Iterable[tuple[str, str]],
+        txn_id: int | None = None,
+        *,
+        valid_txns: ValidTxnList | None = None,
+    ) -> ReadSnapshot:
         """See :meth:`Metastore.read_snapshot`.
 
         :raises UnsupportedByServerError: from a Hive: it tells nothing of several tables at one moment.
         """
         names = [f"{database}.{table}" for database, table in tables]
-        found = self._read("get_read_snapshot", hive.ReadSnapshotRequest(fullTableNames=names, txnId=txn_id))
+        request = hive.ReadSnapshotRequest(fullTableNames=names, txnId=txn_id)
+        if valid_txns is not None:
+            request.validTxnList = str(valid_txns)
+        found = self._read("get_read_snapshot", request)
         return ReadSnapshot(
             ValidTxnList.parse(found.validTxnList),
             {

@@ -96,6 +96,7 @@ class TransactionHandler:
                 agent=request.agentInfo,
                 commit_on_recovery=request.commitOnRecovery is not False,
                 txn_type=txn_type,
+                timeout_seconds=request.timeoutSeconds,
             )
             for _ in range(min(request.num_txns, _MAX_TXNS))
         ]
@@ -270,7 +271,8 @@ class TransactionHandler:
     def get_read_snapshot(self, request: Any) -> Any:
         named = (name.partition(".") for name in request.fullTableNames)
         tables = [(database, table) for database, _, table in named]
-        snapshot = self._metastore.read_snapshot(tables, request.txnId)
+        seen = None if request.validTxnList is None else ValidTxnList.parse(request.validTxnList)
+        snapshot = self._metastore.read_snapshot(tables, request.txnId, valid_txns=seen)
         return hive.ReadSnapshot(
             validTxnList=str(snapshot.valid_txns),
             tables=[
@@ -288,6 +290,9 @@ class TransactionHandler:
         struct.commitOnRecovery, struct.eventId = info.commit_on_recovery, info.event_id
         struct.txnType = int(info.txn_type)
         return struct
+
+    def request_commit(self, txn_id: int) -> None:
+        self._metastore.request_commit(txn_id)
 
     def record_table_write(self, write: Any) -> None:
         self._metastore.record_write(write.txnId, write.dbName, write.tableName, write.instant)

@@ -270,6 +270,43 @@ def test_recovery_aborts_what_wrote_nothing_or_must_not_be_committed(
     assert [(one.txn_id, one.committed) for one in recovered] == [(nothing, False), (whole_dag, False)]
 
 
+def test_recovery_commits_a_whole_dag_whose_commit_was_requested(
+    metastore: AnyMetastore, silence: Silence
+) -> None:
+    txn_id = metastore.open_txn("me", "here", commit_on_recovery=False)
+    metastore.record_write(txn_id, "lake", "flights", "20250101000000000")
+    metastore.request_commit(txn_id)
+    silence(txn_id, 400)
+    assert [one.committed for one in metastore.recover_timed_out(300, lambda write: True)] == [True]
+    metastore.request_commit(txn_id)
+    aborted = metastore.open_txn("me", "here")
+    metastore.abort_txn(aborted)
+    with pytest.raises(TransactionAbortedError):
+        metastore.request_commit(aborted)
+
+
+def test_a_timeout_of_its_own_counts_in_place_of_the_usual_one(
+    metastore: AnyMetastore, silence: Silence
+) -> None:
+    patient = metastore.open_txn("me", "here", timeout_seconds=3600)
+    hasty = metastore.open_txn("me", "here", timeout_seconds=10)
+    for txn_id in (patient, hasty):
+        silence(txn_id, 400)
+    assert metastore.abort_timed_out(500) == [hasty]
+    metastore.heartbeat_txn(patient)
+    silence(patient, 3500)
+    assert metastore.abort_timed_out(500) == []
+    silence(patient, 200)
+    assert metastore.abort_timed_out(500) == [patient]
+
+
+@pytest.mark.parametrize("timeout", [0, -1.5])
+def test_a_timeout_has_to_be_above_zero(metastore: AnyMetastore, timeout: float) -> None:
+    with pytest.raises(InvalidInputError, match="above 0 seconds"):
+        metastore.open_txn("me", "here", timeout_seconds=timeout)
+    assert metastore.valid_txn_list().high_watermark == 0
+
+
 def test_recovery_gives_way_to_an_owner_that_wakes_up(metastore: AnyMetastore, silence: Silence) -> None:
     beating, committing = (open_with_write_id(metastore)[0] for _ in range(2))
     for txn_id in (beating, committing):

@@ -230,3 +230,16 @@ def test_a_commit_adds_its_id_and_no_other(snapshot: ValidWriteIdList, write_id:
     assert after.high_watermark == max(snapshot.high_watermark, write_id)
     assert after.is_aborted(write_id) is False
     assert ValidWriteIdList.parse(str(after)) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "committed", "after"),
+    [
+        ("7:3:3,5:6", 3, "7:5:5:6"),
+        ("7:3:3:", 3, f"7:{NO_OPEN}::"),
+        ("7:3:3:", 4, "7:3:3:"),
+        ("4:3:3:", 7, "7:3:3,5,6:"),
+    ],
+)
+def test_a_list_with_one_more_transaction(before: str, committed: int, after: str) -> None:
+    assert str(ValidTxnList.parse(before).with_committed(committed)) == after

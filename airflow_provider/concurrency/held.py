@@ -1,0 +1,113 @@
+"""File groups that an open transaction holds: what it has committed to a table may yet be undone.
+
+A write that is a transaction of its own ends with it. One of several writes of a transaction completes
+long before the transaction ends, and is undone when that is aborted. So nobody else may build on it:
+until the transaction has ended its file groups are held, and so are the partitions in which it took rows
+out, because nobody else sees the keys that come back when it is undone.
+
+``.hoodie/.transactions/<instant>`` holds the transaction's id. It is there from before the write's
+commit until the transaction's end has arrived at the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+
+from airflow_provider.concurrency.conflicts import MADE_UP_FOR, Conflict, Outcome, WriteDescription
+from airflow_provider.exceptions import WriteConflictError
+from airflow_provider.table.instant import State
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.visibility import Effect, effect_of, meets
+
+HELD_FOLDER = ".hoodie/.transactions"
+
+
+def held_path(instant: str) -> str:
+    """Where it is said that an instant belongs to an open transaction."""
+    return f"{HELD_FOLDER}/{instant}"
+
+
+def hold(storage: Storage, instant: str, txn_id: int) -> None:
+    """Say that an instant belongs to an open transaction; before the instant can complete."""
+    storage.put(held_path(instant), str(txn_id).encode())
+
+
+def release(storage: Storage, instant: str) -> None:
+    """Say that an instant's transaction has ended."""
+    storage.delete(held_path(instant))
+
+
+def held_instants(storage: Storage) -> dict[str, int]:
+    """The transactions of a table's instants that are open, or whose end has not arrived yet.
+
+    :param storage: the table's storage.
+    :return: transaction ids by requested time, in its order.
+    """
+    found = {}
+    for instant in sorted(storage.names(HELD_FOLDER)):
+        with suppress(FileNotFoundError):  # released in this moment
+            found[instant] = int(storage.read(held_path(instant)))
+    return found
+
+
+def held_writes(storage: Storage, *, besides: int | None = None) -> list[Effect]:
+    """The completed writes of open transactions.
+
+    :param storage: the table's storage.
+    :param besides: a transaction whose writes are left out.
+    :return: in the order of their requested times.
+    """
+    held = {instant: txn_id for instant, txn_id in held_instants(storage).items() if txn_id != besides}
+    if not held:
+        return []
+    timeline = Timeline.load(storage)
+    found = (timeline.find(instant) for instant in held)
+    return [effect_of(storage, timeline, i) for i in found if i is not None and i.state is State.COMPLETED]
+
+
+def check_not_held(
+    storage: Storage, this: WriteDescription, partitions: Iterable[str], open_txn: int | None
+) -> None:
+    """Make sure that a write builds on nothing that an open transaction may yet undo.
+
+    :param storage: the table's storage.
+    :param this: the write, with the existing file groups that it works on.
+    :param partitions: partition paths in which it adds file groups.
+    :param open_txn: its own transaction, where that goes on after it.
+    :raises WriteConflictError: when another open transaction holds something of it.
+    """
+    worked_in = {*partitions, *(group.partition_path for group in this.file_groups)}
+    for other in held_writes(storage, besides=open_txn):
+        shared = sorted(other.written & this.file_groups)
+        if not shared and not meets(other.taken_out_of, worked_in, this.operation):
+            continue
+        where = "/".join(shared[0]).lstrip("/") if shared else f"{sorted(other.taken_out_of)[0]!r}"
+        raise WriteConflictError(
+            f"table {storage.root}: {this.operation} {this.instant} would build on {where} as instant "
+            f"{other.instant.requested_time} left it, and transaction {other.txn_id}, to which that belongs, "
+            "has not ended; run the write again after it",
+            instant=this.instant,
+            conflicting_instant=other.instant.requested_time,
+            txn_id=other.txn_id,
+        )
+
+
+def without_building_on_held(
+    storage: Storage, conflicts: list[Conflict], open_txn: int | None
+) -> list[Conflict]:
+    """Conflicts, with those lost for good that only a merge on an open transaction's write would make up for.
+
+    :param storage: the table's storage.
+    :param conflicts: of a write with others that completed.
+    :param open_txn: the write's own transaction, where that goes on after it.
+    """
+    if MADE_UP_FOR.isdisjoint(conflict.outcome for conflict in conflicts):
+        return conflicts
+    held = {instant for instant, txn_id in held_instants(storage).items() if txn_id != open_txn}
+    return [
+        replace(conflict, outcome=Outcome.CONFLICT) if conflict.other.instant in held else conflict
+        for conflict in conflicts
+    ]

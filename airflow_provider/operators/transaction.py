@@ -1,0 +1,216 @@
+"""Transactions around several tasks: what they write becomes visible together, or not at all."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator, TriggerRule
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider.concurrency.recovery import recover_transactions
+from airflow_provider.concurrency.transactions import abort_transaction, commit_transaction
+from airflow_provider.exceptions import (
+    InvalidInputError,
+    NoSuchTransactionError,
+    TableServiceError,
+    TransactionAbortedError,
+)
+from airflow_provider.hooks.metastore import MetastoreHook
+from airflow_provider.hooks.table import TableHook
+from airflow_provider.metastore import AnyMetastore, TxnState
+from airflow_provider.metastore.system_user import system_user
+from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.operators.task_operation import TaskOperation
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class TransactionOperator(BaseOperator):
+    """Base of the operators that begin and end transactions.
+
+    :param metastore_conn_id: connection of type ``table_metastore`` (templated).
+    :param storage_conn_id: of the tables' storage; see :class:`~airflow_provider.hooks.table.TableHook`
+        (templated).
+    """
+
+    template_fields: Sequence[str] = ("metastore_conn_id", "storage_conn_id")
+    ui_color = "#e6dff0"
+
+    def __init__(
+        self,
+        *,
+        metastore_conn_id: str = MetastoreHook.default_conn_name,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.metastore_conn_id = metastore_conn_id
+        self.storage_conn_id = storage_conn_id
+
+    def _metastore(self) -> AnyMetastore:
+        return MetastoreHook(self.metastore_conn_id).get_metastore()
+
+    def _storage_options(self) -> dict[str, Any]:
+        return TableHook(self.metastore_conn_id, self.storage_conn_id).storage_options()
+
+
+class BeginTransactionOperator(TransactionOperator):
+    """Begins a transaction; the result is its id.
+
+    ::
+
+        begin = BeginTransactionOperator(task_id="begin", timeout=timedelta(hours=6))
+        flights = IngestOperator(task_id="flights", table="lake.flights", txn_id=begin.output, ...)
+        delays = IngestOperator(task_id="delays", table="lake.delays", txn_id=begin.output, ...)
+        commit = CommitTransactionOperator(task_id="commit", txn_id=begin.output)
+        begin >> [flights, delays] >> commit
+
+    A retry gives the transaction of the try before, while that is open. A task that is cleared aborts it,
+    unless it has ended, and begins a new one: clear everything after it too.
+
+    :param timeout: how long the transaction may be without a sign of life before it is aborted and undone;
+        a timedelta or seconds. Tasks give signs of life while they write into it; so this is the longest
+        time between two of them, waiting and retry delays included (templated).
+    """
+
+    template_fields: Sequence[str] = (*TransactionOperator.template_fields, "timeout")
+
+    def __init__(self, *, timeout: timedelta | float | str = timedelta(hours=1), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.timeout = timeout
+
+    @failing_without_retries
+    def execute(self, context: Context) -> int:
+        """Begin it.
+
+        :raises AirflowFailException: for a timeout that cannot be one.
+        :raises MetastoreUnavailableError: when the metastore cannot be reached.
+        """
+        timeout, metastore, operation = _seconds(self.timeout), self._metastore(), TaskOperation(context)
+        txn_id = operation.recall("txn_id")
+        if txn_id is not None and metastore.get_txn(txn_id).state is TxnState.OPEN:
+            metastore.heartbeat_txn(txn_id)
+            self.log.info("transaction %d was begun by an earlier try", txn_id)
+            return int(txn_id)
+        self._end_what_was_left(metastore, operation.before.get("txn_id"))
+        txn_id = metastore.open_txn(
+            system_user(),
+            socket.gethostname(),
+            agent=operation.key,
+            commit_on_recovery=False,
+            timeout_seconds=timeout,
+        )
+        operation.remember(txn_id=txn_id)
+        self.log.info(
+            "transaction %d begins; it is undone after %g s without a sign of life", txn_id, timeout
+        )
+        return txn_id
+
+    def _end_what_was_left(self, metastore: AnyMetastore, txn_id: int | None) -> None:
+        """Abort what this task began before it was cleared, and whatever timed out."""
+        options = self._storage_options()
+        try:
+            if txn_id is not None and metastore.get_txn(txn_id).state is TxnState.OPEN:
+                abort_transaction(metastore, txn_id, reason="its task was cleared", storage_options=options)
+            recover_transactions(metastore, storage_options=options)
+        except (TableServiceError, OSError) as error:
+            # Of other tables perhaps; whoever writes to one of them meets it there.
+            self.log.warning("transactions left alone could not be ended now: %s", error)
+
+
+class CommitTransactionOperator(TransactionOperator):
+    """Commits a transaction: everything written in it becomes visible in one step.
+
+    It fails, and leaves the transaction open, when a task that was to write in it has not, or still writes.
+    A retry after a commit that could not say so succeeds. The result is ``txn_id`` and ``event_id``, of the
+    COMMIT_TXN event.
+
+    :param txn_id: the transaction, from :class:`BeginTransactionOperator` (templated).
+    """
+
+    template_fields: Sequence[str] = (*TransactionOperator.template_fields, "txn_id")
+
+    def __init__(self, *, txn_id: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.txn_id = txn_id
+
+    @failing_without_retries
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Commit it.
+
+        :raises AirflowFailException: when it was aborted, or is no transaction.
+        :raises CommitError: when not all of it is written.
+        """
+        txn_id = transaction_id(self.txn_id)
+        try:
+            event_id = commit_transaction(self._metastore(), txn_id, storage_options=self._storage_options())
+        except (TransactionAbortedError, NoSuchTransactionError) as error:
+            raise AirflowFailException(
+                f"{error}; clear the task that began it, and all that follow"
+            ) from error
+        self.log.info("transaction %d is committed, event %d", txn_id, event_id)
+        return {"txn_id": txn_id, "event_id": event_id}
+
+
+class AbortTransactionOperator(TransactionOperator):
+    """Aborts a transaction and undoes everything written in it; by default when a task before it failed.
+
+    ::
+
+        begin >> [flights, delays] >> commit
+        [flights, delays] >> AbortTransactionOperator(task_id="abort", txn_id=begin.output)
+
+    Without it, what failed can be cleared and done again in the same transaction until that times out;
+    then it is undone all the same. One that is committed stays so. The result is ``txn_id`` and
+    ``event_id``, of the ABORT_TXN or COMMIT_TXN event.
+
+    :param txn_id: the transaction, from :class:`BeginTransactionOperator` (templated).
+    """
+
+    template_fields: Sequence[str] = (*TransactionOperator.template_fields, "txn_id")
+
+    def __init__(self, *, txn_id: Any, trigger_rule: str = TriggerRule.ONE_FAILED, **kwargs: Any) -> None:
+        super().__init__(trigger_rule=trigger_rule, **kwargs)
+        self.txn_id = txn_id
+
+    @failing_without_retries
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Abort it.
+
+        :raises AirflowFailException: when a table cannot be opened, or a write cannot be undone; no reader
+            with a snapshot sees anything of it all the same.
+        """
+        txn_id, metastore = transaction_id(self.txn_id), self._metastore()
+        if metastore.get_txn(txn_id).state is TxnState.COMMITTED:
+            self.log.info("transaction %d is committed, nothing is undone", txn_id)
+            event_id = metastore.commit_txn(txn_id)
+        else:
+            event_id = abort_transaction(
+                metastore, txn_id, reason="its DAG run failed", storage_options=self._storage_options()
+            )
+            self.log.info("transaction %d is aborted, event %d", txn_id, event_id)
+        return {"txn_id": txn_id, "event_id": event_id}
+
+
+def transaction_id(given: Any) -> int:
+    """A transaction's id; a template's result is text.
+
+    :raises InvalidInputError: when it is none.
+    """
+    text = str(given).strip()
+    if isinstance(given, bool) or not text.isdecimal():
+        raise InvalidInputError(
+            f"txn_id {given!r} is no transaction; give the output of a BeginTransactionOperator"
+        )
+    return int(text)
+
+
+def _seconds(given: timedelta | float | str) -> float:
+    try:
+        return given.total_seconds() if isinstance(given, timedelta) else float(given)
+    except ValueError:
+        raise InvalidInputError(f"timeout must be a timedelta or seconds, not {given!r}") from None

@@ -1,0 +1,448 @@
+"""Transactions around writes into several tables: what readers see, who has to keep off, how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider.concurrency import ServicePlan, begin_write, schedule
+from airflow_provider.concurrency.held import held_instants
+from airflow_provider.concurrency.recovery import recover_transactions
+from airflow_provider.concurrency.transactions import (
+    abort_transaction,
+    commit_transaction,
+    settle_transactions,
+)
+from airflow_provider.exceptions import (
+    CommitError,
+    InvalidInputError,
+    NoSuchTransactionError,
+    SnapshotUnavailableError,
+    TableError,
+    TransactionAbortedError,
+    UnsupportedTableError,
+    WriteConflictError,
+)
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.ingestion.arrow import ArrowRows
+from airflow_provider.metastore import TxnState, open_metastore
+from airflow_provider.table import HudiTable
+from airflow_provider.table.base_file import BaseFileWriter, read_base_file
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.instant import Action, Instant, State, after, now
+from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import instant_path
+
+from .transactional_lake import Lake, data_of
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
+
+
+class TestReads:
+    def test_several_tables_change_together(self, lake: Lake) -> None:
+        lake.write("trips", {1: 10})
+        txn_id = lake.begin()
+        lake.write("trips", {1: 11, 2: 20}, txn_id)
+        lake.write("riders", {7: 70}, txn_id)
+        before = lake.metastore.valid_txn_list()
+        assert (lake.seen("trips"), lake.seen("riders")) == ({1: 10}, {})
+        assert (lake.plain("trips"), lake.plain("riders")) == ({1: 11, 2: 20}, {7: 70})
+        lake.commit(txn_id)
+        assert (lake.seen("trips"), lake.seen("riders")) == ({1: 11, 2: 20}, {7: 70})
+        # A reader that took its list before still sees what it saw.
+        assert lake.seen("trips", valid_txns=before) == {1: 10}
+        assert lake.seen("riders", valid_txns=before) == {}
+
+    def test_a_writer_sees_its_own_writes(self, lake: Lake) -> None:
+        txn_id = lake.begin()
+        lake.write("trips", {1: 10}, txn_id)
+        lake.write("trips", {1: 11, 2: 20}, txn_id)
+        assert lake.seen("trips", txn_id) == {1: 11, 2: 20}
+        assert lake.seen("trips") == {}
+
+    def test_a_long_transaction_sees_its_own_writes_on_top_of_later_ones(self, lake: Lake) -> None:
+        txn_id = lake.begin()
+        lake.write("trips", {1: 10, 2: 20})
+        lake.write("trips", {1: 11}, txn_id)
+        # Its list of Hive's kind ends with itself: what it wrote on top is not told apart.
+        with pytest.raises(SnapshotUnavailableError):
+            lake.seen("trips", txn_id)
+        own = lake.metastore.valid_txn_list().with_committed(txn_id)
+        assert lake.seen("trips", valid_txns=own) == {1: 11, 2: 20}
+
+    def test_what_belongs_to_no_transaction_is_seen_at_once(self, lake: Lake) -> None:
+        ingest_arrow(lake.tables["trips"], data_of({1: 10}))
+        assert lake.seen("trips") == {1: 10}
+
+    def test_a_commit_merged_on_one_that_is_not_seen_is_told(self, lake: Lake) -> None:
+        """The moment between a commit and the end of its own transaction."""
+        slow = lake.metastore.open_txn("me", "here")
+        write_id = lake.metastore.allocate_table_write_id(slow, "lake", "trips")
+        data = data_of({1: 10})
+        ingest_arrow(lake.tables["trips"], data, txn_id=slow, write_id=write_id)
+        lake.write("trips", {2: 20})
+        with pytest.raises(SnapshotUnavailableError, match=f"of transaction {slow}, which is not"):
+            lake.seen("trips")
+        lake.metastore.commit_txn(slow)
+        assert lake.seen("trips") == {1: 10, 2: 20}
+
+    def test_files_that_were_cleaned_are_told(self, lake: Lake) -> None:
+        first = lake.write("trips", {1: 10})
+        txn_id = lake.begin()
+        lake.write("trips", {1: 11}, txn_id)
+        (old,) = Path(lake.tables["trips"].location).rglob(f"*{first}.parquet")
+        old.unlink()
+        with pytest.raises(SnapshotUnavailableError, match="was cleaned"):
+            lake.seen("trips")
+
+    def test_a_replaced_partition_shows_again(self, lake: Lake) -> None:
+        lake.write("trips", {1: 10})
+        txn_id = lake.begin()
+        lake.write("trips", {2: 20}, txn_id, "insert_overwrite")
+        assert (lake.seen("trips"), lake.plain("trips")) == ({1: 10}, {2: 20})
+
+
+class TestRewrites:
+    """A clustering by a planner that knows nothing of transactions: other files, the same rows."""
+
+    @staticmethod
+    def cluster(table: HudiTable) -> str:
+        old = table.view().all_base_files()
+        with begin_write(table, operation="CLUSTER", action=Action.REPLACE_COMMIT, priority=200) as writer:
+            writer.plan([], ["city=sf"])
+            with BaseFileWriter(
+                table.storage,
+                partition_path="city=sf",
+                file_id="clustered-0",
+                write_token="0-0-0",
+                instant=writer.instant,
+                schema=table.schema,
+            ) as file:
+                for base_file in old:
+                    file.write_preserved(read_base_file(table.storage, base_file.path))
+                written = file.close()
+            stat = WriteStat("clustered-0", "city=sf", written.path, num_writes=written.rows)
+            writer.commit([stat], replaced={"city=sf": [base_file.file_id for base_file in old]})
+        return writer.instant
+
+    def test_it_hides_and_shows_with_the_rows_that_it_moved(self, lake: Lake) -> None:
+        lake.write("trips", {1: 10}, operation="bulk_insert")
+        txn_id = lake.begin()
+        lake.write("trips", {2: 20}, txn_id, "bulk_insert")
+        self.cluster(lake.tables["trips"])
+        assert lake.seen("trips") == {1: 10}
+        assert lake.plain("trips") == {1: 10, 2: 20}
+        lake.commit(txn_id)
+        assert lake.seen("trips") == {1: 10, 2: 20}
+
+    def test_what_was_written_on_top_of_it_cannot_be_told_apart(self, lake: Lake) -> None:
+        txn_id = lake.begin()
+        lake.write("trips", {1: 10}, txn_id)
+        self.cluster(lake.tables["trips"])
+        lake.write("trips", {2: 20})
+        with pytest.raises(SnapshotUnavailableError, match="was merged on commit"):
+            lake.seen("trips")
+        # Nor can the transaction be undone; with a snapshot nobody sees anything of it.
+        with pytest.raises(TableError, match=r"cannot be undone .* has written to its file groups since"):
+            lake.abort(txn_id)
+        assert lake.state(txn_id) is TxnState.ABORTED
+
+    def test_our_own_planners_leave_alone_what_is_held(self, lake: Lake) -> None:
+        lake.write("trips", {1: 10}, operation="bulk_insert")
+        table = lake.tables["trips"]
+        (free,) = table.view().all_base_files()
+        txn_id = lake.begin()
+        lake.write("trips", {2: 20}, txn_id, "bulk_insert")
+        told: list[frozenset[FileGroupId]] = []
+
+        def planner(view: FileSystemView, reserved: frozenset[FileGroupId]) -> ServicePlan | None:
+            told.append(reserved)
+            return ServicePlan(frozenset(each.file_group for each in view.all_base_files()), b"plan")
+
+        service = {"action": Action.CLUSTERING, "operation": "CLUSTER", "priority": 200}
+        with pytest.raises(InvalidInputError, match="an open transaction holds"):
+            schedule(table, planner, **service)
+        (reserved,) = told
+        assert len(reserved) == 1
+        assert free.file_group not in reserved
+        lake.commit(txn_id)
+        assert schedule(table, planner, **service) is not None
+        assert told[-1] == frozenset()
+
+
+class TestHeld:
+    """Nobody builds on what an open transaction may yet undo."""
+
+    @pytest.mark.parametrize("on_conflict", ["raise", "rebase"])
+    def test_its_file_groups(self, lake: Lake, on_conflict: str) -> None:
+        lake.write("trips", {1: 10})
+        txn_id = lake.begin()
+        lake.write("trips", {1: 11}, txn_id)
+        with pytest.raises(WriteConflictError, match=f"transaction {txn_id}.*has not ended") as raised:
+            lake.write("trips", {2: 20}, on_conflict=on_conflict)
+        assert raised.value.retryable
+        lake.write("trips", {3: 30}, txn_id)
+        lake.commit(txn_id)
+        lake.write("trips", {2: 20}, on_conflict=on_conflict)
+        assert lake.seen("trips") == lake.plain("trips") == {1: 11, 2: 20, 3: 30}
+
+    def test_keys_that_it_took_out(self, lake: Lake) -> None:
+        lake.write("trips", {1: 10}, operation="bulk_insert")
+        lake.write("trips", {2: 20}, operation="bulk_insert")
+        txn_id = lake.begin()
+        lake.write("trips", {1: 0}, txn_id, "delete")
+        # In another file group; it would not know that key 1 may come back.
+        with pytest.raises(WriteConflictError, match="has not ended"):
+            lake.write("trips", {1: 12, 2: 21}, target_file_size=1, small_file_limit=0)
+        lake.abort(txn_id)
+        assert lake.seen("trips") == lake.plain("trips") == {1: 10, 2: 20}
+
+    def test_a_rebase_does_not_build_on_it_either(self, lake: Lake) -> None:
+        lake.write("trips", {1: 10})
+        table = lake.tables["trips"]
+        (base_file,) = table.view().all_base_files()
+        group = base_file.file_group
+        with begin_write(table, operation="UPSERT") as late:
+            late.plan([group])
+            txn_id = lake.begin()
+            lake.write("trips", {1: 11}, txn_id)
+            with pytest.raises(WriteConflictError):
+                late.check([group])
+        assert lake.plain("trips") == {1: 11}
+
+    def test_other_partitions_and_file_groups_are_free(self, lake: Lake) -> None:
+        txn_id = lake.begin()
+        lake.write("trips", {1: 10}, txn_id)
+        data = data_of({100: 99})
+        ingest_arrow(lake.tables["trips"], data)
+        with begin_write(lake.tables["trips"], operation="INSERT") as writer:
+            writer.plan([], ["city=sf"])
+        lake.abort(txn_id)
+        assert lake.plain("trips") == {100: 99}
+
+    def test_storage_that_could_not_undo_it(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Storage, "moves_atomically", False)
+        txn_id = lake.begin()
+        with pytest.raises(UnsupportedTableError, match="could not be undone"):
+            lake.write("trips", {1: 10}, txn_id)
+        lake.write("trips", {1: 10})
+
+
+class TestAnotherHudiWriter:
+    def test_what_it_merged_on_an_open_transaction_stays(self, lake: Lake) -> None:
+        txn_id = lake.begin()
+        lake.write("trips", {1: 10}, txn_id)
+        table = lake.tables["trips"]
+        (below,) = table.view().all_base_files()
+        requested, completed = now(), after(now())
+        path = f"city=sf/{below.file_id}_1-1-1_{requested}.parquet"
+        table.storage.put(path, table.storage.read(below.path))
+        stat = WriteStat(below.file_id, "city=sf", path, prev_commit=below.instant, num_writes=1)
+        foreign = Instant(requested, Action.COMMIT, State.COMPLETED, completed)
+        metadata = encode_commit_metadata(CommitMetadata("UPSERT", (stat,)), Action.COMMIT)
+        table.storage.put(instant_path(foreign), metadata)
+        with pytest.raises(SnapshotUnavailableError, match=f"of transaction {txn_id}, which is not"):
+            lake.seen("trips")
+        with pytest.raises(TableError, match=f"cannot be undone .* UPSERT {requested} was merged on it"):
+            lake.abort(txn_id)
+        assert lake.plain("trips") == {1: 10}
+
+
+class TestEnd:
+    def test_a_commit_registers_partitions_and_lets_go(self, lake: Lake) -> None:
+        txn_id = lake.begin()
+        lake.write("trips", {1: 10}, txn_id)
+        lake.write("riders", {7: 70}, txn_id)
+        assert lake.metastore.get_partitions("lake", "trips") == []
+        event_id = lake.commit(txn_id)
+        assert lake.commit(txn_id) == event_id
+        for name in lake.tables:
+            (partition,) = lake.metastore.get_partitions("lake", name)
+            assert partition.values == ("sf",)
+        lake.check_nothing_is_left()
+        with pytest.raises(NoSuchTransactionError, match="already committed"):
+            lake.abort(txn_id)
+
+    def test_an_abort_undoes_every_table(self, lake: Lake) -> None:
+        lake.write("trips", {1: 10})
+        txn_id = lake.begin()
+        lake.write("trips", {1: 11}, txn_id)
+        undone = lake.write("trips", {1: 12, 2: 20}, txn_id)
+        lake.write("riders", {7: 70}, txn_id)
+        event_id = lake.abort(txn_id)
+        assert lake.abort(txn_id) == event_id
+        assert (lake.seen("trips"), lake.seen("riders")) == ({1: 10}, {})
+        assert (lake.plain("trips"), lake.plain("riders")) == ({1: 10}, {})
+        lake.check_nothing_is_left()
+        with pytest.raises(TransactionAbortedError):
+            lake.commit(txn_id)
+        lake.write("trips", {1: 13})
+        assert lake.plain("trips") == {1: 13}
+        for table in lake.tables.values():
+            assert list(Path(table.location).rglob(f"*{undone}.parquet")) == []
+        assert list(Path(lake.tables["riders"].location).rglob("*.parquet")) == []
+
+    def test_an_abort_brings_back_what_was_taken_out(self, lake: Lake) -> None:
+        lake.write("trips", {1: 10, 2: 20})
+        txn_id = lake.begin()
+        lake.write("trips", {1: 0}, txn_id, "delete")
+        lake.write("trips", {3: 30}, txn_id, "insert_overwrite")
+        assert lake.plain("trips") == {3: 30}
+        lake.abort(txn_id)
+        assert lake.seen("trips") == lake.plain("trips") == {1: 10, 2: 20}
+
+    def test_an_abort_rolls_back_what_is_still_written(self, lake: Lake) -> None:
+        txn_id = lake.begin()
+        lake.metastore.allocate_table_write_id(txn_id, "lake", "trips")
+        table = lake.tables["trips"]
+        writer = begin_write(table, operation="INSERT", open_txn=txn_id)
+        writer.plan([FileGroupId("city=sf", "new-0")])
+        with pytest.raises(CommitError, match=r"lake\.trips was to be written in it and was not"):
+            lake.commit(txn_id)
+        lake.abort(txn_id)
+        lake.check_nothing_is_left()
+        with pytest.raises(CommitError, match="was rolled back"):
+            writer.check([])
+        writer.abort()
+
+    def test_a_commit_waits_for_nobody(self, lake: Lake) -> None:
+        txn_id = lake.begin()
+        lake.write("trips", {1: 10}, txn_id)
+        with begin_write(lake.tables["trips"], operation="INSERT", open_txn=txn_id):
+            with pytest.raises(CommitError, match="still being written"):
+                lake.commit(txn_id)
+            assert lake.state(txn_id) is TxnState.OPEN
+        lake.commit(txn_id)
+        assert lake.seen("trips") == {1: 10}
+
+    @pytest.mark.parametrize(
+        ("moment", "told"), [("before", "which was undone"), ("after", "lost a write conflict: ROLLBACK")]
+    )
+    def test_an_upsert_that_did_not_see_what_an_abort_brings_back(
+        self, lake: Lake, monkeypatch: pytest.MonkeyPatch, moment: str, told: str
+    ) -> None:
+        lake.write("trips", {1: 10}, operation="bulk_insert")
+        lake.write("trips", {2: 20}, operation="bulk_insert")
+        txn_id = lake.begin()
+        lake.write("trips", {1: 0}, txn_id, "delete")
+        look_up = ArrowRows.find
+
+        def find(self: ArrowRows, *arguments: Any) -> Any:
+            """Looks keys up; the transaction is aborted right before or after it."""
+            if moment == "before":
+                lake.abort(txn_id)
+            found = look_up(self, *arguments)
+            if moment == "after":
+                lake.abort(txn_id)
+            return found
+
+        monkeypatch.setattr(ArrowRows, "find", find)
+        # It opens a file group of its own for key 1, which is in none that it sees.
+        with pytest.raises(WriteConflictError, match=told) as raised:
+            lake.write("trips", {1: 12}, small_file_limit=0)
+        assert raised.value.retryable
+        monkeypatch.undo()
+        assert lake.plain("trips") == {1: 10, 2: 20}
+        lake.write("trips", {1: 12}, small_file_limit=0)
+        assert lake.plain("trips") == {1: 12, 2: 20}
+
+
+class TestRecovery:
+    """A process may die anywhere."""
+
+    def begun(self, lake: Lake) -> int:
+        lake.write("trips", {1: 10})
+        txn_id = lake.begin(timeout_seconds=0.001)
+        lake.write("trips", {1: 11}, txn_id)
+        lake.write("riders", {7: 70}, txn_id)
+        return txn_id
+
+    def test_one_whose_commit_was_not_asked_for_is_undone(self, lake: Lake) -> None:
+        txn_id = self.begun(lake)
+        (recovered,) = recover_transactions(lake.metastore)
+        assert (recovered.txn_id, recovered.committed) == (txn_id, False)
+        assert (lake.plain("trips"), lake.plain("riders")) == ({1: 10}, {})
+        lake.check_nothing_is_left()
+
+    def test_one_whose_commit_was_asked_for_is_committed(self, lake: Lake) -> None:
+        txn_id = self.begun(lake)
+        lake.metastore.request_commit(txn_id)
+        (recovered,) = recover_transactions(lake.metastore)
+        assert (recovered.txn_id, recovered.committed) == (txn_id, True)
+        assert (lake.seen("trips"), lake.seen("riders")) == ({1: 11}, {7: 70})
+        assert [p.values for p in lake.metastore.get_partitions("lake", "riders")] == [("sf",)]
+        lake.check_nothing_is_left()
+
+    def test_a_timeout_of_its_own_counts(self, lake: Lake) -> None:
+        patient, usual = lake.begin(timeout_seconds=3600), lake.begin()
+        (recovered,) = recover_transactions(lake.metastore, timeout_seconds=0)
+        assert recovered.txn_id == usual
+        assert lake.state(patient) is TxnState.OPEN
+
+    @pytest.mark.parametrize("end", ["commit_txn", "abort_txn"])
+    def test_the_next_writer_settles_what_was_left_of_an_end(self, lake: Lake, end: str) -> None:
+        txn_id = self.begun(lake)
+        getattr(lake.metastore, end)(txn_id)
+        assert set(held_instants(lake.tables["riders"].storage).values()) == {txn_id}
+        for table in lake.tables.values():
+            settle_transactions(lake.metastore, table)
+        expected: tuple[dict[int, int], dict[int, int]] = ({1: 10}, {})
+        if end == "commit_txn":
+            expected = ({1: 11}, {7: 70})
+        assert (lake.plain("trips"), lake.plain("riders")) == expected
+        lake.check_nothing_is_left()
+
+    @pytest.mark.parametrize("step", range(1, 40, 3))
+    @pytest.mark.parametrize("end", [commit_transaction, abort_transaction])
+    def test_killed_at_any_step_of_its_end(
+        self, lake: Lake, monkeypatch: pytest.MonkeyPatch, end: Callable[..., int], step: int
+    ) -> None:
+        txn_id = self.begun(lake)
+        steps = 0
+
+        def dying(real: Callable[..., Any]) -> Callable[..., Any]:
+            def call(self: Storage, *arguments: Any) -> Any:
+                nonlocal steps
+                steps += 1
+                if steps >= step:
+                    raise Killed
+                return real(self, *arguments)
+
+            return call
+
+        with monkeypatch.context() as patched:
+            for name in ("put", "put_if_absent", "move_if_absent", "delete"):
+                patched.setattr(Storage, name, dying(getattr(Storage, name)))
+            with suppress(Killed):
+                end(lake.metastore, txn_id)
+        recover_transactions(lake.metastore)
+        for table in lake.tables.values():
+            settle_transactions(lake.metastore, table)
+        committed = lake.state(txn_id) is TxnState.COMMITTED
+        assert committed is (end is commit_transaction)
+        expected = ({1: 11}, {7: 70}) if committed else ({1: 10}, {})
+        assert (lake.seen("trips"), lake.seen("riders")) == expected
+        assert (lake.plain("trips"), lake.plain("riders")) == expected
+        for table in lake.tables.values():
+            assert held_instants(table.storage) == {}
+
+    def test_a_transaction_of_another_metastore_is_left_alone(self, lake: Lake, tmp_path: Path) -> None:
+        self.begun(lake)
+        other = open_metastore(f"sqlite:///{tmp_path}/other.db")
+        settle_transactions(other, lake.tables["trips"])
+        for _ in range(3):
+            other.abort_txn(other.open_txn("me", "here"))
+        settle_transactions(other, lake.tables["trips"])
+        assert lake.plain("trips") == {1: 11}
+
+
+class Killed(BaseException):
+    """The process ends here."""
