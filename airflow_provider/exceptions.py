@@ -36,6 +36,7 @@
     │   ├── TransactionOpenError
     │   ├── NoSuchLockError
     │   ├── EventsExpiredError
+    │   ├── ConsumerGoneError
     │   └── MetastoreUnavailableError    (retryable)
     └── JobFailedError                   a Spark job ended without saying why
 
@@ -207,6 +208,10 @@ class NoSuchLockError(MetastoreError):
 
 class EventsExpiredError(MetastoreError):
     """Raised when notification events after a consumer's position are gone."""
+
+
+class ConsumerGoneError(MetastoreError):
+    """Raised when a consumer of the notification log that is waited for shows no sign of life."""
 
 
 class MetastoreUnavailableError(MetastoreError):
