@@ -267,5 +267,11 @@ def _show(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
         return
     shown = Table(*rows[0])
     for row in rows:
-        shown.add_row(*("" if value is None else str(value) for value in row.values()))
+        shown.add_row(*(_text(value) for value in row.values()))
     console.print(shown)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return "" if value is None else str(value)

@@ -10,10 +10,15 @@ from typing import Any
 from airflow_provider.concurrency.content import CommitResult
 from airflow_provider.concurrency.failed_writes import rollback
 from airflow_provider.concurrency.operations import find_operation
-from airflow_provider.exceptions import NotATableError, TableError
-from airflow_provider.metastore import Metastore, PartitionSpec, RecoveredTxn, TableWriteInfo
+from airflow_provider.exceptions import (
+    NoSuchTransactionError,
+    NotATableError,
+    TableError,
+    TransactionAbortedError,
+)
+from airflow_provider.metastore import Insertion, Metastore, PartitionSpec, RecoveredTxn, TableWriteInfo
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import format_time
+from airflow_provider.table.instant import Action, format_time
 from airflow_provider.table.keys import partition_values
 
 # The clocks of the metastore's database and of the committers may differ by so much.
@@ -28,9 +33,9 @@ def recover_transactions(
 ) -> list[RecoveredTxn]:
     """End every transaction without a heartbeat as the timelines of its tables say.
 
-    A transaction all of whose writes have committed is committed, after its new partitions
-    are registered. Of any other the pending instants are rolled back, and it is aborted. The
-    writes of a transaction are found by the operation key that its ``agent`` names.
+    A transaction all of whose writes have committed is committed, after its new partitions are
+    registered and INSERT events told. Of any other the pending instants are rolled back, and it is
+    aborted. The writes of a transaction are found by the operation key that its ``agent`` names.
 
     :param metastore: the metastore.
     :param timeout_seconds: silence after which a transaction counts as left alone
@@ -60,6 +65,18 @@ def recover_transactions(
             return False
         if specs := partition_specs(table, _partitions_of(table, found)):
             metastore.add_partitions(write.database, write.table, specs, if_not_exists=True)
+        if txn.commit_on_recovery:
+            # Whoever recovers it at the same moment may have ended it, and told.
+            with suppress(NoSuchTransactionError, TransactionAbortedError):
+                for one in insertions(table, found.instant):
+                    metastore.fire_insert_event(
+                        write.database,
+                        write.table,
+                        one.files,
+                        values=one.values,
+                        replace=one.replace,
+                        txn_id=write.txn_id,
+                    )
         return True
 
     return metastore.recover_timed_out(timeout_seconds, is_completed)
@@ -74,6 +91,27 @@ def partition_specs(table: HudiTable, paths: Iterable[str]) -> list[PartitionSpe
     if not table.config.partition_fields:
         return []
     return [PartitionSpec(partition_values(path, table.config), table.storage.url(path)) for path in paths]
+
+
+def insertions(table: HudiTable, requested_time: str) -> list[Insertion]:
+    """What a commit added, as INSERT events tell it: one for each partition.
+
+    :param table: the table.
+    :param requested_time: the commit's; one that is archived added nothing that is still known.
+    """
+    timeline = table.timeline()
+    instant = timeline.find(requested_time)
+    if instant is None:
+        return []
+    files: dict[str, list[str]] = {}
+    for stat in timeline.commit_metadata(instant).write_stats:
+        files.setdefault(stat.partition_path, []).append(table.storage.url(stat.path))
+    replace = instant.action == Action.REPLACE_COMMIT
+    paths = sorted(files)
+    specs = partition_specs(table, paths)
+    return [
+        Insertion(files[path], specs[at].values if specs else None, replace) for at, path in enumerate(paths)
+    ]
 
 
 def _partitions_of(table: HudiTable, commit: CommitResult) -> list[str]:

@@ -57,7 +57,7 @@ class CatchUp:
         until = self._event(metastore)
         if until is None:
             return Progress((f"transaction {self.txn_id} is open",))
-        if not awaited and self.consumers is None:
+        if not awaited:
             head = metastore.current_event_id()
             blocking = () if head >= until else (f"notification log is at event {head}, not yet at {until}",)
             return Progress(blocking, {"event_id": until, "consumers": {}})
