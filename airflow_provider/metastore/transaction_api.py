@@ -125,16 +125,9 @@ class TransactionApi:
                     connection, database, table, specs, if_not_exists=True, write_id=change.write_id
                 )
             for (database, table), inserted in sorted(told.items()):
-                for one in inserted:
-                    partitions.append_insert_event(
-                        connection,
-                        database,
-                        table,
-                        one.files,
-                        values=one.values,
-                        replace=one.replace,
-                        write_id=change.write_id,
-                    )
+                partitions.append_insert_events(
+                    connection, database, table, inserted, write_id=change.write_id
+                )
             change.end()
             return transactions.commit_txn(connection, txn_id)
 
