@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,10 +18,23 @@ from airflow_provider.exceptions import TableServiceError
 from airflow_provider.locks import open_lock
 from airflow_provider.table import HudiTable
 
+if TYPE_CHECKING:
+    from airflow_provider.metastore import Metastore
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 metastore = typer.Typer(no_args_is_help=True, help="The metastore as a service.")
 app.add_typer(metastore, name="metastore")
 console = Console()
+
+MetastoreDatabase = Annotated[
+    str,
+    typer.Option(
+        help="SQLAlchemy URL of the metastore's database.",
+        envvar="TABLE_SERVICES_METASTORE_DB",
+        show_default=False,
+        show_envvar=True,
+    ),
+]
 
 Location = Annotated[str, typer.Argument(help="Absolute path or URL of the table.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one document.")]
@@ -93,15 +107,7 @@ def roll_back(
 
 @metastore.command()
 def serve(
-    db: Annotated[
-        str,
-        typer.Option(
-            help="SQLAlchemy URL of the metastore's database.",
-            envvar="TABLE_SERVICES_METASTORE_DB",
-            show_default=False,
-            show_envvar=True,
-        ),
-    ],
+    db: MetastoreDatabase,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for any that is free.")] = 9083,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     processes: Annotated[int, typer.Option(help="Processes that listen on the port.")] = 1,
@@ -185,6 +191,52 @@ def user(
     typer.echo(f"{name}:{password_digest(password)}")
 
 
+@metastore.command()
+def consumers(db: MetastoreDatabase, as_json: AsJson = False) -> None:
+    """Who follows the notification log, how far each is, and whom retention waits for."""
+    with _metastore(db) as opened:
+        head = opened.current_event_id()
+        found = opened.consumers()
+    slowest = min((each.event_id for each in found if each.is_live), default=head)
+    rows = [
+        {
+            "consumer": each.name,
+            "event_id": each.event_id,
+            "behind": head - each.event_id,
+            "silent_seconds": round(each.silent_seconds, 1),
+            "expiry_seconds": each.expiry_seconds,
+            "live": each.is_live,
+            "holds_back_retention": each.is_live and each.event_id == slowest < head,
+        }
+        for each in found
+    ]
+    _show(rows, as_json)
+
+
+@metastore.command()
+def forget(
+    consumer: Annotated[str, typer.Argument(help="The consumer's name.", show_default=False)],
+    db: MetastoreDatabase,
+    as_json: AsJson = False,
+) -> None:
+    """Unregister a consumer of the notification log: retention waits for it no longer."""
+    with _metastore(db) as opened:
+        opened.unregister_consumer(consumer)
+    _show([{"forgotten": consumer}], as_json)
+
+
+@metastore.command()
+def purge(
+    db: MetastoreDatabase,
+    event_ttl: Annotated[float, typer.Option(help="Seconds that events are kept at least.")] = 86_400.0,
+    as_json: AsJson = False,
+) -> None:
+    """Remove old notification events that every live consumer has read."""
+    with _metastore(db) as opened:
+        purged = opened.purge_events(event_ttl)
+    _show([asdict(purged)], as_json)
+
+
 def main() -> None:
     """Run the command line; an error of ours is a message, not a traceback."""
     try:
@@ -192,6 +244,18 @@ def main() -> None:
     except TableServiceError as error:
         Console(stderr=True).print(f"[red]{type(error).__name__}[/]: {error}")
         raise SystemExit(1) from None
+
+
+@contextmanager
+def _metastore(db: str) -> Iterator[Metastore]:
+    # Imported here: the other commands need no database.
+    from airflow_provider.metastore.metastore import open_embedded_metastore
+
+    opened = open_embedded_metastore(db)
+    try:
+        yield opened
+    finally:
+        opened.close()
 
 
 def _show(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
@@ -203,5 +267,11 @@ def _show(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
         return
     shown = Table(*rows[0])
     for row in rows:
-        shown.add_row(*("" if value is None else str(value) for value in row.values()))
+        shown.add_row(*(_text(value) for value in row.values()))
     console.print(shown)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return "" if value is None else str(value)

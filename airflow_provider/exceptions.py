@@ -38,6 +38,7 @@
     │   ├── NoSuchLockError
     │   ├── EventsExpiredError
     │   ├── UnsupportedByServerError
+    │   ├── ConsumerGoneError
     │   └── MetastoreUnavailableError    (retryable)
     └── JobFailedError                   a Spark job ended without saying why
 
@@ -217,6 +218,10 @@ class EventsExpiredError(MetastoreError):
 
 class UnsupportedByServerError(MetastoreError):
     """Raised when a metastore reached by Thrift cannot be asked for something; a database could."""
+
+
+class ConsumerGoneError(MetastoreError):
+    """Raised when a consumer of the notification log that is waited for shows no sign of life."""
 
 
 class MetastoreUnavailableError(MetastoreError):

@@ -18,10 +18,16 @@ from airflow_provider.concurrency.transactions import (
     partitions_of,
     settle_transactions,
 )
-from airflow_provider.exceptions import NotATableError, TableError, TableServiceError
-from airflow_provider.metastore import AnyMetastore, RecoveredTxn, TableWriteInfo, TxnInfo
+from airflow_provider.exceptions import (
+    NoSuchTransactionError,
+    NotATableError,
+    TableError,
+    TableServiceError,
+    TransactionAbortedError,
+)
+from airflow_provider.metastore import AnyMetastore, Insertion, RecoveredTxn, TableWriteInfo, TxnInfo
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import format_time
+from airflow_provider.table.instant import Action, format_time
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +43,11 @@ def recover_transactions(
 ) -> list[RecoveredTxn]:
     """End every transaction without a heartbeat as the timelines of its tables say.
 
-    A transaction all of whose writes have committed is committed, after its new partitions
-    are registered; one around several writes only when its commit had been asked for. Of any other
-    the pending instants are rolled back, and it is aborted; then what it had committed to the tables
-    is reverted. The writes of a transaction are found by the instants that it recorded, or by the
-    operation key that its ``agent`` names.
+    A transaction all of whose writes have committed is committed, after its new partitions are
+    registered and INSERT events told; one around several writes only when its commit had been asked
+    for. Of any other the pending instants are rolled back, and it is aborted; then what it had committed
+    to the tables is reverted. The writes of a transaction are found by the instants that it recorded, or
+    by the operation key that its ``agent`` names.
 
     :param metastore: the metastore.
     :param timeout_seconds: silence after which a transaction counts as left alone
@@ -65,6 +71,18 @@ def recover_transactions(
             return False
         if specs := partition_specs(table, partitions_of(table, instant)):
             metastore.add_partitions(write.database, write.table, specs, if_not_exists=True)
+        if txn.commit_on_recovery:
+            # Whoever recovers it at the same moment may have ended it, and told.
+            with suppress(NoSuchTransactionError, TransactionAbortedError):
+                for one in insertions(table, instant):
+                    metastore.fire_insert_event(
+                        write.database,
+                        write.table,
+                        one.files,
+                        values=one.values,
+                        replace=one.replace,
+                        txn_id=write.txn_id,
+                    )
         return True
 
     recovered = metastore.recover_timed_out(timeout_seconds, ended_well)
@@ -77,6 +95,27 @@ def recover_transactions(
                 told = "transaction %d has ended, and not yet in %s: %s"
                 log.warning(told, each.txn_id, write.location, error)
     return recovered
+
+
+def insertions(table: HudiTable, requested_time: str) -> list[Insertion]:
+    """What a commit added, as INSERT events tell it: one for each partition.
+
+    :param table: the table.
+    :param requested_time: the commit's; one that is archived added nothing that is still known.
+    """
+    timeline = table.timeline()
+    instant = timeline.find(requested_time)
+    if instant is None:
+        return []
+    files: dict[str, list[str]] = {}
+    for stat in timeline.commit_metadata(instant).write_stats:
+        files.setdefault(stat.partition_path, []).append(table.storage.url(stat.path))
+    replace = instant.action == Action.REPLACE_COMMIT
+    paths = sorted(files)
+    specs = partition_specs(table, paths)
+    return [
+        Insertion(files[path], specs[at].values if specs else None, replace) for at, path in enumerate(paths)
+    ]
 
 
 def _settled(table: HudiTable, txn: TxnInfo) -> str | None:

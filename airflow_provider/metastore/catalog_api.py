@@ -14,6 +14,7 @@ from airflow_provider.metastore.objects import (
     Column,
     DatabaseInfo,
     FunctionInfo,
+    Insertion,
     PartitionInfo,
     PartitionSpec,
     TableInfo,
@@ -356,12 +357,14 @@ class CatalogApi:
         :return: the id of the INSERT event.
         :raises NoSuchObjectError: when the table or the partition does not exist.
         """
-        return self._change(
+        inserted = Insertion(files, values if values is None else tuple(values), replace)
+        [event_id] = self._change(
             txn_id,
-            lambda connection, write_id: partitions.append_insert_event(
-                connection, database, table, files, values=values, replace=replace, write_id=write_id
+            lambda connection, write_id: partitions.append_insert_events(
+                connection, database, table, [inserted], write_id=write_id
             ),
         )
+        return event_id
 
     def create_function(
         self,

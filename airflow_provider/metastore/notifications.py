@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -41,7 +41,8 @@ _APPEND = insert(notification_log)
 _IS_LIVE = consumers.c.expiry_millis.is_(None) | (
     consumers.c.updated_at + consumers.c.expiry_millis >= current_millis()
 )
-_CONSUMERS = select(consumers, _IS_LIVE.label("is_live"))
+_SILENT_MILLIS = (current_millis() - consumers.c.updated_at).label("silent_millis")
+_CONSUMERS = select(consumers, _IS_LIVE.label("is_live"), _SILENT_MILLIS)
 
 
 class EventType(StrEnum):
@@ -98,6 +99,7 @@ class Consumer:
         or last advance.
     :param expiry_seconds: after so long without an advance it counts as gone; None for never.
     :param is_live: whether it was not gone, when it was looked up.
+    :param silent_seconds: how long ago ``updated_at`` was, when it was looked up, by the database's clock.
     """
 
     name: str
@@ -105,6 +107,7 @@ class Consumer:
     updated_at: float
     expiry_seconds: float | None = None
     is_live: bool = True
+    silent_seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -307,7 +310,8 @@ def _consumer(connection: Connection, name: str) -> Consumer | None:
 
 def _described(row: Row[Any]) -> Consumer:
     expiry = None if row.expiry_millis is None else row.expiry_millis / 1000
-    return Consumer(row.name, row.event_id, row.updated_at / 1000, expiry, bool(row.is_live))
+    silent = max(0.0, float(row.silent_millis) / 1000)
+    return Consumer(row.name, row.event_id, row.updated_at / 1000, expiry, bool(row.is_live), silent)
 
 
 def _require_kept(connection: Connection, after: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +98,20 @@ class PartitionSpec:
     values: PartitionValues
     location: str
     parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """What a transaction inserted into a table, or into one of its partitions (InsertEventRequestData).
+
+    :param files: URLs of the files that were added.
+    :param values: the partition's values; None for a table without partitions.
+    :param replace: whether what was there before is replaced.
+    """
+
+    files: Sequence[str]
+    values: PartitionValues | None = None
+    replace: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,13 @@ from airflow_provider.exceptions import AlreadyExistsError, InvalidInputError, N
 from airflow_provider.metastore.catalog import get_table, table_fields
 from airflow_provider.metastore.hive_json import encode_partition
 from airflow_provider.metastore.notifications import EventType, append_event
-from airflow_provider.metastore.objects import DEFAULT_PARTITION, PartitionInfo, PartitionSpec, TableInfo
+from airflow_provider.metastore.objects import (
+    DEFAULT_PARTITION,
+    Insertion,
+    PartitionInfo,
+    PartitionSpec,
+    TableInfo,
+)
 from airflow_provider.metastore.schema import current_millis
 from airflow_provider.metastore.schema import partitions as partition_rows
 
@@ -166,30 +172,38 @@ def drop_partitions(
     return dropped
 
 
-def append_insert_event(
+def append_insert_events(
     connection: Connection,
     database: str,
     table: str,
-    files: Sequence[str],
+    insertions: Sequence[Insertion],
     *,
-    values: Sequence[str | None] | None,
-    replace: bool,
     write_id: Callable[[TableInfo], int],
-) -> int:
+) -> list[int]:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.fire_insert_event`.
 
     :param write_id: gives the write id under which was inserted.
+    :return: the events' ids.
     """
     owner = get_table(connection, database, table, lock=True)
-    partition = None if values is None else get_partition(connection, database, table, values)
+    keys = [None if one.values is None else partition_key(owner, one.values) for one in insertions]
+    known = _rows(connection, owner, [key for key in keys if key is not None])
+    if missing := [key for key in keys if key is not None and key not in known]:
+        raise no_such_partition(owner, missing[0])
     under = write_id(owner)
-    message = {
-        **table_fields(owner, under),
-        "ptnObjJson": None if partition is None else encode_partition(owner, partition, under),
-        "replace": str(replace).lower(),
-        "files": list(files),
-    }
-    return append_event(connection, EventType.INSERT, message, database=owner.database, table=owner.name)
+    fields = table_fields(owner, under)
+    fired = []
+    for one, key in zip(insertions, keys, strict=True):
+        message = {
+            **fields,
+            "ptnObjJson": None if key is None else encode_partition(owner, _info(known[key]), under),
+            "replace": str(one.replace).lower(),
+            "files": list(one.files),
+        }
+        fired.append(
+            append_event(connection, EventType.INSERT, message, database=owner.database, table=owner.name)
+        )
+    return fired
 
 
 def partition_key(table: TableInfo, values: Sequence[str | None]) -> str:

@@ -14,7 +14,7 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
 )
 from airflow_provider.metastore.metastore import AnyMetastore
-from airflow_provider.metastore.objects import PartitionSpec
+from airflow_provider.metastore.objects import Insertion, PartitionSpec
 from airflow_provider.metastore.system_user import system_user
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,8 @@ def table_transaction(
 class TableTransaction:
     """Opens a transaction, takes its write id, keeps it alive, and ends it with the block.
 
-    The block's end without an error registers the partitions and commits, both at once. An
+    The block's end without an error registers the partitions, tells what was inserted, and commits, all at
+    once. An
     error aborts; but when an instant was recorded, the error does not say whether that instant
     completed: then the transaction is left open, and
     :meth:`~airflow_provider.metastore.metastore.Metastore.recover_timed_out` ends it as the
@@ -95,6 +96,7 @@ class TableTransaction:
         self._joined = txn_id
         self._interval = heartbeat_interval
         self._partitions: list[PartitionSpec] = []
+        self._insertions: list[Insertion] = []
         self._instants: list[str] = []
         self._lost: MetastoreError | None = None
         self._ended = threading.Event()
@@ -121,6 +123,10 @@ class TableTransaction:
     def add_partitions(self, partitions: Sequence[PartitionSpec]) -> None:
         """Register partitions when the block ends without an error; those that exist stay as they are."""
         self._partitions.extend(partitions)
+
+    def add_insertions(self, insertions: Sequence[Insertion]) -> None:
+        """Tell by INSERT events, when the block ends without an error, what was inserted."""
+        self._insertions.extend(insertions)
 
     def record_instant(self, instant: str) -> None:
         """Record the Hudi instant that this transaction writes; best before it completes.
@@ -172,9 +178,22 @@ class TableTransaction:
                 self._metastore.add_partitions(
                     self._database, self._table, self._partitions, txn_id=self.txn_id
                 )
+            for one in self._insertions:
+                self._metastore.fire_insert_event(
+                    self._database,
+                    self._table,
+                    one.files,
+                    values=one.values,
+                    replace=one.replace,
+                    txn_id=self.txn_id,
+                )
             return
-        new = {(self._database, self._table): self._partitions} if self._partitions else {}
-        self._event_id = self._metastore.commit_txn(self.txn_id, new_partitions=new)
+        place = (self._database, self._table)
+        self._event_id = self._metastore.commit_txn(
+            self.txn_id,
+            new_partitions={place: self._partitions} if self._partitions else {},
+            insertions={place: self._insertions} if self._insertions else {},
+        )
 
     def _fail(self, error: BaseException) -> None:
         if self._instants:

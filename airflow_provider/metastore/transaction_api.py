@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from airflow_provider.metastore import catalog, partitions, table_write_ids, transactions
 from airflow_provider.metastore.engine import MetastoreEngine
-from airflow_provider.metastore.objects import PartitionSpec
+from airflow_provider.metastore.objects import Insertion, PartitionSpec
 from airflow_provider.metastore.schema import Counter, counted
 from airflow_provider.metastore.table_changes import TableChange
 from airflow_provider.metastore.timeout_api import TimeoutApi
@@ -96,27 +96,35 @@ class TransactionApi(TimeoutApi):
         txn_id: int,
         *,
         new_partitions: Mapping[tuple[str, str], Sequence[PartitionSpec]] | None = None,
+        insertions: Mapping[tuple[str, str], Sequence[Insertion]] | None = None,
     ) -> int:
         """Commit a transaction. Doing it again changes nothing.
 
         :param new_partitions: by (database, table), partitions to register in the same database
             transaction, so that no reader sees the commit without them; existing ones stay.
+        :param insertions: by (database, table), what is told by INSERT events before the COMMIT_TXN event, in
+            the same database transaction: who follows the log learns of both at once.
         :return: the id of its COMMIT_TXN event; for a transaction that only reads, of the last event.
         :raises TransactionAbortedError: when it was aborted.
         :raises NoSuchTransactionError: when it was never opened.
-        :raises NoSuchObjectError: when a table of ``new_partitions`` does not exist.
+        :raises NoSuchObjectError: when a table, or a partition of ``insertions``, does not exist.
         """
 
         def commit(connection: Connection) -> int:
             state = transactions.lock_not_aborted(connection, txn_id)
-            # What comes after the commit cannot belong to it any more.
+            # What comes after the commit cannot belong to it any more, and was told with it.
+            told = insertions if insertions and state == TxnState.OPEN else {}
             change = TableChange(connection, txn_id if state == TxnState.OPEN else None)
-            for database, table in sorted(new_partitions or {}):
+            for database, table in sorted({*(new_partitions or {}), *told}):
                 # All before the first event: the order in which everybody locks.
                 catalog.get_table(connection, database, table, lock=True)
             for (database, table), specs in sorted((new_partitions or {}).items()):
                 partitions.add_partitions(
                     connection, database, table, specs, if_not_exists=True, write_id=change.write_id
+                )
+            for (database, table), inserted in sorted(told.items()):
+                partitions.append_insert_events(
+                    connection, database, table, inserted, write_id=change.write_id
                 )
             change.end()
             return transactions.commit_txn(connection, txn_id)

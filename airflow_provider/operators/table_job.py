@@ -16,7 +16,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider.concurrency import PendingInstant
-from airflow_provider.concurrency.recovery import recover_transactions
+from airflow_provider.concurrency.recovery import insertions, recover_transactions
 from airflow_provider.concurrency.transactions import partition_specs, settle_transactions
 from airflow_provider.exceptions import (
     MetastoreUnavailableError,
@@ -29,7 +29,7 @@ from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import ResolvedTable, TableHook
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import earlier_result
-from airflow_provider.metastore import PartitionSpec, TableTransaction
+from airflow_provider.metastore import Insertion, PartitionSpec, TableTransaction
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.spark_job import SparkJob, spark_job
 from airflow_provider.operators.task_operation import TaskOperation
@@ -59,8 +59,8 @@ class TableJobOperator(BaseOperator, abc.ABC):
 
     A table given by its name in the metastore is changed in a transaction: it is opened, with a
     write id, before the job, which puts both ids into the commit's metadata; when the job has
-    committed, new partitions are registered and the transaction commits, both at once. A table
-    given by its path or URL is changed without.
+    committed, new partitions are registered, an INSERT event tells of each partition's new files, and
+    the transaction commits, all at once. A table given by its path or URL is changed without.
 
     A retried task first finds out what its last try did. If that try committed and could not say
     so, the retry ends the try's transaction and returns its result; anything else it left is
@@ -255,6 +255,7 @@ class TableJobOperator(BaseOperator, abc.ABC):
                 with suppress(MetastoreUnavailableError):
                     transaction.record_instant(summary["instant"])
                 transaction.add_partitions(partition_specs(table, summary["partitions"]))
+                transaction.add_insertions(insertions(table, summary["instant"]))
         if interruption is not None:
             raise interruption
         return {**summary, **ids, "event_id": transaction.event_id if transaction else None}
@@ -302,15 +303,29 @@ class TableJobOperator(BaseOperator, abc.ABC):
                     transaction.record_instant(commit.instant)
         elif resolved.is_registered and txn_id is not None:
             specs = partition_specs(table, summary["partitions"])
-            event_id = self._commit_earlier(resolved, operation, txn_id, specs)
+            told = insertions(table, commit.instant)
+            event_id = self._commit_earlier(resolved, operation, txn_id, specs, told)
         return {**summary, "txn_id": txn_id, "write_id": write_id, "event_id": event_id}
 
     def _commit_earlier(
-        self, resolved: ResolvedTable, operation: TaskOperation, txn_id: int, specs: list[PartitionSpec]
+        self,
+        resolved: ResolvedTable,
+        operation: TaskOperation,
+        txn_id: int,
+        specs: list[PartitionSpec],
+        told: list[Insertion],
     ) -> int | None:
-        new = {(str(resolved.database), str(resolved.name)): specs} if specs else {}
+        place = (str(resolved.database), str(resolved.name))
         try:
-            return self._metastore_hook().get_metastore().commit_txn(txn_id, new_partitions=new)
+            return (
+                self._metastore_hook()
+                .get_metastore()
+                .commit_txn(
+                    txn_id,
+                    new_partitions={place: specs} if specs else {},
+                    insertions={place: told} if told else {},
+                )
+            )
         except TransactionAbortedError:
             self.log.warning(
                 "transaction %d timed out before this retry, although its instant had committed: readers "
@@ -319,6 +334,7 @@ class TableJobOperator(BaseOperator, abc.ABC):
             )
             with self._metastore_hook().transaction(self.table, agent=operation.key) as transaction:
                 transaction.add_partitions(specs)
+                transaction.add_insertions(told)
             return transaction.event_id
 
     def _still_writing(self, pending: PendingInstant) -> bool:

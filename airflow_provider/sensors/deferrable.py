@@ -37,6 +37,7 @@ class PollingSensor(BaseSensorOperator, abc.ABC):
     ) -> None:
         super().__init__(**kwargs)
         self.deferrable = deferrable
+        self._before = Progress()
 
     @abc.abstractmethod
     def look(self) -> Progress:
@@ -55,8 +56,9 @@ class PollingSensor(BaseSensorOperator, abc.ABC):
     def poke(self, context: Context) -> PokeReturnValue:
         """See :meth:`airflow.sdk.BaseSensorOperator.poke`."""
         progress = self.look()
-        for line in progress.blocking:
+        for line in progress.news(self._before):
             self.log.info("waiting: %s", line)
+        self._before = progress
         return PokeReturnValue(progress.is_done, progress.result if progress.is_done else None)
 
     def execute(self, context: Context) -> Any:

@@ -1,4 +1,4 @@
-"""Triggers: the sensors' waiting, in the triggerer."""
+"""Triggers: the sensors' waiting, in the triggerer, and what starts DAGs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_provider.triggers.notification_event import NotificationLogEventTrigger
     from airflow_provider.triggers.notification_log import NotificationLogCatchupTrigger
     from airflow_provider.triggers.prior_commits import PriorCommitsFenceTrigger
 
-__all__ = ["NotificationLogCatchupTrigger", "PriorCommitsFenceTrigger"]
+__all__ = ["NotificationLogCatchupTrigger", "NotificationLogEventTrigger", "PriorCommitsFenceTrigger"]
 
-_MODULES = {"NotificationLogCatchupTrigger": "notification_log", "PriorCommitsFenceTrigger": "prior_commits"}
+_MODULES = {
+    "NotificationLogCatchupTrigger": "notification_log",
+    "NotificationLogEventTrigger": "notification_event",
+    "PriorCommitsFenceTrigger": "prior_commits",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -43,6 +43,10 @@ class Progress:
         """Whether nothing blocks any more."""
         return not self.blocking
 
+    def news(self, before: Progress) -> list[str]:
+        """The lines that the look before this one had not: a log says once what stays as it is."""
+        return [line for line in self.blocking if line not in before.blocking]
+
 
 class PollingTrigger(BaseTrigger, abc.ABC):
     """Looks until nothing blocks, or until the deadline.
@@ -91,12 +95,14 @@ class PollingTrigger(BaseTrigger, abc.ABC):
 
     async def _wait(self) -> dict[str, Any]:
         await self.connect()
+        before = Progress()
         while True:
             progress = await asyncio.to_thread(self.look)
             if progress.is_done:
                 return {"status": "success", "result": progress.result}
-            for line in progress.blocking:
+            for line in progress.news(before):
                 self.log.info("waiting: %s", line)
+            before = progress
             left = self.deadline - time.time()
             if left <= 0:
                 return {"status": "timeout", "blocking": list(progress.blocking)}

@@ -11,6 +11,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import psutil
+
 from tests.airflow.processes import until
 
 
@@ -60,6 +62,7 @@ class Airflow:
                 start_new_session=True,
             )
         self._token: str | None = None
+        self._triggerer: subprocess.Popen | None = None
 
     def start(self, *dags: str) -> None:
         """Wait until it runs, and knows these DAGs."""
@@ -68,11 +71,33 @@ class Airflow:
         until(lambda: set(dags) <= {dag["dag_id"] for dag in self.call("GET", "/api/v2/dags")["dags"]})
 
     def stop(self) -> None:
-        os.killpg(self._process.pid, signal.SIGTERM)
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
+        for process in filter(None, (self._triggerer, self._process)):
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+
+    def kill_triggerer(self) -> None:
+        """Kill it, with what it started: there is no triggerer any more."""
+        [triggerer] = [
+            process.pid
+            for process in psutil.Process(self._process.pid).children()
+            if process.cmdline()[-1] == "triggerer"
+        ]
+        for process in [*psutil.Process(triggerer).children(recursive=True), psutil.Process(triggerer)]:
+            process.kill()
+
+    def start_triggerer(self) -> None:
+        """Start another, instead of one that was killed."""
+        with (self.home / "triggerer.log").open("wb") as log:
+            self._triggerer = subprocess.Popen(
+                [sys.executable, "-m", "airflow", "triggerer"],
+                env=self._environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def call(self, method: str, path: str, body: dict | None = None) -> dict:
         headers = {"content-type": "application/json"}

@@ -158,7 +158,8 @@ def test_two_tables_in_one_transaction(tmp_path, spark_connect_port):
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory, spark_connect_port):
     home = tmp_path_factory.mktemp("standalone")
-    dags = {name: (DAGS / name).read_text() for name in ("flights.py", "flights_reload.py")}
+    names = ("flights.py", "flights_arrivals.py", "flights_reload.py")
+    dags = {name: (DAGS / name).read_text() for name in names}
     running = Airflow(
         home,
         dags,
@@ -168,7 +169,7 @@ def airflow(tmp_path_factory, spark_connect_port):
         AIRFLOW_CONN_STEADY=connection(spark_connect_port),
     )
     try:
-        running.start("flights_table", "flights_reload")
+        running.start("flights_table", "flights_reload", "flights_arrivals")
         yield running
     finally:
         running.stop()
@@ -192,3 +193,23 @@ def test_airflows_own_backfill_writes_with_the_priority_of_its_runs(airflow):
     priorities = [entry.priority for entry in CommitLog(table.storage).after(0) if entry.commits]
     assert priorities == [300, 350]
     check_rows(airflow.lake / "flights", december)
+    check_arrivals(airflow, december.num_rows)
+
+
+def check_arrivals(airflow, rows: int) -> None:
+    """The DAG that waits for rows has seen each commit's, once, without anybody starting it."""
+    metastore = open_metastore(f"sqlite:///{airflow.home}/table_services/metastore.db")
+    inserted = [event.event_id for event in metastore.next_events(0, event_types=["INSERT"])]
+
+    def results() -> list[dict]:
+        runs = airflow.call("GET", "/api/v2/dags/flights_arrivals/dagRuns")["dag_runs"]
+        started = [run["dag_run_id"] for run in sorted(runs, key=lambda run: run["run_after"])]
+        paths = [f"/api/v2/dags/flights_arrivals/dagRuns/{run}" for run in started]
+        return [airflow.result(path, "count") for path in paths if airflow.state(path, "count") == "success"]
+
+    def seen() -> list[int]:
+        return [event for result in results() for event in result["events"]]
+
+    until(lambda: seen() == inserted, seconds=90)
+    assert results()[-1]["flights"] == rows
+    metastore.close()

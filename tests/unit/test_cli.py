@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from airflow_provider.cli import app, main
 from airflow_provider.concurrency import begin_write
+from airflow_provider.metastore import open_metastore
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups import FileGroupId
 
@@ -38,6 +40,33 @@ def test_a_write_under_way_is_seen_and_rolled_back(table: HudiTable) -> None:
     assert call("files", table.location) == []
     assert call("locks", table.location) == []
     writer.abort()
+
+
+def test_consumers_of_a_metastore_are_seen_waited_for_and_forgotten(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/metastore.db"
+    metastore = open_metastore(url)
+    metastore.register_consumer("reporting")
+    metastore.create_database("lake")
+    metastore.register_consumer("replica", expiry_seconds=600)
+    metastore.create_database("sea")
+    time.sleep(1.1)  # events are as old as their time to live is short
+    on = ("--db", url)
+    slow, fast = call("metastore", "consumers", *on)[::-1]  # type: ignore[index]
+    assert slow.items() >= {"consumer": "reporting", "behind": 2, "live": True}.items()
+    assert slow["silent_seconds"] >= 1
+    assert (slow["holds_back_retention"], fast["holds_back_retention"]) == (True, False)
+    assert (fast["consumer"], fast["behind"], fast["expiry_seconds"]) == ("replica", 1, 600)
+    first = slow["event_id"] + 1
+    held = {"oldest_event_id": first, "held_back_by": ["reporting"], "left_behind": []}
+    (purged,) = call("metastore", "purge", *on, "--event-ttl", "0")  # type: ignore[misc]
+    assert purged == {"removed": slow["event_id"], **held}
+    shown = CliRunner().invoke(app, ["metastore", "purge", *on, "--event-ttl", "0"])
+    assert "reporting" in shown.output
+    assert "(" not in shown.output
+    assert call("metastore", "forget", "reporting", *on) == [{"forgotten": "reporting"}]
+    (purged,) = call("metastore", "purge", *on, "--event-ttl", "0")  # type: ignore[misc]
+    assert (purged["removed"], purged["held_back_by"]) == (1, ["replica"])
+    metastore.close()
 
 
 def test_an_error_is_a_message(

@@ -338,6 +338,7 @@ struct TableChanges {
   1: required string dbName
   2: required string tableName
   3: optional list<Partition> newPartitions        // of their storage only the location
+  4: optional list<InsertEventRequestData> insertions
 }
 
 struct CommitChangesRequest {

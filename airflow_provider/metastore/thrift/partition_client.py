@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_provider.metastore.objects import DEFAULT_PARTITION, PartitionInfo, PartitionSpec, TableInfo
+from airflow_provider.metastore.objects import PartitionInfo, PartitionSpec, TableInfo
 from airflow_provider.metastore.partitions import partition_key
 from airflow_provider.metastore.thrift.catalog_client import CatalogClient
 from airflow_provider.metastore.thrift.idl import hive
 from airflow_provider.metastore.thrift.structs import (
     partition_name,
     partition_struct,
+    partition_texts,
     read_partition,
     read_table,
 )
@@ -132,7 +133,7 @@ class PartitionClient(CatalogClient):
             txnId=txn_id,
         )
         if values is not None:
-            request.partitionVals = _texts(_fitting(owner, values))
+            request.partitionVals = partition_texts(_fitting(owner, values))
         fired = self._write("fire_listener_event", request).eventIds
         return int(fired[0]) if fired else int(self._read("get_current_notificationEventId").eventId)
 
@@ -157,7 +158,9 @@ class PartitionClient(CatalogClient):
         return hive.AddPartitionsRequest(dbName=owner.database, tblName=owner.name, parts=structs)
 
     def _partition_struct(self, owner: TableInfo, values: Sequence[str | None]) -> Any:
-        return self._read("get_partition", owner.database, owner.name, _texts(_fitting(owner, values)))
+        return self._read(
+            "get_partition", owner.database, owner.name, partition_texts(_fitting(owner, values))
+        )
 
 
 def _fitting(table: TableInfo, values: Sequence[str | None]) -> tuple[str | None, ...]:
@@ -166,10 +169,6 @@ def _fitting(table: TableInfo, values: Sequence[str | None]) -> tuple[str | None
     :raises InvalidInputError: when they do not fit the table's partition keys.
     """
     return tuple(json.loads(partition_key(table, values)))
-
-
-def _texts(values: Sequence[str | None]) -> list[str]:
-    return [DEFAULT_PARTITION if value is None else value for value in values]
 
 
 def _in_order(structs: Sequence[Any]) -> list[PartitionInfo]:

@@ -24,6 +24,7 @@ from airflow_provider.metastore.objects import (
     DatabaseInfo,
     FunctionInfo,
     PartitionInfo,
+    PartitionValues,
     TableInfo,
 )
 from airflow_provider.metastore.thrift.idl import hive
@@ -201,8 +202,19 @@ def partition_struct(table: TableInfo, of_table: Any, partition: PartitionInfo) 
 
 def read_partition(struct: Any) -> PartitionInfo:
     """A partition as the other side describes it."""
-    values = tuple(None if value == DEFAULT_PARTITION else value for value in struct.values)
-    return PartitionInfo(values, struct.sd.location or "", dict(struct.parameters or {}))
+    return PartitionInfo(
+        partition_values(struct.values), struct.sd.location or "", dict(struct.parameters or {})
+    )
+
+
+def partition_values(texts: Sequence[str]) -> PartitionValues:
+    """Values with Hive's word for null as null."""
+    return tuple(None if text == DEFAULT_PARTITION else text for text in texts)
+
+
+def partition_texts(values: PartitionValues) -> list[str]:
+    """The other way."""
+    return [DEFAULT_PARTITION if value is None else value for value in values]
 
 
 def partition_name(table: TableInfo, values: Sequence[str | None]) -> str:

@@ -11,11 +11,12 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
     UnsupportedByServerError,
 )
-from airflow_provider.metastore.objects import DEFAULT_PARTITION, PartitionSpec
+from airflow_provider.metastore.objects import Insertion, PartitionSpec
 from airflow_provider.metastore.thrift.connections import NO_AGENT
 from airflow_provider.metastore.thrift.idl import hive
 from airflow_provider.metastore.thrift.notification_client import NotificationClient
 from airflow_provider.metastore.thrift.partition_client import PartitionClient
+from airflow_provider.metastore.thrift.structs import partition_texts
 from airflow_provider.metastore.timeout_api import TimeoutApi
 from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo, TxnState, TxnType
 from airflow_provider.metastore.write_ids import (
@@ -99,18 +100,23 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
         txn_id: int,
         *,
         new_partitions: Mapping[tuple[str, str], Sequence[PartitionSpec]] | None = None,
+        insertions: Mapping[tuple[str, str], Sequence[Insertion]] | None = None,
     ) -> int:
         """See :meth:`Metastore.commit_txn`; a Hive of version 2.3 refuses to do it again.
 
-        In a Hive the partitions are there a moment before the commit; they stay when that fails.
+        In a Hive the partitions are there a moment before the commit; they stay when that fails. Insertions
+        are not told there: a Hive has no INSERT events of transactions.
 
         :return: from a Hive the id of the last event, which is not before the commit's.
         """
         changes = [
             hive.TableChanges(
-                dbName=database, tableName=table, newPartitions=[_addition(spec) for spec in specs]
+                dbName=database,
+                tableName=table,
+                newPartitions=[_addition(spec) for spec in (new_partitions or {}).get((database, table), ())],
+                insertions=[_insertion(one) for one in (insertions or {}).get((database, table), ())],
             )
-            for (database, table), specs in (new_partitions or {}).items()
+            for database, table in {**(new_partitions or {}), **(insertions or {})}
         ]
         request = hive.CommitChangesRequest(txnId=txn_id, tables=changes)
         try:
@@ -262,9 +268,16 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
 
 
 def _addition(spec: PartitionSpec) -> Any:
-    values = [DEFAULT_PARTITION if value is None else value for value in spec.values]
     storage = hive.StorageDescriptor(location=spec.location)
-    return hive.Partition(values=values, sd=storage, parameters=dict(spec.parameters))
+    return hive.Partition(values=partition_texts(spec.values), sd=storage, parameters=dict(spec.parameters))
+
+
+def _insertion(one: Insertion) -> Any:
+    return hive.InsertEventRequestData(
+        replace=one.replace,
+        filesAdded=list(one.files),
+        partitionVal=None if one.values is None else partition_texts(one.values),
+    )
 
 
 def _txn(struct: Any) -> TxnInfo:

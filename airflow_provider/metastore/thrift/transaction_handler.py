@@ -21,10 +21,10 @@ from airflow_provider.metastore.lock_objects import (
 )
 from airflow_provider.metastore.metastore import Metastore
 from airflow_provider.metastore.notifications import NotificationEvent
-from airflow_provider.metastore.objects import PartitionSpec
+from airflow_provider.metastore.objects import Insertion, PartitionSpec
 from airflow_provider.metastore.table_write_ids import last_write_id
 from airflow_provider.metastore.thrift.idl import hive
-from airflow_provider.metastore.thrift.structs import read_partition
+from airflow_provider.metastore.thrift.structs import partition_values, read_partition
 from airflow_provider.metastore.transactions import TxnInfo, TxnState, TxnType
 from airflow_provider.metastore.write_ids import ValidTxnList, ValidWriteIdList
 
@@ -265,7 +265,12 @@ class TransactionHandler:
             for one in request.tables
             if one.newPartitions
         }
-        event_id = self._metastore.commit_txn(request.txnId, new_partitions=new)
+        told = {
+            (one.dbName, one.tableName): [_insertion(each) for each in one.insertions]
+            for one in request.tables
+            if one.insertions
+        }
+        event_id = self._metastore.commit_txn(request.txnId, new_partitions=new, insertions=told)
         return hive.CommitChangesResponse(eventId=event_id)
 
     def get_read_snapshot(self, request: Any) -> Any:
@@ -324,6 +329,11 @@ class TransactionHandler:
         while batch := self._metastore.next_events(after, _BATCH, database=database and database.lower()):
             yield from (one for one in batch if not names or one.table in names)
             after = batch[-1].event_id
+
+
+def _insertion(data: Any) -> Insertion:
+    values = None if data.partitionVal is None else partition_values(data.partitionVal)
+    return Insertion(data.filesAdded, values, bool(data.replace))
 
 
 def _txn(info: TxnInfo) -> Any:

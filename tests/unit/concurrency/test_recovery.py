@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider.concurrency import begin_write, pending_instants
 from airflow_provider.concurrency.recovery import recover_transactions
-from airflow_provider.metastore import Column, Metastore, TxnState, open_metastore
+from airflow_provider.metastore import Column, EventType, Metastore, TxnState, open_metastore
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.metadata import WriteStat
@@ -55,12 +55,15 @@ def write(table: HudiTable, operation_key: str, *, commit: bool) -> str:
 
 def test_a_transaction_whose_instant_completed_is_committed(metastore: Metastore, table: HudiTable) -> None:
     txn_id = left_alone(metastore, "task")
-    write(table, "task", commit=True)
+    instant = write(table, "task", commit=True)
     (recovered,) = recover_transactions(metastore, timeout_seconds=0)
     assert (recovered.txn_id, recovered.committed) == (txn_id, True)
     assert metastore.get_txn(txn_id).state == TxnState.COMMITTED
     (partition,) = metastore.get_partitions("default", "trips")
     assert partition.values == ("sf",)
+    [inserted] = [event for event in metastore.next_events(0) if event.event_type == EventType.INSERT]
+    assert inserted.event_id < recovered.event_id
+    assert inserted.message["files"] == [f"{partition.location}/task-0_0-0-0_{instant}.parquet"]
 
 
 def test_a_transaction_whose_instant_is_pending_is_aborted_and_rolled_back(

@@ -15,6 +15,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.metastore import (
     AnyMetastore,
     EventType,
+    Insertion,
     PartitionSpec,
     TableTransaction,
     TxnState,
@@ -39,11 +40,12 @@ def test_success_registers_partitions_and_commits(metastore: AnyMetastore) -> No
     with table_transaction(metastore, "lake", "flights", user="me", host="here", agent="t1") as transaction:
         assert (transaction.txn_id, transaction.write_id, transaction.event_id) == (1, 1, None)
         transaction.add_partitions([JANUARY])
+        transaction.add_insertions([Insertion([f"{JANUARY.location}/a.parquet"], JANUARY.values)])
         transaction.record_instant("20250101000000000")
         assert metastore.get_partitions("lake", "flights") == []
         assert metastore.writes_of(1)[0].instant == "20250101000000000"
         transaction.check()
-    assert types(metastore) == ["OPEN_TXN", "ALLOC_WRITE_ID", "ADD_PARTITION", "COMMIT_TXN"]
+    assert types(metastore) == ["OPEN_TXN", "ALLOC_WRITE_ID", "ADD_PARTITION", "INSERT", "COMMIT_TXN"]
     assert transaction.event_id == metastore.current_event_id()
     assert metastore.get_partition("lake", "flights", JANUARY.values).location == JANUARY.location
     info = metastore.get_txn(1)
@@ -91,10 +93,11 @@ def test_a_joined_transaction_is_neither_opened_nor_ended(metastore: AnyMetastor
     with table_transaction(metastore, "lake", "flights", txn_id=txn_id) as transaction:
         assert (transaction.txn_id, transaction.write_id) == (txn_id, 1)
         transaction.add_partitions([JANUARY])
+        transaction.add_insertions([Insertion([f"{JANUARY.location}/a.parquet"], JANUARY.values)])
     assert transaction.event_id is None
     with pytest.raises(ZeroDivisionError):
         fail_in(table_transaction(metastore, "lake", "flights", txn_id=txn_id))
-    assert types(metastore) == ["OPEN_TXN", "ALLOC_WRITE_ID", "ADD_PARTITION"]
+    assert types(metastore) == ["OPEN_TXN", "ALLOC_WRITE_ID", "ADD_PARTITION", "INSERT"]
     assert metastore.get_txn(txn_id).state == TxnState.OPEN
     metastore.commit_txn(txn_id)
     with (

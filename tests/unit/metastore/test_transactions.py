@@ -17,6 +17,7 @@ from airflow_provider.metastore import (
     AnyMetastore,
     Column,
     EventType,
+    Insertion,
     PartitionSpec,
     RecoveredTxn,
     TableWriteInfo,
@@ -24,6 +25,7 @@ from airflow_provider.metastore import (
     TxnType,
     ValidTxnList,
 )
+from airflow_provider.metastore.hive_json import decode_partition, decode_write_id
 
 Silence = Callable[[int, float], None]
 NO_OPEN = 9223372036854775807
@@ -341,6 +343,33 @@ def test_new_partitions_and_the_commit_are_one_change(metastore: AnyMetastore) -
     with pytest.raises(TransactionAbortedError):
         metastore.commit_txn(aborted, new_partitions={("lake", "flights"): [PartitionSpec(("9", "9"), "/p")]})
     assert len(metastore.get_partitions("lake", "flights")) == 1
+
+
+def test_insertions_are_told_with_the_commit_and_once(metastore: AnyMetastore) -> None:
+    txn_id, write_id = open_with_write_id(metastore)
+    january = PartitionSpec(("2013", "1"), "/p")
+    place = ("lake", "flights")
+    told = {
+        "new_partitions": {place: [january]},
+        "insertions": {place: [Insertion(["/p/a.parquet", "/p/b.parquet"], january.values, replace=True)]},
+    }
+    before = metastore.current_event_id()
+    for nowhere in (
+        {place: [Insertion(["/q/a.parquet"], ("2013", "2"))]},
+        {("lake", "trains"): [Insertion(["/t/a.parquet"])]},
+    ):
+        with pytest.raises(NoSuchObjectError):
+            metastore.commit_txn(txn_id, insertions=nowhere)
+    assert metastore.current_event_id() == before
+    event_id = metastore.commit_txn(txn_id, **told)
+    added, inserted, committed = metastore.next_events(before)
+    assert [added.event_type, committed.event_type] == [EventType.ADD_PARTITION, EventType.COMMIT_TXN]
+    assert (inserted.event_type, inserted.database, inserted.table) == (EventType.INSERT, *place)
+    assert inserted.message["files"] == ["/p/a.parquet", "/p/b.parquet"]
+    assert inserted.message["replace"] == "true"
+    assert decode_write_id(inserted.message["tableObjJson"]) == write_id
+    assert decode_partition(inserted.message["ptnObjJson"]).values == january.values
+    assert metastore.commit_txn(txn_id, **told) == event_id == metastore.current_event_id()
 
 
 def test_recovery_committed_first_and_the_owner_adds_its_partitions_later(metastore: AnyMetastore) -> None:
