@@ -234,6 +234,7 @@ class Simulation:
 
     def expire_heartbeats(self) -> None:
         """Every writer is silent for too long in the eyes of the others; it does not know."""
+        self.trace.append("heartbeats expire")
         for path, (data, _) in list(self.files.items()):
             if path.startswith(HEARTBEAT_FOLDER + "/"):
                 self.files[path] = (data, 0.0)
@@ -257,18 +258,29 @@ class Simulation:
         """
         choices: Iterator[int] = iter(schedule)
         position = 0
-        while running := [actor for actor in self.actors if not actor.done]:
+        while running := self.running():
             choice = next(choices, None)
             if choice is None:
                 choice, position = position, position + 1
             actor = running[choice % len(running)]
             if choice >= 950:
-                self.trace.append("heartbeats expire")
                 self.expire_heartbeats()
-                continue
-            if choice >= 900:
-                self.trace.append(f"{actor.name} killed before {actor.at}")
-                actor.killed = True
+            elif choice >= 900:
+                self.kill(actor)
             else:
-                self.trace.append(f"{actor.name}: {actor.at}")
-            actor.step()
+                self.step(actor)
+
+    def running(self) -> list[Actor]:
+        """Who has not ended."""
+        return [actor for actor in self.actors if not actor.done]
+
+    def step(self, actor: Actor) -> None:
+        """Let an actor do its next operation."""
+        self.trace.append(f"{actor.name}: {actor.at}")
+        actor.step()
+
+    def kill(self, actor: Actor) -> None:
+        """Kill an actor before its next operation."""
+        self.trace.append(f"{actor.name} killed before {actor.at}")
+        actor.killed = True
+        actor.step()
