@@ -84,8 +84,8 @@ def reads(server: Server, client: int) -> Callable[[], None]:
 
     def first(request: bytes) -> int:
         connection.sendall(request)
-        connection.settimeout(0.5)
-        received = b""
+        received = connection.recv(65_536)
+        connection.settimeout(0.02)
         with contextlib.suppress(TimeoutError):
             while True:
                 received += connection.recv(65_536) or _closed(server)
@@ -214,8 +214,10 @@ def service(url: str) -> Iterator[int]:
         assert process.stdout is not None
         if "serving" not in (line := process.stdout.readline()):
             raise RuntimeError(f"the metastore did not start: {line}")
-        yield port
-        process.terminate()
+        try:
+            yield port
+        finally:
+            process.terminate()
 
 
 def fill(url: str) -> tuple[bytes, ...]:
@@ -235,7 +237,7 @@ def fill(url: str) -> tuple[bytes, ...]:
                 dbName="lake", tblName=name, validWriteIdList=str(one.write_ids), id=one.table_id
             ),
         )
-        for (_, name), one in snapshot.tables.items()
+        for name, one in zip(names, snapshot.tables.values(), strict=True)
     )
 
 
@@ -273,7 +275,7 @@ def served_after(url: str, port: int) -> tuple[float, float]:
         for number in range(50):
             metastore.alter_table("lake", "t0", owner=f"owner-{number:04d}-end")
             began = time.perf_counter()
-            snapshot = metastore.read_snapshot([("lake", "t0")]).tables["lake", "t0"]
+            snapshot = metastore.read_snapshot([("lake", "t0")]).tables["lake.t0"]
             request = encoded(
                 "get_table_req",
                 req=hive.GetTableRequest(
