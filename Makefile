@@ -52,9 +52,10 @@ format: setup    ## Rewrite to the house style
 bench: setup     ## Side by side with peers
 	$(RUN) python -m benchmarks.ingestion
 	$(RUN) python -m benchmarks.commits
+	$(RUN) python -m benchmarks.metastore
 
 soak: setup      ## 100,000 interleavings and many more examples, for a night
-	EXAMPLES=5000 INTERLEAVINGS=100000 $(RUN) pytest tests/unit -o timeout=0
+	EXAMPLES=5000 INTERLEAVINGS=100000 $(RUN) pytest -n 2 tests/unit -o timeout=0
 	SOAK=1 EXAMPLES=500 $(RUN) pytest -o timeout=0 \
 	  tests/processes/test_killed_and_paused.py tests/processes/test_slow_storage.py
 
