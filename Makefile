@@ -10,6 +10,9 @@ READY  := .venv/.ready
 export UV_COMPILE_BYTECODE = 1
 export PYTHONDONTWRITEBYTECODE =
 
+# Dozens of short-lived JVMs: what makes a long-lived one faster makes these slower.
+test soak: export JAVA_TOOL_OPTIONS = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+
 .PHONY: help setup demo test test-unit lint format bench soak clean
 
 help:            ## This list
