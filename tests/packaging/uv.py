@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,8 +14,15 @@ def uv(*arguments: str | Path, cwd: Path = ROOT) -> str:
     """Run uv in the checkout; its output."""
     # `make` brings its own uv where there is none.
     program = shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
+    # Of all that is installed here little is ever imported.
+    environment = os.environ | {"UV_COMPILE_BYTECODE": "0"}
     done = subprocess.run(
-        [program, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=540
+        [program, *map(str, arguments)],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=540,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
