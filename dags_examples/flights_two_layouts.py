@@ -26,20 +26,8 @@ from airflow_provider.operators import (
 BY_MONTH, BY_CARRIER = "lake.flights", "lake.flights_by_carrier"
 
 NUMBERS = [
-    "year",
-    "month",
-    "day",
-    "dep_time",
-    "sched_dep_time",
-    "dep_delay",
-    "arr_time",
-    "sched_arr_time",
-    "arr_delay",
-    "flight",
-    "air_time",
-    "distance",
-    "hour",
-    "minute",
+    *("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time"),
+    *("arr_delay", "flight", "air_time", "distance", "hour", "minute"),
 ]
 COLUMNS = {
     **dict.fromkeys(NUMBERS, "bigint"),
