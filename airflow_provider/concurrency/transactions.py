@@ -31,6 +31,8 @@ from airflow_provider.table.keys import partition_values
 
 log = logging.getLogger(__name__)
 
+_PENDING = "pending"  # sorts after every completion time
+
 
 def commit_transaction(
     metastore: Metastore, txn_id: int, *, storage_options: Mapping[str, Any] | None = None
@@ -184,8 +186,14 @@ def _release(table: HudiTable, txn_id: int) -> None:
 
 
 def _undo(table: HudiTable, txn_id: int) -> None:
-    reason = f"transaction {txn_id} was aborted"
-    for instant in reversed(_held_by(table, txn_id)):  # a later one may be merged on an earlier one
+    reason, timeline = f"transaction {txn_id} was aborted", table.timeline()
+
+    def completion(instant: str) -> str:
+        found = timeline.find(instant)
+        return (found and found.completion_time) or _PENDING
+
+    # What completed later may be merged on what completed earlier.
+    for instant in sorted(_held_by(table, txn_id), key=completion, reverse=True):
         if is_completed(table, instant):
             revert(table, instant, reason=reason)
         else:
