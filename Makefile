@@ -29,12 +29,12 @@ $(READY): pyproject.toml uv.lock | $(UV)
 demo: setup      ## Flights of a year through a real DAG into a real Hudi table
 	$(RUN) python -m dags_examples.demo
 
-# What kills processes and looks at the clock has the machine to itself.
+# Two at a time; what keeps both cores busy for a minute goes with what does not look at the clock.
 test: setup      ## Every test
-	$(RUN) pytest tests/processes
+	$(RUN) pytest -n 2 --dist loadfile tests/processes --ignore tests/processes/test_fairness.py
 	$(RUN) pytest -n 2 --dist loadfile tests/airflow tests/packaging
 	$(RUN) pytest -n 2 --dist loadfile tests/spark
-	INTERLEAVINGS=2000 $(RUN) pytest -n 2 tests/unit
+	INTERLEAVINGS=2000 $(RUN) pytest -n 2 tests/unit tests/processes/test_fairness.py
 
 test-unit: setup ## Without Airflow and Spark, in seconds
 	$(RUN) pytest -n 2 tests/unit
@@ -52,9 +52,10 @@ format: setup    ## Rewrite to the house style
 bench: setup     ## Side by side with peers
 	$(RUN) python -m benchmarks.ingestion
 	$(RUN) python -m benchmarks.commits
+	$(RUN) python -m benchmarks.metastore
 
 soak: setup      ## 100,000 interleavings and many more examples, for a night
-	EXAMPLES=5000 INTERLEAVINGS=100000 $(RUN) pytest tests/unit -o timeout=0
+	EXAMPLES=5000 INTERLEAVINGS=100000 $(RUN) pytest -n 2 tests/unit -o timeout=0
 	SOAK=1 EXAMPLES=500 $(RUN) pytest -o timeout=0 \
 	  tests/processes/test_killed_and_paused.py tests/processes/test_slow_storage.py
 

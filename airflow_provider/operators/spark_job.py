@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
+import psutil
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _TAIL_LINES = 60
 # Airflow kills a task that has not ended five seconds after on_kill.
 _SECONDS_TO_TERMINATE = 2.0
+# A process that the system does not let go is not waited for longer.
+_SECONDS_TO_END = 30
 _JOB_FILE = Path(__file__).parent.parent / "spark" / "job.py"
 
 
@@ -180,17 +183,20 @@ class ChildSparkJob(SparkJob):
             try:
                 for line in self._listen(stdout):
                     self._log.info(line.rstrip())
+                ended = _describe_exit(self._process.wait())
             except BaseException:
-                # A timeout of the task, say; leaving the block waits for the process.
-                self._kill()
+                self._kill()  # a timeout of the task, say
                 raise
-            return _describe_exit(self._process.wait())
+            finally:
+                self._process.wait()
+                _end_session(self._process)
+            return ended
 
     def _kill(self) -> None:
         if self._process is None:
             return
         if "SPARK_REMOTE" not in self._environment:
-            _kill_group(self._process)
+            _kill_session(self._process)
             return
         # The server's tasks would write on behind the rollback; a driver that is asked to end
         # stops them first.
@@ -201,7 +207,7 @@ class ChildSparkJob(SparkJob):
 
     def _kill_if_alive(self) -> None:
         if self._process is not None and self._process.poll() is None:
-            _kill_group(self._process)
+            _kill_session(self._process)
 
 
 class SubmittedSparkJob(SparkJob):
@@ -245,6 +251,7 @@ class SubmittedSparkJob(SparkJob):
         finally:
             if hook._submit_sp is not None:
                 hook._submit_sp.stdout.close()  # the hook leaves it open
+            _end_session(hook._submit_sp)
         return "spark-submit ended with success"
 
     def _submit_hook(self, specification: Path) -> _ListeningSubmitHook:
@@ -265,7 +272,7 @@ class SubmittedSparkJob(SparkJob):
         if self._hook is not None:
             # spark-submit's own JVM first would leave its Python driver alive, orphaned and
             # writing: the whole group ends at once, then the hook ends what runs on a cluster.
-            _kill_group(self._hook._submit_sp)
+            _kill_session(self._hook._submit_sp)
             self._hook.on_kill()
 
 
@@ -288,12 +295,32 @@ def _python_conf(master: str, on_cluster: bool) -> dict[str, str]:
     return conf
 
 
-def _kill_group(process: subprocess.Popen[str] | None) -> None:
-    if process is None:
-        return
-    # The leader's id is the group's, also when the leader has ended and its children have not.
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+def _kill_session(process: subprocess.Popen[str] | None) -> list[psutil.Process]:
+    """Kill all processes of a job; those that were there.
+
+    Spark's Python workers have groups of their own, so the job is what has its session.
+    """
+    alive = [] if process is None else list(_processes_of(process.pid))
+    for each in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
+    return alive
+
+
+def _end_session(process: subprocess.Popen[str] | None) -> None:
+    """Kill all processes of a job and wait for their end, so that none writes on behind a rollback."""
+    for _ in range(_SECONDS_TO_END):
+        if not (alive := _kill_session(process)):
+            return
+        psutil.wait_procs(alive, timeout=1)
+
+
+def _processes_of(session: int) -> Iterator[psutil.Process]:
+    for each in psutil.process_iter():
+        # One that is no more, or that nobody may look at.
+        with contextlib.suppress(OSError, psutil.Error):
+            if os.getsid(each.pid) == session and each.status() != psutil.STATUS_ZOMBIE:
+                yield each
 
 
 def _describe_exit(code: int) -> str:

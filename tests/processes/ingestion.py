@@ -16,18 +16,7 @@ from airflow_provider.table import HudiTable
 from airflow_provider.table.storage import Storage
 
 from . import services
-
-OPERATIONS = (
-    "put_if_absent",
-    "move_if_absent",
-    "link_if_absent",
-    "put",
-    "read",
-    "list",
-    "names",
-    "stat",
-    "delete",
-)
+from .victims import CHANGING
 
 
 def create(location: Path) -> HudiTable:
@@ -57,7 +46,7 @@ def upsert(
 
 
 def after_each_operation(act: Callable[[int, str], None]) -> None:
-    """Call ``act(number, description)`` after every storage operation of this process."""
+    """Call ``act(number, description)`` after everything that this process changes in a storage."""
     count = 0
 
     def wrap(name: str) -> None:
@@ -75,7 +64,7 @@ def after_each_operation(act: Callable[[int, str], None]) -> None:
 
         setattr(Storage, name, operation)
 
-    for each in OPERATIONS:
+    for each in CHANGING:
         wrap(each)
 
 

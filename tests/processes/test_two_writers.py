@@ -13,7 +13,7 @@ from airflow_provider.exceptions import WriteConflictError
 from tests.processes.agreement import read_ours, read_theirs
 from tests.processes.ingestion import create, session, upsert
 
-ROUNDS = 50
+ROUNDS = 20
 
 
 def _contend(remote: str, location: str, name: str, barrier: Barrier, results: Queue[Any]) -> None:

@@ -78,7 +78,7 @@ def write_rows(
 
 def read_rows(storage: Storage, base_file: BaseFile) -> Rows:
     """The rows of a data file."""
-    table = pq.read_table(io.BytesIO(storage.read(base_file.path)))
+    table = pq.ParquetFile(pa.BufferReader(storage.read(base_file.path))).read(use_threads=False)
     return {
         key: Row(commit_time, tuple(json.loads(history)))
         for commit_time, key, history in zip(

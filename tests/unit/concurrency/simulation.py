@@ -1,7 +1,7 @@
 """A deterministic scheduler over the storage seam.
 
-Every actor (writer, roller-back, reader) runs in a thread of its own, but only one of them
-runs at a time: each storage operation is a yield point at which the schedule decides who
+Every actor (writer, roller-back, reader) has a stack of its own, but only one of them runs at
+a time: each storage operation is a yield point at which the schedule decides who
 goes on, who is killed there, and whose heartbeat has expired meanwhile. The same schedule
 gives the same run.
 """
@@ -9,7 +9,6 @@ gives the same run.
 from __future__ import annotations
 
 import builtins
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
+from greenlet import getcurrent, greenlet
 
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.exceptions import CommitError
@@ -144,7 +144,7 @@ class SteppedStorage(MemoryStorage):
 
 
 class Actor:
-    """A thread that moves one storage operation at a time."""
+    """Who moves one storage operation at a time."""
 
     def __init__(self, simulation: Simulation, name: str, work: Callable[[HudiTable, Actor], None]) -> None:
         self.name = name
@@ -152,8 +152,6 @@ class Actor:
         self.done = False
         self.failure: BaseException | None = None
         self.at = "start"
-        self._turn = threading.Semaphore(0)
-        self._yielded = threading.Semaphore(0)
         table = HudiTable(SteppedStorage(simulation, self), simulation.config)
 
         def run() -> None:
@@ -166,30 +164,24 @@ class Actor:
                 self.failure = error
             finally:
                 self.done = True
-                self._yielded.release()
 
-        self._thread = threading.Thread(target=run, name=name, daemon=True)
-        self._thread.start()
-        self._yielded.acquire()
+        self._scheduler = getcurrent()
+        self._greenlet = greenlet(run)
+        self._greenlet.switch()
 
     def wait_for_turn(self, at: str) -> None:
-        if threading.current_thread() is not self._thread:
+        if getcurrent() is not self._greenlet:
             return  # heartbeat threads do not beat within a simulation
         if self.killed:
             raise Killed
         self.at = at
-        self._yielded.release()
-        self._turn.acquire()
+        self._scheduler.switch()
         if self.killed:
             raise Killed
 
     def step(self) -> None:
         """Let the actor do the operation that it waits before."""
-        self._turn.release()
-        self._yielded.acquire()
-
-    def join(self) -> None:
-        self._thread.join(10)
+        self._greenlet.switch()
 
 
 @dataclass(frozen=True)
@@ -242,6 +234,7 @@ class Simulation:
 
     def expire_heartbeats(self) -> None:
         """Every writer is silent for too long in the eyes of the others; it does not know."""
+        self.trace.append("heartbeats expire")
         for path, (data, _) in list(self.files.items()):
             if path.startswith(HEARTBEAT_FOLDER + "/"):
                 self.files[path] = (data, 0.0)
@@ -265,20 +258,29 @@ class Simulation:
         """
         choices: Iterator[int] = iter(schedule)
         position = 0
-        while running := [actor for actor in self.actors if not actor.done]:
+        while running := self.running():
             choice = next(choices, None)
             if choice is None:
                 choice, position = position, position + 1
             actor = running[choice % len(running)]
             if choice >= 950:
-                self.trace.append("heartbeats expire")
                 self.expire_heartbeats()
-                continue
-            if choice >= 900:
-                self.trace.append(f"{actor.name} killed before {actor.at}")
-                actor.killed = True
+            elif choice >= 900:
+                self.kill(actor)
             else:
-                self.trace.append(f"{actor.name}: {actor.at}")
-            actor.step()
-        for actor in self.actors:
-            actor.join()
+                self.step(actor)
+
+    def running(self) -> list[Actor]:
+        """Who has not ended."""
+        return [actor for actor in self.actors if not actor.done]
+
+    def step(self, actor: Actor) -> None:
+        """Let an actor do its next operation."""
+        self.trace.append(f"{actor.name}: {actor.at}")
+        actor.step()
+
+    def kill(self, actor: Actor) -> None:
+        """Kill an actor before its next operation."""
+        self.trace.append(f"{actor.name} killed before {actor.at}")
+        actor.killed = True
+        actor.step()

@@ -1,41 +1,23 @@
-"""Any interleaving, with kills and pauses at any storage operation, keeps the invariants."""
+"""Interleavings with a name: what has to hold at each point, and what once went wrong."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from airflow_provider.concurrency import PRIORITIES, CommitLog, ConflictPolicy
+from airflow_provider.concurrency import CommitLog, ConflictPolicy
 
 from .actors import (
     FAIL,
     REBASE,
     REVERT,
-    add_cleaner,
     add_clusterer,
-    add_executor,
-    add_reader,
-    add_sweeper,
     add_writer,
 )
 from .invariants import check
 from .rows import PARTITION
 from .simulation import Simulation
-
-KEYS = ("a", "b", "c", "new")
-SHARES = 4
-
-steps = st.one_of(st.integers(0, 899), st.integers(0, 899), st.integers(0, 899), st.integers(900, 999))
-# Who upserts what: keys, policy, priority.
-upserts = st.tuples(
-    st.sets(st.sampled_from(KEYS), min_size=1),
-    st.sampled_from([FAIL, REBASE, REVERT]),
-    st.sampled_from([PRIORITIES["ingestion"], PRIORITIES["ingestion"], PRIORITIES["backfill"], 150]),
-)
 
 
 def table_with(*groups: str) -> Simulation:
@@ -45,36 +27,6 @@ def table_with(*groups: str) -> Simulation:
         add_writer(simulation, f"first-{keys}", keys)
         simulation.run([])
     return simulation
-
-
-@pytest.mark.parametrize("share", range(SHARES))  # so that several processes can work on it
-@settings(max_examples=max(1, int(os.environ.get("INTERLEAVINGS", "40")) // SHARES))
-@given(
-    writers=st.lists(upserts, min_size=2, max_size=3),
-    services=st.sets(st.sampled_from(["clusterer", "second clusterer", "executor", "cleaner"])),
-    schedule=st.lists(steps, max_size=400),
-)
-def test_any_interleaving_keeps_the_invariants(
-    share: int,
-    writers: list[tuple[set[str], ConflictPolicy, int]],
-    services: set[str],
-    schedule: list[int],
-) -> None:
-    simulation = table_with("a", "b", "c")
-    for number, (keys, policy, priority) in enumerate(writers):
-        add_writer(simulation, f"w{number}", keys, policy=policy, priority=priority)
-    if "clusterer" in services:
-        add_clusterer(simulation, "clusterer")
-    if "second clusterer" in services:
-        add_clusterer(simulation, "second")
-    if "executor" in services:
-        add_executor(simulation, "executor")
-    if "cleaner" in services:
-        add_cleaner(simulation, "cleaner")
-    add_sweeper(simulation)
-    add_reader(simulation)
-    simulation.run(schedule)
-    check(simulation)
 
 
 def two_writers(one: str, other: str, schedule: list[int], policy: ConflictPolicy = FAIL) -> Simulation:
