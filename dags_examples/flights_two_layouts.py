@@ -22,9 +22,18 @@ from airflow_provider.operators import (
     CreateTableOperator,
     IngestOperator,
 )
-from dags_examples.flights import COLUMNS, TABLE
 
-BY_CARRIER = "lake.flights_by_carrier"
+BY_MONTH, BY_CARRIER = "lake.flights", "lake.flights_by_carrier"
+
+NUMBERS = [
+    *("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time"),
+    *("arr_delay", "flight", "air_time", "distance", "hour", "minute"),
+]
+COLUMNS = {
+    **dict.fromkeys(NUMBERS, "bigint"),
+    **dict.fromkeys(["carrier", "tailnum", "origin", "dest"], "string"),
+    "time_hour": "timestamp",
+}
 
 with DAG(
     "flights_two_layouts",
@@ -54,7 +63,7 @@ with DAG(
             txn_id=begin.output,
             spark_conn_id=os.environ.get("FLIGHTS_STEADY_SPARK_CONN_ID") or None,
         )
-        for name, table in {"by_month": TABLE, "by_carrier": BY_CARRIER}.items()
+        for name, table in {"by_month": BY_MONTH, "by_carrier": BY_CARRIER}.items()
     ]
     commit = CommitTransactionOperator(task_id="commit", txn_id=begin.output)
     abort = AbortTransactionOperator(task_id="abort", txn_id=begin.output)

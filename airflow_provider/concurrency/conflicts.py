@@ -42,10 +42,6 @@ class Outcome(StrEnum):
     """Roll the other one back, although it has completed."""
 
 
-MADE_UP_FOR = frozenset({Outcome.REBASE, Outcome.REVERT})
-"""Conflicts after which the write goes on, on another snapshot."""
-
-
 @dataclass(frozen=True)
 class ConflictPolicy:
     """What a write does where the rules leave it a choice.

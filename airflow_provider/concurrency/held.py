@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 
-from airflow_provider.concurrency.conflicts import MADE_UP_FOR, Conflict, Outcome, WriteDescription
+from airflow_provider.concurrency.conflicts import WriteDescription
 from airflow_provider.exceptions import WriteConflictError
 from airflow_provider.table.instant import State
 from airflow_provider.table.storage import Storage
@@ -93,21 +92,3 @@ def check_not_held(
             conflicting_instant=other.instant.requested_time,
             txn_id=other.txn_id,
         )
-
-
-def without_building_on_held(
-    storage: Storage, conflicts: list[Conflict], open_txn: int | None
-) -> list[Conflict]:
-    """Conflicts, with those lost for good that only a merge on an open transaction's write would make up for.
-
-    :param storage: the table's storage.
-    :param conflicts: of a write with others that completed.
-    :param open_txn: the write's own transaction, where that goes on after it.
-    """
-    if MADE_UP_FOR.isdisjoint(conflict.outcome for conflict in conflicts):
-        return conflicts
-    held = {instant for instant, txn_id in held_instants(storage).items() if txn_id != open_txn}
-    return [
-        replace(conflict, outcome=Outcome.CONFLICT) if conflict.other.instant in held else conflict
-        for conflict in conflicts
-    ]

@@ -188,16 +188,17 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
         encode("HoodieRollbackPlan", plan),
     )
     storage.put_if_absent(instant_path(Instant(entry.instant, Action.ROLLBACK, State.INFLIGHT)), b"")
+    # A rewrite's files stay, because readers may be on them. What was never to be seen goes at once: a later
+    # start of the timeline would show it.
+    deletes = not _reverts_a_rewrite(storage, entry)
     deleted: list[str] = []
     if entry.reverts is None:
         deleted = clean_up(storage, dead, dead_action)
     else:
-        if not _reverts_a_rewrite(storage, entry):
-            # What was never to be seen goes at once: a later start of the timeline would show it.
+        if deletes:
             deleted = [status.path for status in doomed if storage.delete(status.path)]
-        _hide(storage, dead, dead_action)  # a rewrite's files stay: readers may be on them
+        _hide(storage, dead, dead_action)
         release(storage, dead)
-    deletes = not _reverts_a_rewrite(storage, entry)
     metadata = {
         "startRollbackTime": entry.instant,
         "timeTakenInMillis": round((time.monotonic() - started) * 1000),

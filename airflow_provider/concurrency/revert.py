@@ -45,8 +45,11 @@ def obstacle(storage: Storage, commit_log: CommitLog, rewrite: LogEntry) -> str 
     """
     if rewrite.operation not in REWRITES or not rewrite.sequence:
         return "it is no rewrite that this package made"
-    if found := _obstacle(storage, commit_log, rewrite, rewrite.replaced):
+    if found := _obstacle(storage, commit_log, rewrite):
         return found
+    for entry in commit_log.after(rewrite.sequence):
+        if entry.operation in CLEANING and entry.written & rewrite.replaced:
+            return f"clean {entry.instant} takes the file groups that it replaced"
     earlier = (i for i in Timeline.load(storage).commits() if i.requested_time < rewrite.instant)
     if next(earlier, None) is None:
         # Readers take what is older than the timeline for committed (Hudi's rule).
@@ -54,20 +57,13 @@ def obstacle(storage: Storage, commit_log: CommitLog, rewrite: LogEntry) -> str 
     return _gone(storage, rewrite.instant, rewrite.replaced)
 
 
-def _obstacle(
-    storage: Storage, commit_log: CommitLog, entry: LogEntry, superseded: frozenset[FileGroupId]
-) -> str | None:
-    """What has come since that is in the way of reverting a commit.
-
-    :param superseded: file groups that must show again as they were before it.
-    """
+def _obstacle(storage: Storage, commit_log: CommitLog, entry: LogEntry) -> str | None:
+    """What has come since that is in the way of reverting a commit."""
     if not storage.moves_atomically:
         return "the storage cannot move a file in one step, so that a late publisher could bring it back"
     for later in without_reverted(commit_log.after(entry.sequence)):
         if later.touched & entry.written:
             return f"{later.operation} {later.instant} has written to its file groups since"
-        if later.operation in CLEANING and later.written & superseded:
-            return f"clean {later.instant} takes the file groups that it replaced"
     timeline = Timeline.load(storage)
     if any(i.action is Action.SAVEPOINT and i.requested_time >= entry.instant for i in timeline.instants):
         return "a savepoint holds it"
@@ -103,11 +99,12 @@ def revert(table: HudiTable, instant: str, *, reason: str) -> LogEntry | None:
         if newest is None or entry is None or found is None:
             return None
         effect = effect_of(storage, timeline, found)
-        superseded = effect.merged_on | effect.replaced
+        # No clean is in the way: one planned since left alone what is held, one planned before the commit
+        # takes only what was superseded then.
         why_not = (
-            _obstacle(storage, commit_log, entry, superseded)
+            _obstacle(storage, commit_log, entry)
             or _merged_on(storage, timeline, effect)
-            or _gone(storage, instant, superseded)
+            or _gone(storage, instant, effect.merged_on | effect.replaced)
         )
         if why_not is not None:
             raise TableError(

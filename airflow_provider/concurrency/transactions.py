@@ -31,6 +31,8 @@ from airflow_provider.table.keys import partition_values
 
 log = logging.getLogger(__name__)
 
+_PENDING = "pending"  # sorts after every completion time
+
 
 def commit_transaction(
     metastore: AnyMetastore, txn_id: int, *, storage_options: Mapping[str, Any] | None = None
@@ -94,7 +96,7 @@ def abort_transaction(
     failure: TableServiceError | OSError | None = None
     for location in _locations(writes):
         try:
-            _undo(HudiTable.open(location, storage_options), txn_id)
+            undo_writes(HudiTable.open(location, storage_options), txn_id)
         except (TableServiceError, OSError) as error:
             log.warning("transaction %d could not be undone in %s now: %s", txn_id, location, error)
             failure = error
@@ -122,7 +124,30 @@ def settle_transactions(metastore: AnyMetastore, table: HudiTable) -> None:
         if state is TxnState.COMMITTED:
             _release(table, txn_id)
         elif state is TxnState.ABORTED:
-            _undo(table, txn_id)
+            undo_writes(table, txn_id)
+
+
+def undo_writes(table: HudiTable, txn_id: int) -> None:
+    """Undo what an aborted transaction wrote into a table, whether it completed or not.
+
+    :param table: the table.
+    :param txn_id: the transaction; aborted in the metastore, so that nobody commits it any more.
+    :raises TableError: when a write cannot be undone.
+    """
+    reason, timeline = f"transaction {txn_id} was aborted", table.timeline()
+
+    def completion(instant: str) -> str:
+        found = timeline.find(instant)
+        return (found and found.completion_time) or _PENDING
+
+    # What completed later may be merged on what completed earlier.
+    for instant in sorted(_held_by(table, txn_id), key=completion, reverse=True):
+        if is_completed(table, instant):
+            revert(table, instant, reason=reason)
+        else:
+            with suppress(NoSuchInstantError):  # it never began, or somebody was here before
+                rollback(table, instant, reason=reason)
+        release(table.storage, instant)
 
 
 def is_completed(table: HudiTable, instant: str) -> bool:
@@ -180,17 +205,6 @@ def _partitions_written(table: HudiTable, write: TableWriteInfo) -> list[str]:
 
 def _release(table: HudiTable, txn_id: int) -> None:
     for instant in _held_by(table, txn_id):
-        release(table.storage, instant)
-
-
-def _undo(table: HudiTable, txn_id: int) -> None:
-    reason = f"transaction {txn_id} was aborted"
-    for instant in reversed(_held_by(table, txn_id)):  # a later one may be merged on an earlier one
-        if is_completed(table, instant):
-            revert(table, instant, reason=reason)
-        else:
-            with suppress(NoSuchInstantError):  # it never began, or somebody was here before
-                rollback(table, instant, reason=reason)
         release(table.storage, instant)
 
 

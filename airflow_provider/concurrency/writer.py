@@ -20,7 +20,6 @@ from typing import Self
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.conflicts import (
-    MADE_UP_FOR,
     Conflict,
     ConflictPolicy,
     Outcome,
@@ -30,7 +29,7 @@ from airflow_provider.concurrency.conflicts import (
 from airflow_provider.concurrency.content import CommitResult, Content, Rebase, Rebased
 from airflow_provider.concurrency.failed_writes import rollback
 from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo
-from airflow_provider.concurrency.held import check_not_held, without_building_on_held
+from airflow_provider.concurrency.held import check_not_held
 from airflow_provider.concurrency.history import Base, Change
 from airflow_provider.concurrency.in_flight import find_rollback, wait_for_instant, writers_above
 from airflow_provider.concurrency.instant_time import completion_time_after
@@ -159,7 +158,8 @@ class Writer:
         """
         self._heartbeat.check()
         this = self._description(frozenset(file_groups))
-        for conflict in self._met(this, self._base.entries(self._log)):
+        others = map(WriteDescription.of_entry, self._base.entries(self._log))
+        for conflict in conflicts_with(this, others, self._policy):
             if conflict.outcome in (Outcome.ROLLED_BACK, Outcome.CONFLICT):
                 raise self._error(conflict)
         if yields := self._yields(this):
@@ -311,22 +311,17 @@ class Writer:
     def _conflicts(
         self, this: WriteDescription, content: Content, changes: Sequence[Change]
     ) -> list[Conflict]:
-        found = self._met(this, [change.entry for change in changes])
+        others = [WriteDescription.of_entry(change.entry) for change in changes]
+        found = conflicts_with(this, others, self._policy)
         for conflict in found:
             if conflict.outcome is Outcome.ROLLED_BACK:
                 raise self._error(conflict)
         if content.unique_keys and any(change.entry.inserted_in & content.inserted_in for change in changes):
-            keys = same_new_keys(self._storage, this, content.write_stats, changes, self._policy)
-            found += without_building_on_held(self._storage, keys, self.open_txn)
+            found += same_new_keys(self._storage, this, content.write_stats, changes, self._policy)
         return found
 
-    def _met(self, this: WriteDescription, entries: Iterable[LogEntry]) -> list[Conflict]:
-        others = map(WriteDescription.of_entry, entries)
-        found = conflicts_with(this, others, self._policy)
-        return without_building_on_held(self._storage, found, self.open_txn)
-
     def _check_held(self, file_groups: Iterable[FileGroupId], partitions: Iterable[str]) -> None:
-        # What an open transaction has written since this write's base is met at the commit.
+        # What an open transaction has written since this write's base is met at the commit, or by a rebase.
         check_not_held(self._storage, self._description(frozenset(file_groups)), partitions, self.open_txn)
 
     def _revert(
@@ -364,7 +359,7 @@ class Writer:
         patience: float,
     ) -> Content:
         """What there is to be done before the next try, outside the lock."""
-        hard = (c for c in conflicts if c.outcome not in MADE_UP_FOR)
+        hard = (c for c in conflicts if c.outcome not in (Outcome.REBASE, Outcome.REVERT))
         first = next(hard, conflicts[0])
         if first.outcome is Outcome.YIELD:
             left = patience - time.monotonic()
@@ -378,7 +373,7 @@ class Writer:
         return self._rebase(conflicts, content, rebase)
 
     def _may_rebase(self, conflicts: Sequence[Conflict], rebase: Callable[[Rebase], Rebased] | None) -> bool:
-        can = {conflict.outcome for conflict in conflicts} <= MADE_UP_FOR
+        can = {conflict.outcome for conflict in conflicts} <= {Outcome.REBASE, Outcome.REVERT}
         return rebase is not None and can and self._rebases < self._policy.max_rebases
 
     def _rebase(

@@ -17,10 +17,12 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider.concurrency import PendingInstant
 from airflow_provider.concurrency.recovery import insertions, recover_transactions
+from airflow_provider.concurrency.revert import revert
 from airflow_provider.concurrency.transactions import partition_specs, settle_transactions
 from airflow_provider.exceptions import (
     MetastoreUnavailableError,
     NoSuchTransactionError,
+    TableError,
     TableServiceError,
     TransactionAbortedError,
 )
@@ -29,7 +31,7 @@ from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import ResolvedTable, TableHook
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import earlier_result
-from airflow_provider.metastore import Insertion, PartitionSpec, TableTransaction
+from airflow_provider.metastore import Insertion, PartitionSpec, TableTransaction, TxnState
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.spark_job import SparkJob, spark_job
 from airflow_provider.operators.task_operation import TaskOperation
@@ -292,6 +294,8 @@ class TableJobOperator(BaseOperator, abc.ABC):
                     self._metastore_hook().get_metastore().abort_txn(txn_id)
             self.log.info("an earlier try of this task left no commit; the job runs again")
             return None
+        if not job.txn_goes_on and txn_id is not None and self._undo_aborted(table, commit.instant, txn_id):
+            return None
         self.log.info(
             "an earlier try of this task committed instant %s; nothing is done again", commit.instant
         )
@@ -306,6 +310,23 @@ class TableJobOperator(BaseOperator, abc.ABC):
             told = insertions(table, commit.instant)
             event_id = self._commit_earlier(resolved, operation, txn_id, specs, told)
         return {**summary, "txn_id": txn_id, "write_id": write_id, "event_id": event_id}
+
+    def _undo_aborted(self, table: HudiTable, instant: str, txn_id: int) -> bool:
+        """Undo what an earlier try committed after its transaction had been aborted.
+
+        No reader with a snapshot would ever see it, nor, once something is merged on it, anything later.
+
+        :return: False where the transaction is not aborted, or something was merged on it already.
+        """
+        if self._metastore_hook().get_metastore().get_txn(txn_id).state is not TxnState.ABORTED:
+            return False
+        try:
+            revert(table, instant, reason=f"transaction {txn_id} had timed out")
+        except TableError as error:
+            self.log.warning("%s", error)
+            return False
+        self.log.info("transaction %d had timed out before instant %s; the job runs again", txn_id, instant)
+        return True
 
     def _commit_earlier(
         self,

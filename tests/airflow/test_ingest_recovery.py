@@ -23,6 +23,7 @@ from airflow_provider.exceptions import JobFailedError
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import TxnState
 from airflow_provider.operators import IngestOperator
+from airflow_provider.table import snapshot
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import assert_undone, in_thread, ingest, last_transaction, rows_of
 from tests.airflow.processes import has_written, processes_of, until, writer_pid
@@ -49,6 +50,7 @@ WORKER = """
 import json, sys
 from types import SimpleNamespace
 from airflow_provider.operators import IngestOperator
+from airflow_provider.table import snapshot
 
 class Store(dict):
     def set(self, key, value):
@@ -211,6 +213,28 @@ class TestRetry:
         assert metastore.get_txn(result["txn_id"]).state == TxnState.COMMITTED
         assert metastore.get_txn(result["txn_id"]).event_id == result["event_id"]
         assert len(metastore.get_partitions("lake", "flights")) == 2
+
+    def test_what_was_committed_after_its_transaction_had_timed_out_is_done_again(
+        self, metastore, table, source, tmp_path, spark_connect
+    ):
+        store = Store()
+
+        def committed_on_storage() -> bool:
+            if has_written(table) and not busy.in_transaction:
+                busy.execute("BEGIN IMMEDIATE")
+            return bool(table.timeline().commits())
+
+        with closing(sqlite3.connect(tmp_path / "metastore.db", isolation_level=None)) as busy:
+            first = dead_worker(source, store, committed_on_storage, tmp_path)
+        metastore.abort_txn(first["txn_id"])
+
+        result = ingest(source, spark_conn_id=spark_connect).execute(try_of(store))
+        [commit] = table.timeline().commits()
+        assert result["instant"] == commit.requested_time
+        assert result["txn_id"] > first["txn_id"]
+        state = metastore.read_snapshot([("lake", "flights")])
+        write_ids = state.tables["lake.flights"].write_ids
+        assert snapshot(table, valid_write_ids=write_ids).count_rows() == len(rows_of(table)) == 3
 
     def test_what_a_dead_worker_did_not_commit_is_rolled_back_and_done_again(
         self, metastore, table, source, tmp_path, spark_connect

@@ -23,7 +23,9 @@ from airflow_provider.concurrency import (
     schedule,
 )
 from airflow_provider.concurrency.in_flight import oldest_base
+from airflow_provider.concurrency.transactions import undo_writes
 from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
@@ -39,6 +41,9 @@ FAIL = ConflictPolicy(on_higher_priority="fail")
 REBASE = ConflictPolicy(on_conflict="rebase", on_higher_priority="fail")
 REVERT = ConflictPolicy(on_conflict="rebase", on_rewrite="revert", on_higher_priority="fail")
 
+OUTSIDE_OF_TRANSACTIONS = ValidWriteIdList(None, 0)
+"""Shows what was written without a write id."""
+
 _names = itertools.count()
 
 
@@ -50,8 +55,12 @@ def add_writer(
     policy: ConflictPolicy = FAIL,
     priority: int = PRIORITIES["ingestion"],
     operation_key: str | None = None,
+    aborted_txn: int | None = None,
 ) -> None:
-    """A writer that upserts keys: it adds its name to the history of each."""
+    """A writer that upserts keys: it adds its name to the history of each.
+
+    With ``aborted_txn`` it does so in a transaction, which is aborted when the write has completed.
+    """
     wanted = frozenset(keys)
 
     def work(table: HudiTable, actor: Actor) -> None:
@@ -63,13 +72,24 @@ def add_writer(
             priority=priority,
             heartbeat_interval=3600.0,
             operation_key=operation_key,
+            open_txn=aborted_txn,
         ) as writer:
             simulation.writes[writer.instant] = Write(name, wanted)
             upsert = _Upsert(table.storage, writer, name, wanted)
             stats, replaced = upsert.merge(writer.view, wanted, plan=True)
-            result = writer.commit(stats, replaced=replaced, unique_keys=True, rebase=upsert.merge_again)
+            result = writer.commit(
+                stats,
+                replaced=replaced,
+                unique_keys=True,
+                rebase=upsert.merge_again,
+                txn_id=aborted_txn,
+                write_id=aborted_txn,
+            )
         assert result.instant == writer.instant
-        simulation.acknowledged.add(result.instant)
+        if aborted_txn is None:
+            simulation.acknowledged.add(result.instant)
+        else:
+            undo_writes(table, aborted_txn)
 
     simulation.add(name, work)
 
@@ -247,7 +267,8 @@ def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> 
         taken = 0
         while taken < times:
             try:
-                snapshot = read_snapshot(table.storage, table.view())
+                view = table.view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
+                snapshot = read_snapshot(table.storage, view)
             except FileNotFoundError:
                 continue
             simulation.observed.setdefault(name, []).append(snapshot)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from airflow_provider.concurrency import CommitLog, rollback_dead_writers
 from airflow_provider.concurrency.commit_log import LogEntry
+from airflow_provider.concurrency.held import held_instants
 from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.concurrency.transactions import undo_writes
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.timeline import Timeline
@@ -14,12 +16,14 @@ from .simulation import Simulation
 
 
 def recover(simulation: Simulation) -> list[LogEntry]:
-    """What the next writer does: finish the newest entry, roll dead writers back."""
+    """What the next writer does: finish the newest entry, roll dead writers back, undo what was aborted."""
     simulation.expire_heartbeats()
     table = simulation.table()
     log = CommitLog(table.storage)
     publish_head(table.storage, log)
     rollback_dead_writers(table)
+    for txn_id in set(held_instants(table.storage).values()):
+        undo_writes(table, txn_id)
     return list(log.after(0))
 
 

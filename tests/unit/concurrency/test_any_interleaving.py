@@ -49,7 +49,10 @@ SERVICES: dict[str, Callable[[Simulation, str], None]] = {
 
 
 class Interleaving(RuleBasedStateMachine):
-    """Three writers, two of each service and two readers on one table, one storage operation at a time."""
+    """Three writers, two of each service and two readers on one table, one storage operation at a time.
+
+    Some writers are in transactions, which are aborted when their writes have completed.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,9 +70,12 @@ class Interleaving(RuleBasedStateMachine):
         keys=st.sets(st.sampled_from(KEYS), min_size=1),
         policy=st.sampled_from([FAIL, REBASE, REVERT]),
         priority=st.sampled_from([INGESTION, INGESTION, BACKFILL, (INGESTION + BACKFILL) // 2]),
+        aborted=st.sampled_from([False, False, True]),
     )
-    def upsert_begins(self, keys: set[str], policy: ConflictPolicy, priority: int) -> None:
-        add_writer(self.simulation, self._named("writer"), sorted(keys), policy=policy, priority=priority)
+    def upsert_begins(self, keys: set[str], policy: ConflictPolicy, priority: int, aborted: bool) -> None:
+        name = self._named("writer")
+        txn_id = self._count["writer"] if aborted else None
+        add_writer(self.simulation, name, sorted(keys), policy=policy, priority=priority, aborted_txn=txn_id)
 
     @rule(service=st.sampled_from(sorted(SERVICES)))
     def service_begins(self, service: str) -> None:

@@ -13,6 +13,7 @@ from .actors import (
     REBASE,
     REVERT,
     add_clusterer,
+    add_reader,
     add_writer,
 )
 from .invariants import check
@@ -112,6 +113,35 @@ def test_a_clustering_that_was_written_to_is_not_reverted() -> None:
     check(simulation)
     assert {"upsert", "other"} <= simulation.committed()
     assert not any(entry.reverts is not None for entry in CommitLog(simulation.table().storage).after(0))
+
+
+@pytest.mark.parametrize("began_at", range(0, 60, 2))
+@pytest.mark.parametrize("policy", [FAIL, REBASE], ids=["raise", "rebase"])
+@pytest.mark.parametrize("keys", ["a", "ab", "n"], ids=["same-group", "two-groups", "new-key"])
+def test_an_upsert_at_every_point_of_a_transaction_that_is_aborted(
+    keys: str, policy: ConflictPolicy, began_at: int
+) -> None:
+    # Whatever it does, nothing of the transaction is in it, and it loses nothing by the abort.
+    simulation = table_with("a", "b")
+    add_writer(simulation, "txn", "an", aborted_txn=7)
+    add_writer(simulation, "upsert", keys, policy=policy)
+    add_reader(simulation)
+    simulation.run([0] * began_at + [1] * 80 + [2] * 80)
+    check(simulation)
+    assert "txn" not in simulation.committed()
+
+
+@pytest.mark.parametrize("aborted_at", range(0, 40, 2))
+@pytest.mark.parametrize("policy", [FAIL, REBASE], ids=["raise", "rebase"])
+def test_a_transaction_is_aborted_at_every_point_of_an_upsert(
+    policy: ConflictPolicy, aborted_at: int
+) -> None:
+    simulation = table_with("a", "b")
+    add_writer(simulation, "upsert", "an", policy=policy)
+    add_writer(simulation, "txn", "an", aborted_txn=7)
+    simulation.run([1] * 20 + [0] * aborted_at + [1] * 80)
+    check(simulation)
+    assert "txn" not in simulation.committed()
 
 
 def moment(at: str, *, of: Callable[[Simulation], None]) -> int:

@@ -290,6 +290,30 @@ class TestEnd:
             assert list(Path(table.location).rglob(f"*{undone}.parquet")) == []
         assert list(Path(lake.tables["riders"].location).rglob("*.parquet")) == []
 
+    def test_an_abort_undoes_a_write_that_was_rebased_onto_a_later_one(
+        self, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lake.write("trips", {1: 10}, operation="bulk_insert")
+        lake.write("trips", {2: 20}, operation="bulk_insert")
+        txn_id = lake.begin()
+        look_up = ArrowRows.find
+
+        def find(self: ArrowRows, *arguments: Any) -> Any:
+            """Looks keys up, while another task of the transaction changes the same file group."""
+            monkeypatch.undo()
+            found = look_up(self, *arguments)
+            lake.write("trips", {1: 11, 2: 21}, txn_id)
+            return found
+
+        monkeypatch.setattr(ArrowRows, "find", find)
+        lake.write("trips", {1: 12}, txn_id, on_conflict="rebase")
+        first, second = lake.tables["trips"].timeline().commits()[-2:]
+        assert first.requested_time > second.requested_time
+        assert lake.seen("trips", txn_id) == {1: 12, 2: 21}
+        lake.abort(txn_id)
+        assert lake.seen("trips") == lake.plain("trips") == {1: 10, 2: 20}
+        lake.check_nothing_is_left()
+
     def test_an_abort_brings_back_what_was_taken_out(self, lake: Lake) -> None:
         lake.write("trips", {1: 10, 2: 20})
         txn_id = lake.begin()
