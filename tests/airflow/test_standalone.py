@@ -181,8 +181,8 @@ def read_by_runs(airflow) -> set[int]:
 def test_an_ingestion_starts_the_dag_that_waits_for_its_rows(airflow, loaded, metastore):
     result = airflow.result(loaded, "ingest")
     [told] = [event for event in inserted(metastore) if event == result["event_id"] - 1]
-    until(lambda: told in read_by_runs(airflow), seconds=60, every=1)
-    until(lambda: consumer(metastore, "arrived") >= result["event_id"], seconds=30)
+    until(lambda: told in read_by_runs(airflow), every=1)
+    until(lambda: consumer(metastore, "arrived") >= result["event_id"])
 
 
 def test_a_triggerer_that_is_killed_loses_no_event(airflow, loaded, metastore):
@@ -194,7 +194,7 @@ def test_a_triggerer_that_is_killed_loses_no_event(airflow, loaded, metastore):
     enough = threading.Event()
     writing = threading.Thread(target=write, daemon=True)
     writing.start()
-    until(lambda: len(delivered(airflow)) > before + 3, seconds=60, every=1)
+    until(lambda: len(delivered(airflow)) > before + 3, every=1)
     airflow.kill_triggerer()
     killed_at = inserted(metastore)[-1]
     until(lambda: inserted(metastore)[-1] > killed_at)
@@ -203,7 +203,7 @@ def test_a_triggerer_that_is_killed_loses_no_event(airflow, loaded, metastore):
     enough.set()
     writing.join()
     written = inserted(metastore)
-    until(lambda: set(delivered(airflow)) == set(written), seconds=60, every=1)
+    until(lambda: set(delivered(airflow)) == set(written), every=1)
     # At least once, and in order but for what the killed triggerer could not note down any more.
     assert list(dict.fromkeys(delivered(airflow))) == written
 
