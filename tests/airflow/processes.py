@@ -10,12 +10,12 @@ from airflow_provider.concurrency import PendingInstant, pending_instants
 from airflow_provider.table.hudi_table import HudiTable
 
 
-def until(condition, *, seconds: float = 180):
+def until(condition, *, seconds: float = 180, every: float = 0.05):
     """Wait for a condition, and return what it found."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.05)
+        time.sleep(every)
     return found
 
 

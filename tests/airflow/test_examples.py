@@ -210,6 +210,6 @@ def check_arrivals(airflow, rows: int) -> None:
     def seen() -> list[int]:
         return [event for result in results() for event in result["events"]]
 
-    until(lambda: seen() == inserted, seconds=90)
+    until(lambda: seen() == inserted, every=1)
     assert results()[-1]["flights"] == rows
     metastore.close()

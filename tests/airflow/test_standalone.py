@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import threading
+from contextlib import closing
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -159,8 +162,12 @@ def inserted(metastore) -> list[int]:
 
 def delivered(airflow) -> list[int]:
     """The notification events in Airflow's asset events, in the order in which it stored them."""
-    stored = airflow.call("GET", "/api/v2/assets/events?limit=1000")["asset_events"]
-    payloads = [event["extra"]["payload"] for event in sorted(stored, key=lambda event: event["id"])]
+    # Not by the API: asked often, it would lock Airflow's SQLite for Airflow itself.
+    with closing(
+        sqlite3.connect(f"file:{airflow.home}/airflow.db?mode=ro", uri=True, timeout=30)
+    ) as database:
+        stored = database.execute("SELECT extra FROM asset_event ORDER BY id").fetchall()
+    payloads = [json.loads(extra)["payload"] for (extra,) in stored]
     return [event["event_id"] for payload in payloads for event in payload["events"]]
 
 
@@ -174,30 +181,29 @@ def read_by_runs(airflow) -> set[int]:
 def test_an_ingestion_starts_the_dag_that_waits_for_its_rows(airflow, loaded, metastore):
     result = airflow.result(loaded, "ingest")
     [told] = [event for event in inserted(metastore) if event == result["event_id"] - 1]
-    until(lambda: told in read_by_runs(airflow), seconds=60)
-    until(lambda: consumer(metastore, "arrived") >= result["event_id"], seconds=30)
+    until(lambda: told in read_by_runs(airflow), every=1)
+    until(lambda: consumer(metastore, "arrived") >= result["event_id"])
 
 
 def test_a_triggerer_that_is_killed_loses_no_event(airflow, loaded, metastore):
     def write() -> None:
-        while not enough.wait(0.2):
+        while not enough.wait(0.5):
             metastore.fire_insert_event("lake", "flights", ["/lake/flights/a.parquet"])
 
     before = len(inserted(metastore))
     enough = threading.Event()
-    writing = threading.Thread(target=write)
+    writing = threading.Thread(target=write, daemon=True)
     writing.start()
-    until(lambda: len(inserted(metastore)) > before + 10)
-    until(lambda: len(delivered(airflow)) > before, seconds=60)
+    until(lambda: len(delivered(airflow)) > before + 3, every=1)
     airflow.kill_triggerer()
     killed_at = inserted(metastore)[-1]
     until(lambda: inserted(metastore)[-1] > killed_at)
     airflow.start_triggerer()
-    until(lambda: max(delivered(airflow)) > killed_at)
+    until(lambda: max(delivered(airflow)) > killed_at, every=1)
     enough.set()
     writing.join()
     written = inserted(metastore)
-    until(lambda: set(delivered(airflow)) == set(written), seconds=60)
+    until(lambda: set(delivered(airflow)) == set(written), every=1)
     # At least once, and in order but for what the killed triggerer could not note down any more.
     assert list(dict.fromkeys(delivered(airflow))) == written
 
