@@ -234,7 +234,7 @@ class TestEnded:
         txn_id = BeginTransactionOperator(task_id="begin", timeout=1.0).execute({})
         self.load(source, txn_id, spark_connect).execute({})
         assert rows_of(tables["flights"]) == ROWS
-        until(lambda: txn_id in metastore._timed_out(300))
+        until(lambda: txn_id in metastore.timed_out(300))
         RollbackFailedWritesOperator(task_id="tidy", table="lake.flights").execute({})
         assert rows_of(tables["flights"]) == []
         assert metastore.get_txn(txn_id).state is TxnState.ABORTED
