@@ -131,15 +131,17 @@ def test_an_upsert_at_every_point_of_a_transaction_that_is_aborted(
     assert "txn" not in simulation.committed()
 
 
-@pytest.mark.parametrize("aborted_at", range(0, 40, 2))
+@pytest.mark.parametrize("stands_at", range(0, 60, 2))
 @pytest.mark.parametrize("policy", [FAIL, REBASE], ids=["raise", "rebase"])
-def test_a_transaction_is_aborted_at_every_point_of_an_upsert(
-    policy: ConflictPolicy, aborted_at: int
+@pytest.mark.parametrize("keys", ["a", "n"], ids=["same-group", "same-new-key"])
+def test_an_upsert_under_way_is_not_rebased_onto_a_transaction(
+    keys: str, policy: ConflictPolicy, stands_at: int
 ) -> None:
+    # The upsert has planned; the transaction writes, and stands before or in the middle of its abort.
     simulation = table_with("a", "b")
-    add_writer(simulation, "upsert", "an", policy=policy)
     add_writer(simulation, "txn", "an", aborted_txn=7)
-    simulation.run([1] * 20 + [0] * aborted_at + [1] * 80)
+    add_writer(simulation, "upsert", keys, policy=policy)
+    simulation.run([1] * 12 + [0] * stands_at + [1] * 80)
     check(simulation)
     assert "txn" not in simulation.committed()
 
