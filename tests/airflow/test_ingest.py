@@ -22,6 +22,7 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import TxnState
+from airflow_provider.metastore.hive_json import decode_partition
 from airflow_provider.operators import CreateTableOperator
 from airflow_provider.operators.priority import priority_number
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
@@ -126,6 +127,13 @@ class TestSuccess:
         assert metastore.valid_write_id_list("lake", "flights").is_valid(1)
         partitions = {p.values: p.location for p in metastore.get_partitions("lake", "flights")}
         assert partitions == {(day,): f"{table.location}/day={day}" for day in ("mon", "tue")}
+        told = metastore.next_events(0, event_types=["INSERT"])
+        files = {decode_partition(one.message["ptnObjJson"]).values: one.message["files"] for one in told}
+        assert files == {
+            (stat.partition_path.removeprefix("day="),): [f"{table.location}/{stat.path}"]
+            for stat in metadata.write_stats
+        }
+        assert all(one.event_id < event.event_id for one in told)
         # The job's own lines are in the task's log, and the secret is nowhere.
         printed = "".join(capfd.readouterr())
         assert "Using Spark's default log4j profile" in printed
