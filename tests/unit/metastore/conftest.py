@@ -63,7 +63,7 @@ def metastore(request: pytest.FixtureRequest, url: str) -> Iterator[AnyMetastore
         if request.param == "server":
             server = stack.enter_context(served(ServiceOptions(url, port=0), housekeeping=False))
             url = f"thrift://127.0.0.1:{server.port}"
-        opened = open_metastore(url, timeout_seconds=10)
+        opened = open_metastore(url, timeout_seconds=60)
         stack.callback(opened.close)
         yield opened
 
