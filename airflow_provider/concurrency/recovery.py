@@ -13,6 +13,7 @@ from airflow_provider.concurrency.failed_writes import rollback
 from airflow_provider.concurrency.in_flight import PendingInstant
 from airflow_provider.concurrency.operations import find_operation
 from airflow_provider.concurrency.transactions import (
+    insertions,
     is_completed,
     partition_specs,
     partitions_of,
@@ -25,9 +26,9 @@ from airflow_provider.exceptions import (
     TableServiceError,
     TransactionAbortedError,
 )
-from airflow_provider.metastore import AnyMetastore, Insertion, RecoveredTxn, TableWriteInfo, TxnInfo
+from airflow_provider.metastore import AnyMetastore, RecoveredTxn, TableWriteInfo, TxnInfo
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, format_time
+from airflow_provider.table.instant import format_time
 
 log = logging.getLogger(__name__)
 
@@ -95,27 +96,6 @@ def recover_transactions(
                 told = "transaction %d has ended, and not yet in %s: %s"
                 log.warning(told, each.txn_id, write.location, error)
     return recovered
-
-
-def insertions(table: HudiTable, requested_time: str) -> list[Insertion]:
-    """What a commit added, as INSERT events tell it: one for each partition.
-
-    :param table: the table.
-    :param requested_time: the commit's; one that is archived added nothing that is still known.
-    """
-    timeline = table.timeline()
-    instant = timeline.find(requested_time)
-    if instant is None:
-        return []
-    files: dict[str, list[str]] = {}
-    for stat in timeline.commit_metadata(instant).write_stats:
-        files.setdefault(stat.partition_path, []).append(table.storage.url(stat.path))
-    replace = instant.action == Action.REPLACE_COMMIT
-    paths = sorted(files)
-    specs = partition_specs(table, paths)
-    return [
-        Insertion(files[path], specs[at].values if specs else None, replace) for at, path in enumerate(paths)
-    ]
 
 
 def _settled(table: HudiTable, txn: TxnInfo) -> str | None:

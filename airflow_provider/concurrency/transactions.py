@@ -24,9 +24,9 @@ from airflow_provider.exceptions import (
     NoSuchTransactionError,
     TableServiceError,
 )
-from airflow_provider.metastore import AnyMetastore, PartitionSpec, TableWriteInfo, TxnState
+from airflow_provider.metastore import AnyMetastore, Insertion, PartitionSpec, TableWriteInfo, TxnState
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import State
+from airflow_provider.table.instant import Action, State
 from airflow_provider.table.keys import partition_values
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def commit_transaction(
 ) -> int:
     """Commit a transaction around several writes; doing it again changes nothing.
 
-    Its new partitions are registered in the same step.
+    Its new partitions are registered, and its INSERT events told, in the same step.
 
     :param metastore: the metastore.
     :param txn_id: the transaction.
@@ -56,13 +56,14 @@ def commit_transaction(
         event_id = metastore.commit_txn(txn_id)  # says when it was aborted
     else:
         new: dict[tuple[str, str], list[PartitionSpec]] = {}
+        inserted: dict[tuple[str, str], list[Insertion]] = {}
         for write in writes:
-            table = HudiTable.open(write.location, storage_options)
-            specs = partition_specs(table, _partitions_written(table, write))
-            new.setdefault((write.database, write.table), []).extend(specs)
+            table, place = HudiTable.open(write.location, storage_options), (write.database, write.table)
+            new.setdefault(place, []).extend(partition_specs(table, _partitions_written(table, write)))
+            inserted.setdefault(place, []).extend(insertions(table, write.instant or ""))
         # From here on recovery goes through with it, should this process die.
         metastore.request_commit(txn_id)
-        event_id = metastore.commit_txn(txn_id, new_partitions=new)
+        event_id = metastore.commit_txn(txn_id, new_partitions=new, insertions=inserted)
     for location in _locations(writes):
         try:
             _release(HudiTable.open(location, storage_options), txn_id)
@@ -175,6 +176,27 @@ def partitions_of(table: HudiTable, instant: str) -> list[str]:
     if found is None:
         return []
     return sorted({stat.partition_path for stat in timeline.commit_metadata(found).write_stats})
+
+
+def insertions(table: HudiTable, requested_time: str) -> list[Insertion]:
+    """What a commit added, as INSERT events tell it: one for each partition.
+
+    :param table: the table.
+    :param requested_time: the commit's; one that is archived added nothing that is still known.
+    """
+    timeline = table.timeline()
+    instant = timeline.find(requested_time)
+    if instant is None:
+        return []
+    files: dict[str, list[str]] = {}
+    for stat in timeline.commit_metadata(instant).write_stats:
+        files.setdefault(stat.partition_path, []).append(table.storage.url(stat.path))
+    replace = instant.action == Action.REPLACE_COMMIT
+    paths = sorted(files)
+    specs = partition_specs(table, paths)
+    return [
+        Insertion(files[path], specs[at].values if specs else None, replace) for at, path in enumerate(paths)
+    ]
 
 
 def _partitions_written(table: HudiTable, write: TableWriteInfo) -> list[str]:

@@ -16,9 +16,9 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider.concurrency import PendingInstant
-from airflow_provider.concurrency.recovery import insertions, recover_transactions
+from airflow_provider.concurrency.recovery import recover_transactions
 from airflow_provider.concurrency.revert import revert
-from airflow_provider.concurrency.transactions import partition_specs, settle_transactions
+from airflow_provider.concurrency.transactions import insertions, partition_specs, settle_transactions
 from airflow_provider.exceptions import (
     MetastoreUnavailableError,
     NoSuchTransactionError,

@@ -29,7 +29,7 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
-from airflow_provider.metastore import TxnState, open_metastore
+from airflow_provider.metastore import EventType, TxnState, open_metastore
 from airflow_provider.table import HudiTable
 from airflow_provider.table.base_file import BaseFileWriter, read_base_file
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
@@ -262,8 +262,12 @@ class TestEnd:
         lake.write("trips", {1: 10}, txn_id)
         lake.write("riders", {7: 70}, txn_id)
         assert lake.metastore.get_partitions("lake", "trips") == []
+        before = lake.metastore.current_event_id()
         event_id = lake.commit(txn_id)
         assert lake.commit(txn_id) == event_id
+        told = [event for event in lake.metastore.next_events(before) if event.event_type == EventType.INSERT]
+        assert sorted(event.table or "" for event in told) == sorted(lake.tables)
+        assert all(len(event.message["files"]) == 1 for event in told)
         for name in lake.tables:
             (partition,) = lake.metastore.get_partitions("lake", name)
             assert partition.values == ("sf",)
