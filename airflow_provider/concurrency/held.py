@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from airflow_provider.concurrency.conflicts import WriteDescription
-from airflow_provider.exceptions import WriteConflictError
+from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
 from airflow_provider.table.instant import State
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
@@ -62,9 +62,13 @@ def held_writes(storage: Storage, *, besides: int | None = None) -> list[Effect]
     held = {instant: txn_id for instant, txn_id in held_instants(storage).items() if txn_id != besides}
     if not held:
         return []
-    timeline = Timeline.load(storage)
-    found = (timeline.find(instant) for instant in held)
-    return [effect_of(storage, timeline, i) for i in found if i is not None and i.state is State.COMPLETED]
+    timeline, effects = Timeline.load(storage), []
+    for instant in held:
+        found = timeline.find(instant)
+        if found is not None and found.state is State.COMPLETED:
+            with suppress(NoSuchInstantError):  # undone in this moment
+                effects.append(effect_of(storage, timeline, found))
+    return effects
 
 
 def check_not_held(

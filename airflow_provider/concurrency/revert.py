@@ -17,7 +17,7 @@ from airflow_provider.concurrency.conflicts import CLEANING, PRIORITIES
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
 from airflow_provider.concurrency.publish import files_in, publish, publish_head
-from airflow_provider.exceptions import TableError
+from airflow_provider.exceptions import NoSuchInstantError, TableError
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
@@ -98,12 +98,16 @@ def revert(table: HudiTable, instant: str, *, reason: str) -> LogEntry | None:
         entry = _commit_of(commit_log, instant)
         if newest is None or entry is None or found is None:
             return None
-        effect = effect_of(storage, timeline, found)
+        try:
+            effect = effect_of(storage, timeline, found)
+            merged_on = _merged_on(storage, timeline, effect)
+        except NoSuchInstantError:
+            continue  # undone by somebody else in this moment, this one or one after it
         # No clean is in the way: one planned since left alone what is held, one planned before the commit
         # takes only what was superseded then.
         why_not = (
             _obstacle(storage, commit_log, entry)
-            or _merged_on(storage, timeline, effect)
+            or merged_on
             or _gone(storage, instant, effect.merged_on | effect.replaced)
         )
         if why_not is not None:

@@ -199,6 +199,8 @@ def test_airflows_own_backfill_writes_with_the_priority_of_its_runs(airflow):
 def check_arrivals(airflow, rows: int) -> None:
     """The DAG that waits for rows has seen each commit's, once, without anybody starting it."""
     metastore = open_metastore(f"sqlite:///{airflow.home}/table_services/metastore.db")
+    # A commit is told of when its task ends, a moment after it is on the timeline.
+    until(lambda: len(metastore.next_events(0, event_types=["COMMIT_TXN"])) == 2)
     inserted = [event.event_id for event in metastore.next_events(0, event_types=["INSERT"])]
 
     def results() -> list[dict]:

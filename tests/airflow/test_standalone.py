@@ -121,7 +121,7 @@ def test_sensors_defer_to_the_triggerer_and_come_back(airflow, metastore, table)
         until(lambda: airflow.state(run, "caught_up") == "success")
         assert airflow.state(run, "fence") == "deferred"
     until(lambda: airflow.state(run, "fence") == "success")
-    assert airflow.result(run, "caught_up")["consumers"] == {"replica": until_event}
+    assert airflow.result(run, "caught_up")["consumers"]["replica"] == until_event
     assert f"waiting: commit {earlier.instant} (UPSERT) by " in airflow.log(run, "fence")
     metastore.unregister_consumer("replica")
 

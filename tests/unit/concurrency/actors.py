@@ -261,7 +261,10 @@ def add_sweeper(simulation: Simulation, name: str = "sweeper") -> None:
 
 
 def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> None:
-    """Takes snapshots one after the other; a query whose files were cleaned is run again."""
+    """Takes snapshots one after the other; a query whose files were deleted is run again.
+
+    Nothing keeps the cleaner here from what a reader is about to list: it has no lease.
+    """
 
     def work(table: HudiTable, actor: Actor) -> None:
         taken = 0
@@ -271,7 +274,14 @@ def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> 
                 snapshot = read_snapshot(table.storage, view)
             except FileNotFoundError:
                 continue
+            if _deletions(Timeline.load(table.storage)) - _deletions(view.timeline):
+                continue
             simulation.observed.setdefault(name, []).append(snapshot)
             taken += 1
 
     simulation.add(name, work)
+
+
+def _deletions(timeline: Timeline) -> set[str]:
+    """The cleans and rollbacks, from their plans on."""
+    return {i.requested_time for i in timeline.instants if i.action in (Action.CLEAN, Action.ROLLBACK)}
