@@ -119,10 +119,12 @@ class TestDagRun:
         events = metastore.next_events(0)
         [event] = [e for e in events if e.event_type == "COMMIT_TXN"]
         assert xcom(run, "commit") == {"txn_id": txn_id, "event_id": event.event_id}
-        # Partitions come with the commit and not before it.
+        # Partitions and what was inserted come with the commit and not before it.
         before = [e.event_type for e in events if e.event_id < event.event_id]
         added = before.count("ADD_PARTITION")
-        assert before[-added:] == ["ADD_PARTITION"] * added
+        inserted = before.count("INSERT")
+        assert inserted == sum(len(metastore.get_partitions("lake", name)) for name in tables)
+        assert before[-added - inserted :] == ["ADD_PARTITION"] * added + ["INSERT"] * inserted
         for name, table in tables.items():
             assert seen(metastore, name, table) == rows_of(table) == ROWS
             told = xcom(run, name)
