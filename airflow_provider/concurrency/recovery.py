@@ -72,18 +72,17 @@ def recover_transactions(
             return False
         if specs := partition_specs(table, partitions_of(table, instant)):
             metastore.add_partitions(write.database, write.table, specs, if_not_exists=True)
-        if txn.commit_on_recovery:
-            # Whoever recovers it at the same moment may have ended it, and told.
-            with suppress(NoSuchTransactionError, TransactionAbortedError):
-                for one in insertions(table, instant):
-                    metastore.fire_insert_event(
-                        write.database,
-                        write.table,
-                        one.files,
-                        values=one.values,
-                        replace=one.replace,
-                        txn_id=write.txn_id,
-                    )
+        # Whoever recovers it at the same moment may have ended it, and told.
+        with suppress(NoSuchTransactionError, TransactionAbortedError):
+            for one in insertions(table, instant):
+                metastore.fire_insert_event(
+                    write.database,
+                    write.table,
+                    one.files,
+                    values=one.values,
+                    replace=one.replace,
+                    txn_id=write.txn_id,
+                )
         return True
 
     recovered = metastore.recover_timed_out(timeout_seconds, ended_well)

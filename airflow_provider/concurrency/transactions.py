@@ -171,32 +171,32 @@ def partition_specs(table: HudiTable, paths: Iterable[str]) -> list[PartitionSpe
 
 def partitions_of(table: HudiTable, instant: str) -> list[str]:
     """The partition paths in which a commit wrote files; none when it is archived."""
-    timeline = table.timeline()
-    found = timeline.find(instant)
-    if found is None:
-        return []
-    return sorted({stat.partition_path for stat in timeline.commit_metadata(found).write_stats})
+    return sorted(_files_of(table, instant))
 
 
-def insertions(table: HudiTable, requested_time: str) -> list[Insertion]:
+def insertions(table: HudiTable, instant: str) -> list[Insertion]:
     """What a commit added, as INSERT events tell it: one for each partition.
 
     :param table: the table.
-    :param requested_time: the commit's; one that is archived added nothing that is still known.
+    :param instant: the commit's requested time; one that is archived added nothing that is still known.
     """
-    timeline = table.timeline()
-    instant = timeline.find(requested_time)
-    if instant is None:
-        return []
-    files: dict[str, list[str]] = {}
-    for stat in timeline.commit_metadata(instant).write_stats:
-        files.setdefault(stat.partition_path, []).append(table.storage.url(stat.path))
-    replace = instant.action == Action.REPLACE_COMMIT
-    paths = sorted(files)
-    specs = partition_specs(table, paths)
+    found = table.timeline().find(instant)
+    replace = found is not None and found.action is Action.REPLACE_COMMIT
+    is_partitioned = bool(table.config.partition_fields)
     return [
-        Insertion(files[path], specs[at].values if specs else None, replace) for at, path in enumerate(paths)
+        Insertion(files, partition_values(path, table.config) if is_partitioned else None, replace)
+        for path, files in sorted(_files_of(table, instant).items())
     ]
+
+
+def _files_of(table: HudiTable, instant: str) -> dict[str, list[str]]:
+    """URLs of the files that a commit wrote, by partition path; none when it is archived."""
+    timeline = table.timeline()
+    found = timeline.find(instant)
+    files: dict[str, list[str]] = {}
+    for stat in timeline.commit_metadata(found).write_stats if found is not None else ():
+        files.setdefault(stat.partition_path, []).append(table.storage.url(stat.path))
+    return files
 
 
 def _partitions_written(table: HudiTable, write: TableWriteInfo) -> list[str]:

@@ -271,7 +271,7 @@ class SubmittedSparkJob(SparkJob):
     def _kill(self) -> None:
         if self._hook is not None:
             # spark-submit's own JVM first would leave its Python driver alive, orphaned and
-            # writing: the whole group ends at once, then the hook ends what runs on a cluster.
+            # writing: the whole session ends at once, then the hook ends what runs on a cluster.
             _kill_session(self._hook._submit_sp)
             self._hook.on_kill()
 
