@@ -17,7 +17,7 @@ from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import REWRITES, decode_commit_metadata, encode, requested_content
-from airflow_provider.table.storage import FileStatus, Storage
+from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
 
@@ -79,9 +79,7 @@ def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
     :param action: its action.
     :return: paths of the data files deleted.
     """
-    deleted = [
-        status.path for status in data_files_of(storage, instant, action) if storage.delete(status.path)
-    ]
+    deleted = [path for path in data_files_of(storage, instant, action) if storage.delete(path)]
     for state in (State.INFLIGHT, State.REQUESTED):
         storage.delete(instant_path(Instant(instant, action, state)))
     storage.delete(staged_metadata_path(instant))
@@ -90,8 +88,8 @@ def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
     return deleted
 
 
-def data_files_of(storage: Storage, instant: str, action: Action) -> list[FileStatus]:
-    """Data files that a pending instant wrote, found by its plan.
+def data_files_of(storage: Storage, instant: str, action: Action) -> list[str]:
+    """Paths of the data files that a pending instant wrote, found by its plan.
 
     A writer writes its plan before its first data file, so no plan means no file.
     """
@@ -106,13 +104,13 @@ def data_files_of(storage: Storage, instant: str, action: Action) -> list[FileSt
     return files_in(storage, partitions, instant)
 
 
-def files_in(storage: Storage, partitions: Iterable[str], instant: str) -> list[FileStatus]:
-    """Data files that an instant wrote into some partitions."""
+def files_in(storage: Storage, partitions: Iterable[str], instant: str) -> list[str]:
+    """Paths of the data files that an instant wrote into some partitions."""
     return [
-        status
+        f"{partition}/{name}".lstrip("/")
         for partition in sorted(partitions)
-        for status in storage.list(partition)
-        if (parsed := parse_base_file_name(status.name)) and parsed[2] == instant
+        for name in storage.names(partition)
+        if instant in name and (parsed := parse_base_file_name(name)) and parsed[2] == instant
     ]
 
 
@@ -167,8 +165,8 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
         else files_in(storage, {group.partition_path for group in entry.written}, dead)
     )
     by_partition: dict[str, list[str]] = {}
-    for status in doomed:
-        by_partition.setdefault(status.path.rpartition("/")[0], []).append(storage.url(status.path))
+    for path in doomed:
+        by_partition.setdefault(path.rpartition("/")[0], []).append(storage.url(path))
     plan = {
         "instantToRollback": {"commitTime": dead, "action": str(dead_action)},
         "RollbackRequests": [
@@ -196,7 +194,7 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
         deleted = clean_up(storage, dead, dead_action)
     else:
         if deletes:
-            deleted = [status.path for status in doomed if storage.delete(status.path)]
+            deleted = [path for path in doomed if storage.delete(path)]
         _hide(storage, dead, dead_action)
         release(storage, dead)
     metadata = {

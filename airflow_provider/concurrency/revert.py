@@ -212,7 +212,7 @@ def delete_reverted_files(
         if entry.reverts is None or age < after_seconds:
             continue
         partitions = {group.partition_path for group in entry.written}
-        for status in files_in(storage, partitions, entry.rolls_back or ""):
-            if dry_run or storage.delete(status.path):
-                deleted.append(status.path)
+        for path in files_in(storage, partitions, entry.rolls_back or ""):
+            if dry_run or storage.delete(path):
+                deleted.append(path)
     return deleted

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -34,7 +34,7 @@ from airflow_provider.concurrency.history import Base, Change
 from airflow_provider.concurrency.in_flight import find_rollback, wait_for_instant, writers_above
 from airflow_provider.concurrency.instant_time import completion_time_after
 from airflow_provider.concurrency.new_keys import same_new_keys
-from airflow_provider.concurrency.publish import publish, staged_metadata_path
+from airflow_provider.concurrency.publish import files_in, publish, staged_metadata_path
 from airflow_provider.concurrency.revert import obstacle, put_revert
 from airflow_provider.exceptions import (
     CommitError,
@@ -46,7 +46,6 @@ from airflow_provider.exceptions import (
     WriteConflictError,
 )
 from airflow_provider.locks import LockProvider
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
@@ -247,8 +246,10 @@ class Writer:
         except NoSuchInstantError:
             log.info("instant %s was rolled back already", self.instant)
         # Whoever rolled back while this writer was paused could not delete what it wrote since.
-        for status in self._own_files({stat.partition_path for stat in self._planned or ()}):
-            self._storage.delete(status)
+        for path in files_in(
+            self._storage, {stat.partition_path for stat in self._planned or ()}, self.instant
+        ):
+            self._storage.delete(path)
         self._storage.delete(staged_metadata_path(self.instant))
 
     def __enter__(self) -> Self:
@@ -420,7 +421,7 @@ class Writer:
         # left must be gone before the commit (Hudi's marker reconciliation).
         reported = {stat.path for stat in content.write_stats}
         partitions = {stat.partition_path for stat in (*(self._planned or ()), *content.write_stats)}
-        present = set(self._own_files(partitions))
+        present = set(files_in(self._storage, partitions, self.instant))
         for path in sorted(present - reported):
             self._storage.delete(path)
         if missing := sorted(reported - present):
@@ -443,14 +444,6 @@ class Writer:
             extra_metadata={"priority": str(self._info.priority)},
         )
         return encode_commit_metadata(metadata, Action.COMMIT)
-
-    def _own_files(self, partitions: Iterable[str]) -> Iterator[str]:
-        for partition in sorted(partitions):
-            for name in self._storage.names(partition):
-                if self.instant not in name:
-                    continue
-                if (parsed := parse_base_file_name(name)) and parsed[2] == self.instant:
-                    yield f"{partition}/{name}" if partition else name
 
     # --- words ----------------------------------------------------------------------------
 

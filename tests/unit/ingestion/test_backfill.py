@@ -189,9 +189,12 @@ class TestWay:
     def test_a_writer_that_nobody_knows_goes_first_while_it_waits_for_the_lock(self, table):
         history = History(table)
         stranger = open_lock({"provider": "filesystem", "owner": "the JVM:1"}, table.storage)
-        with open_lock({}, table.storage):
+        with open_lock({}, table.storage) as held:
             waiting = threading.Thread(target=lambda: stranger.acquire(20))
             waiting.start()
+            in_line = time.monotonic() + 10
+            while not held.waiters() and time.monotonic() < in_line:
+                time.sleep(0.01)
             backfill = threading.Thread(target=history.run, args=((1,),))
             backfill.start()
             deadline = time.monotonic() + 10
