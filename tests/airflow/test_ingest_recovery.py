@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowTaskTimeout
@@ -66,14 +67,19 @@ operator.execute({"ti": ti, "task_state_store": Store()})
 
 
 def dead_worker(source: Path, store: Store, when, tmp_path: Path) -> dict:
-    """A try in a worker process that is killed at a moment, with what it left in the store."""
+    """A try in a worker process that is killed at a moment, with what it left in the store.
+
+    Its job has noticed and ended when this returns: one that still runs may commit yet.
+    """
     kept = tmp_path / "store.json"
     worker = subprocess.Popen([sys.executable, "-c", WORKER, f"{source}/*.parquet", str(kept)])
     try:
         until(when)
     finally:
+        jobs = psutil.Process(worker.pid).children(recursive=True)
         worker.kill()
         worker.wait()
+    assert psutil.wait_procs(jobs, timeout=30)[1] == []
     store.update(json.loads(kept.read_text()))
     [state] = store.values()
     return state
