@@ -1,0 +1,1 @@
+"""Table services: clustering, cleaning, restore, archival, compaction; their plans and their execution."""
