@@ -34,12 +34,16 @@ from airflow_provider.metastore.thrift.client import ThriftMetastore
 from airflow_provider.metastore.thrift.idl import hive
 from airflow_provider.metastore.thrift.sasl import password_digest
 from tests.processes.metastore_service import MetastoreService, metastore_service
-from tests.processes.servers import free_port
+from tests.processes.servers import free_port, postgresql
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('metastore')}/metastore.db"
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path_factory.mktemp('metastore')}/metastore.db"
+    else:
+        with postgresql() as server:
+            yield server.url
 
 
 @pytest.fixture(scope="module")

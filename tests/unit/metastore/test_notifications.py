@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from airflow_provider.exceptions import (
@@ -14,17 +11,19 @@ from airflow_provider.exceptions import (
     NoSuchObjectError,
 )
 from airflow_provider.metastore import AnyMetastore, Column, EventType, Purged
+from tests.unit.metastore.behind_its_back import change_rows
 from tests.unit.metastore.conftest import only_database
 
 DAY = 86_400
 
 
 def age_events(url: str, seconds: int, *, through: int) -> None:
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
-        database.execute(
-            "UPDATE metastore_notification_log SET event_time = event_time - ? WHERE event_id <= ?",
-            (seconds, through),
-        )
+    change_rows(
+        url,
+        "UPDATE metastore_notification_log SET event_time = event_time - :seconds WHERE event_id <= :through",
+        seconds=seconds,
+        through=through,
+    )
 
 
 def test_events_are_read_in_pieces(metastore: AnyMetastore) -> None:
@@ -157,8 +156,7 @@ def test_a_consumer_that_is_gone_holds_nothing_back(metastore: AnyMetastore, url
     metastore.register_consumer("slow", event_id=6, expiry_seconds=60)
     age_events(url, 2 * DAY, through=10)
     assert metastore.purge_events(DAY) == Purged(4, 5, ("gone",))
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
-        database.execute("UPDATE metastore_consumers SET updated_at = updated_at - 61000 WHERE name = 'gone'")
+    change_rows(url, "UPDATE metastore_consumers SET updated_at = updated_at - 61000 WHERE name = 'gone'")
     assert [(one.name, one.expiry_seconds, one.is_live) for one in metastore.consumers()] == [
         ("gone", 60.0, False),
         ("slow", 60.0, True),
