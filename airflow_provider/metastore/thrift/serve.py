@@ -20,6 +20,7 @@ from airflow_provider.metastore.housekeeping import EVENT_TTL_SECONDS, Housekeep
 from airflow_provider.metastore.lock_objects import LOCK_TIMEOUT_SECONDS
 from airflow_provider.metastore.metastore import Metastore, open_embedded_metastore
 from airflow_provider.metastore.thrift.catalog_handler import CatalogHandler
+from airflow_provider.metastore.thrift.consumer_handler import ConsumerHandler
 from airflow_provider.metastore.thrift.partition_handler import PartitionHandler
 from airflow_provider.metastore.thrift.processor import MetastoreProcessor
 from airflow_provider.metastore.thrift.reads import CatalogReads
@@ -161,6 +162,7 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
         CatalogHandler(reads, structs, warehouse),
         PartitionHandler(reads, structs, warehouse),
         TransactionHandler(metastore, options.txn_timeout),
+        ConsumerHandler(metastore),
     )
     authenticate = None
     if options.users is not None:
