@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -153,6 +154,7 @@ def serve(
 ) -> None:
     """Serve a metastore by Hive's Thrift protocol until SIGTERM."""
     # Imported here: the other commands need no database and no Thrift.
+    from airflow_provider.concurrency.recovery import recover_transactions
     from airflow_provider.metastore.thrift.serve import ServiceOptions
     from airflow_provider.metastore.thrift.serve import serve as serve_metastore
 
@@ -177,7 +179,8 @@ def serve(
         users=users,
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    serve_metastore(options, ready=lambda line: typer.echo(line))
+    recover = partial(recover_transactions, sees_all_tables=False)
+    serve_metastore(options, ready=lambda line: typer.echo(line), recover=recover)
 
 
 @metastore.command()
