@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -77,6 +78,7 @@ def serve(
 ) -> None:
     """Serve a metastore by Hive's Thrift protocol until SIGTERM."""
     # Imported here: the other commands need no database and no Thrift.
+    from airflow_provider.concurrency.recovery import recover_transactions
     from airflow_provider.metastore.thrift.serve import ServiceOptions
     from airflow_provider.metastore.thrift.serve import serve as serve_metastore
 
@@ -101,7 +103,8 @@ def serve(
         users=users,
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    serve_metastore(options, ready=lambda line: typer.echo(line))
+    recover = partial(recover_transactions, sees_all_tables=False)
+    serve_metastore(options, ready=lambda line: typer.echo(line), recover=recover)
 
 
 @commands.command()

@@ -27,6 +27,7 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
 )
 from airflow_provider.metastore import AnyMetastore, RecoveredTxn, TableWriteInfo, TxnInfo
+from airflow_provider.metastore.objects import HUDI, PROVIDER
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import format_time
 
@@ -41,6 +42,7 @@ def recover_transactions(
     *,
     timeout_seconds: float = 300.0,
     storage_options: Mapping[str, Any] | None = None,
+    sees_all_tables: bool = True,
 ) -> list[RecoveredTxn]:
     """End every transaction without a heartbeat as the timelines of its tables say.
 
@@ -54,6 +56,8 @@ def recover_transactions(
     :param timeout_seconds: silence after which a transaction counts as left alone
         (Hive's ``hive.txn.timeout``), unless it was opened with a timeout of its own.
     :param storage_options: keyword arguments of the tables' fsspec file systems.
+    :param sees_all_tables: whether a table that is not found is gone. False for who may not reach every
+        table's storage, such as a metastore's service: it leaves what was written there to others.
     :return: what became of each.
     """
 
@@ -63,8 +67,10 @@ def recover_transactions(
             return False  # what it wrote is undone once it is aborted
         try:
             table = HudiTable.open(write.location, storage_options)
-        except NotATableError:
-            return False
+        except Exception as error:
+            if (sees_all_tables and isinstance(error, NotATableError)) or _is_foreign(metastore, write):
+                return False
+            raise
         instant = write.instant
         if instant is None or not is_completed(table, instant):
             instant = _settled(table, txn)
@@ -95,6 +101,12 @@ def recover_transactions(
                 told = "transaction %d has ended, and not yet in %s: %s"
                 log.warning(told, each.txn_id, write.location, error)
     return recovered
+
+
+def _is_foreign(metastore: AnyMetastore, write: TableWriteInfo) -> bool:
+    """Whether a write is into a table of another kind, which one of Hive's own clients made."""
+    table = metastore.get_table(write.database, write.table)
+    return write.instant is None and bool(table.hive_fields) and table.parameters.get(PROVIDER) != HUDI
 
 
 def _settled(table: HudiTable, txn: TxnInfo) -> str | None:

@@ -14,7 +14,7 @@ from airflow_provider.metastore import catalog, functions, partitions, table_wri
 from airflow_provider.metastore.cached_tables import CachedTable, CachedTables
 from airflow_provider.metastore.notifications import current_event_id
 from airflow_provider.metastore.objects import DatabaseInfo, FunctionInfo
-from airflow_provider.metastore.write_ids import ValidTxnList
+from airflow_provider.metastore.write_ids import NO_OPEN, ValidTxnList
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,14 @@ class CacheState:
     def is_being_written(self, table_id: int) -> bool:
         """Whether the table was changed by a transaction that has not ended."""
         return table_id in self._writing
+
+    def may_be_half_made(self, copy: CachedTable) -> bool:
+        """Whether a copy may hold changes of an open transaction that :meth:`written` is yet to be told of.
+
+        It was read from the database, which is ahead of what this replica has followed.
+        """
+        read_in_peace = copy.tagged_at == copy.event_id and copy.write_ids.min_open == NO_OPEN
+        return self.event_id < copy.event_id and not read_in_peace
 
     def written(self, table_id: int, write_id: int) -> None:
         """Take note that a table was changed under a write id."""

@@ -452,6 +452,8 @@ class CachedStore:
             return MissReason.IN_TRANSACTION
         if not copy.write_ids.covers(write_ids):
             return MissReason.STALE
+        if self._state.may_be_half_made(copy):
+            return MissReason.IN_TRANSACTION
         if not self._serve_newer and not write_ids.covers(copy.write_ids):
             return MissReason.NEWER
         return None

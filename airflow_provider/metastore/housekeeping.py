@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from typing import Protocol
 
 from airflow_provider.exceptions import MetastoreError
 from airflow_provider.metastore.lock_objects import LOCK_TIMEOUT_SECONDS
@@ -16,13 +17,18 @@ EVENT_TTL_SECONDS = 86_400.0
 """Hive's default, ``hive.metastore.event.db.listener.timetolive``."""
 
 
+class Recover(Protocol):
+    """Ends a metastore's transactions that timed out, as their tables' timelines say."""
+
+    def __call__(self, metastore: Metastore, /, *, timeout_seconds: float) -> object: ...
+
+
 class Housekeeper:
     """Ends what timed out and removes what is old, in a thread; any number of them may run.
 
-    A transaction that recorded an instant is left alone: only its table's timeline says how it ended
-    (:meth:`~airflow_provider.metastore.metastore.Metastore.recover_timed_out`).
-
     :param metastore: what is kept.
+    :param recover: ends the transactions that timed out. None to abort those that wrote nothing, and to leave
+        the others alone: only their tables' timelines, which a metastore does not read, say how they ended.
     :param interval: seconds between two rounds; Hive's is 60.
     :param timeout_seconds: a transaction without a heartbeat for so long is aborted.
     :param event_ttl: seconds that notification events are kept at least; None to keep them for ever.
@@ -32,11 +38,13 @@ class Housekeeper:
         self,
         metastore: Metastore,
         *,
+        recover: Recover | None = None,
         interval: float = 60.0,
         timeout_seconds: float = LOCK_TIMEOUT_SECONDS,
         event_ttl: float | None = EVENT_TTL_SECONDS,
     ) -> None:
         self._metastore = metastore
+        self._recover = recover or _abort_timed_out
         self._interval = interval
         self._timeout = timeout_seconds
         self._event_ttl = event_ttl
@@ -54,10 +62,9 @@ class Housekeeper:
 
     def keep_house(self) -> None:
         """One round."""
-        aborted = self._metastore.abort_timed_out(self._timeout)
-        removed = self._metastore.remove_timed_out_locks()
-        if aborted or removed:
-            log.info("timed out: transactions %s, locks %s", aborted, removed)
+        self._recover(self._metastore, timeout_seconds=self._timeout)
+        if removed := self._metastore.remove_timed_out_locks():
+            log.info("timed out: locks %s", removed)
         if self._event_ttl is not None:
             purged = self._metastore.purge_events(self._event_ttl)
             if purged.removed:
@@ -77,3 +84,7 @@ class Housekeeper:
                 self.keep_house()
             except MetastoreError as error:
                 log.warning("housekeeping failed after %.1f s: %s", time.monotonic() - started, error)
+
+
+def _abort_timed_out(metastore: Metastore, *, timeout_seconds: float) -> None:
+    metastore.abort_timed_out(timeout_seconds)

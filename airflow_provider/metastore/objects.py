@@ -18,6 +18,12 @@ DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 MANAGED_TABLE = "MANAGED_TABLE"
 EXTERNAL_TABLE = "EXTERNAL_TABLE"
 
+PROVIDER = "spark.sql.sources.provider"
+"""The table property by which Spark names a table's data source."""
+
+HUDI = "hudi"
+"""The data source of Hudi's tables."""
+
 PartitionValues = tuple[str | None, ...]
 """One value for each partition key of a table, in their order; None is null."""
 

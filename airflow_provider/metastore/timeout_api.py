@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from airflow_provider.exceptions import MetastoreUnavailableError
 from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo
 
 log = logging.getLogger(__name__)
@@ -57,18 +58,16 @@ class TimeoutApi(abc.ABC):
     def abort_timed_out(self, timeout_seconds: float) -> list[int]:
         """Abort the open transactions without a heartbeat for ``timeout_seconds``, or their own timeout.
 
-        Those that recorded an instant (:meth:`record_write`) are left to :meth:`recover_timed_out`:
-        only their tables' timelines can tell whether they are committed.
+        Those that have a write id in a table are left to :meth:`recover_timed_out`: only the tables'
+        timelines can tell whether they are committed, also when they have recorded no instant yet.
 
         :return: the ids of those aborted, ascending.
         """
-        aborted = []
-        for txn_id in self.timed_out(timeout_seconds):
-            if any(write.instant for write in self.writes_of(txn_id)):
-                continue
-            if self._end(txn_id, timeout_seconds, commit=False):
-                aborted.append(txn_id)
-        return aborted
+        return [
+            txn_id
+            for txn_id in self.timed_out(timeout_seconds)
+            if not self.writes_of(txn_id) and self._end(txn_id, timeout_seconds, commit=False)
+        ]
 
     def recover_timed_out(
         self, timeout_seconds: float, is_completed: Callable[[TableWriteInfo], bool]
@@ -83,12 +82,21 @@ class TimeoutApi(abc.ABC):
             final: an instant that did not complete must be rolled back before the answer, so that it
             never will. For a write without an instant it looks through the table's timeline for the
             transaction's id. It may use the metastore, for example to register the write's partitions.
+            When it raises, the transaction stays open, and the others are ended all the same.
         :return: what became of each, by transaction id. Those that moved meanwhile are not among them.
         """
         recovered = []
         for txn_id in self.timed_out(timeout_seconds):
             writes = self.writes_of(txn_id)
-            outcomes = [is_completed(write) for write in writes]
+            try:
+                outcomes = [is_completed(write) for write in writes]
+            except MetastoreUnavailableError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever the tables' file systems raise
+                log.warning(
+                    "transaction %d timed out and stays open: %s: %s", txn_id, type(error).__name__, error
+                )
+                continue
             commit = bool(writes) and all(outcomes) and self.get_txn(txn_id).commit_on_recovery
             event_id = self._end(txn_id, timeout_seconds, commit=commit)
             if event_id:

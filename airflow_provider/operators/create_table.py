@@ -13,6 +13,7 @@ from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.metastore import AnyMetastore, Column
 from airflow_provider.metastore.catalog import object_name
+from airflow_provider.metastore.objects import HUDI, PROVIDER
 from airflow_provider.metastore.table_name import is_location, split_table_name
 from airflow_provider.operators.column_types import to_schema, type_name
 from airflow_provider.operators.failing import failing_without_retries
@@ -215,7 +216,7 @@ class CreateTableOperator(BaseOperator):
                     column for field in partition_fields for column in columns if column.name == field
                 ],
                 parameters={
-                    "spark.sql.sources.provider": "hudi",
+                    PROVIDER: HUDI,
                     **({"comment": self.comment} if self.comment else {}),
                 },
                 if_not_exists=True,

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from airflow_provider.exceptions import InvalidConnectionError, UnsupportedByServerError
+from airflow_provider.exceptions import InvalidConnectionError
 from airflow_provider.hooks import LockProviderHook, MetastoreHook
 from airflow_provider.metastore import TxnState, open_metastore
 from airflow_provider.metastore.thrift.client import ThriftMetastore
@@ -153,7 +153,14 @@ class TestHook:
         assert "hunter22" not in str(raised.value)
 
 
-def test_consumers_need_the_database_and_the_sensor_says_so(by_thrift):
-    assert isinstance(MetastoreHook().get_metastore(), ThriftMetastore)
-    with pytest.raises(UnsupportedByServerError, match=r"no word for consumers\(\).*SQLAlchemy URL"):
-        NotificationLogCatchupSensor(task_id="t", until=1).execute({})
+def test_consumers_are_waited_for_by_thrift(metastore, by_thrift):
+    opened = MetastoreHook().get_metastore()
+    assert isinstance(opened, ThriftMetastore)
+    opened.register_consumer("report")
+    metastore.create_database("lake")
+    sensor = NotificationLogCatchupSensor(task_id="t", until=metastore.current_event_id())
+    assert not sensor.look().is_done
+    opened.advance_consumer("report", metastore.current_event_id())
+    assert sensor.look().result == {"event_id": 1, "consumers": {"report": 1}}
+    nobody = NotificationLogCatchupSensor(task_id="t", until=1, consumers=[])
+    assert nobody.execute({}) == {"event_id": 1, "consumers": {}}

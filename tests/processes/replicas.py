@@ -1,82 +1,234 @@
-"""Replicas and writers in processes of their own; imports little, so that they start fast."""
+"""Replicas that serve, writers and readers, each a process; imports little, so that they start fast."""
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
+import pickle
 import random
 import signal
-import time
-from multiprocessing.connection import Connection
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.synchronize import Event
+from pathlib import Path
 from typing import Any
 
-from airflow_provider.metastore import PartitionSpec, open_metastore
-from airflow_provider.metastore.cached_store import open_cached_store
+from airflow_provider.exceptions import MetastoreUnavailableError, NoSuchObjectError, NoSuchTransactionError
+from airflow_provider.metastore import (
+    AnyMetastore,
+    PartitionInfo,
+    PartitionSpec,
+    TableSnapshot,
+    open_metastore,
+)
+from airflow_provider.metastore.thrift.connections import ThriftConnections
+from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.serve import ServiceOptions, served
+from airflow_provider.metastore.thrift.structs import read_partition
+from airflow_provider.metastore.thrift.url import parse_thrift_url
+
+from .servers import free_port
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.processes.replicas"])
-TABLES = ["flights", "trains"]
+DATABASE = "lake"
+# So many that most of them are in nobody's transaction: memory may answer for those only.
+TABLES = [f"t{number}" for number in range(24)]
+PARTITIONS = [str(number) for number in range(8)]
+TAG = "tag"
 
 
 class Replica:
-    """A replica in a process; answers one read at a time."""
+    """A replica in a process, on a port that it keeps when it is killed and started again."""
 
     def __init__(self, url: str, name: str) -> None:
-        self._url, self.name = url, name
+        self._options = ServiceOptions(url, port=free_port(), replica=name)
+        self.name = name
+        self.uri = f"thrift://127.0.0.1:{self._options.port}"
         self.start()
 
     def start(self) -> None:
-        self._pipe, far = PROCESSES.Pipe()
-        arguments = (self._url, self.name, far)
+        """Returns when it listens."""
+        self._stop, listens = PROCESSES.Event(), PROCESSES.Event()
+        arguments = (self._options, self._stop, listens)
         self._process = PROCESSES.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
-        far.close()
-
-    def ask(self, method: str, *arguments: Any, **reader: Any) -> Any:
-        self._pipe.send((method, arguments, reader))
-        assert self._pipe.poll(60), f"{self.name} does not answer {method}"
-        answer = self._pipe.recv()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        assert listens.wait(60), f"{self.name} does not start"
 
     def kill(self) -> None:
         self._process.kill()
         self._process.join()
         assert self._process.exitcode == -signal.SIGKILL
-        self._pipe.close()
 
     def stop(self) -> None:
-        self._pipe.send(None)
+        self._stop.set()
         self._process.join(60)
         assert self._process.exitcode == 0
 
 
-def _serve(url: str, name: str, pipe: Connection) -> None:
-    store = open_cached_store(url, name, poll_interval=0.02)
-    while (request := pipe.recv()) is not None:
-        method, arguments, reader = request
-        try:
-            pipe.send(getattr(store, method)(*arguments, **reader))
-        except Exception as error:
-            pipe.send(error)
-    store.close()
+def _serve(options: ServiceOptions, stop: Event, listens: Event) -> None:
+    with served(options):
+        listens.set()
+        stop.wait()
 
 
-def write(url: str, name: str, stop: Event) -> None:
-    """Transactions of one to three changes of one or both tables; every change tells its write id."""
-    metastore, chance = open_metastore(url), random.Random(name)
+@dataclass(frozen=True)
+class Read:
+    """What a reader was shown, and what it may have expected.
+
+    :param reader: who.
+    :param table: of what.
+    :param partitions: whether its partitions were asked for, or itself.
+    :param write_ids: the ``ValidWriteIdList`` of the request.
+    :param own: the write id under which the reader has written, and not committed; None when it has not.
+    :param began: the log's last event after the list was taken, and before the request.
+    :param ended: the same after the answer.
+    :param shown: a digest of the answer.
+    """
+
+    reader: str
+    table: str
+    partitions: bool
+    write_ids: str
+    own: int | None
+    began: int
+    ended: int
+    shown: str
+
+
+def shown_partitions(found: Iterable[PartitionInfo]) -> str:
+    """A digest of partitions and of who wrote them."""
+    return _digest(sorted((*one.values, one.parameters[TAG]) for one in found))
+
+
+def shown_table(owner: str | None) -> str:
+    """A digest of what a table itself shows."""
+    return _digest(owner or "")
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha1(repr(value).encode()).hexdigest()
+
+
+def write(uris: Sequence[str], name: str, stop: Event, outcomes: Path) -> None:
+    """Transactions of a few changes of a table or two, some aborted, and changes without a transaction.
+
+    :param outcomes: gets what was reported: a transaction's id, and whether it was committed.
+    """
+    metastore, chance = open_metastore(_rotated(uris, name), timeout_seconds=60), random.Random(name)
+    reported: dict[int, bool] = {}
+    number = 0
     while not stop.is_set():
-        txn_id = metastore.open_txn(name, "here")
-        for table in chance.sample(TABLES, chance.randint(1, 2)):
-            write_id = metastore.allocate_table_write_id(txn_id, "lake", table)
-            for number in range(chance.randint(1, 2)):
-                spec = PartitionSpec((f"{name}.{number}", str(write_id)), "/p")
-                metastore.add_partitions("lake", table, [spec], txn_id=txn_id)
-        if chance.random() < 0.8:
-            metastore.commit_txn(txn_id)
-        else:
+        number += 1
+        txn_id = None
+        try:
+            if chance.random() < 0.8:
+                txn_id = metastore.open_txn(name, "here")
+            for table in chance.sample(TABLES, chance.randint(1, 2)):
+                for change in range(chance.randint(1, 3)):
+                    _change(metastore, chance, table, f"{name} {number} {change}", txn_id)
+            if txn_id is not None:
+                committed = chance.random() < 0.8
+                (metastore.commit_txn if committed else metastore.abort_txn)(txn_id)
+                reported[txn_id] = committed
+        except MetastoreUnavailableError:
+            _abandon(metastore, txn_id)
+        stop.wait(chance.random() * 0.2)
+    outcomes.write_bytes(pickle.dumps(reported))
+
+
+def _change(metastore: AnyMetastore, chance: random.Random, table: str, tag: str, txn_id: int | None) -> None:
+    part = (chance.choice(PARTITIONS),)
+    match chance.choice(["table", "add", "add", "alter", "drop"]):
+        case "table":
+            metastore.alter_table(DATABASE, table, owner=tag, txn_id=txn_id)
+        case "add":
+            added = PartitionSpec(part, f"/{table}/{part[0]}", {TAG: tag})
+            metastore.add_partitions(DATABASE, table, [added], txn_id=txn_id)
+        case "alter":
+            with suppress(NoSuchObjectError):
+                metastore.alter_partition(DATABASE, table, part, parameters={TAG: tag}, txn_id=txn_id)
+        case "drop":
+            metastore.drop_partitions(DATABASE, table, [part], txn_id=txn_id)
+
+
+def _abandon(metastore: AnyMetastore, txn_id: int | None) -> None:
+    """The replica that was asked has been killed: whether it did its part is not known."""
+    if txn_id is not None:
+        with suppress(NoSuchTransactionError):
             metastore.abort_txn(txn_id)
-        # A change without a transaction, on a table that all writers change.
-        metastore.alter_table("lake", "notes", owner=f"{name} {txn_id}")
-        time.sleep(chance.random() * 0.1)
+
+
+def read(uris: Sequence[str], name: str, stop: Event, reads: Path) -> None:
+    """Takes snapshots of two tables and reads each of them from one replica or another.
+
+    In some of them it has written something before, and commits it after: then its next snapshot is
+    to show it.
+
+    :param reads: gets what was read.
+    """
+    metastore, chance = open_metastore(_rotated(uris, name), timeout_seconds=60), random.Random(name)
+    replicas = [ThriftConnections(parse_thrift_url(uri), 60) for uri in uris]
+    done: list[Read] = []
+    committed: dict[str, int] = {}
+    number = 0
+    while not stop.is_set():
+        number += 1
+        txn_id, own = None, {}
+        tables = chance.sample(TABLES, 2)
+        try:
+            if chance.random() < 0.2:
+                txn_id = metastore.open_txn(name, "here")
+                own = {tables[0]: metastore.allocate_table_write_id(txn_id, DATABASE, tables[0])}
+                spec = PartitionSpec((name,), f"/{name}", {TAG: f"{name} {number}"})
+                metastore.drop_partitions(DATABASE, tables[0], [(name,)], txn_id=txn_id)
+                metastore.add_partitions(DATABASE, tables[0], [spec], txn_id=txn_id)
+            snapshot = metastore.read_snapshot([(DATABASE, table) for table in tables], txn_id)
+            for table in chance.choices(tables, k=6):
+                seen = snapshot.tables[f"{DATABASE}.{table}"]
+                if txn_id is None and table in committed:
+                    assert seen.write_ids.is_valid(committed[table]), "what it committed is not seen"
+                with_partitions, began = chance.random() < 0.7, metastore.current_event_id()
+                any_order = chance.sample(replicas, len(replicas))
+                answer = shown(any_order, table, seen, with_partitions)
+                about = (name, table, with_partitions, str(seen.write_ids), own.get(table))
+                done.append(Read(*about, began, metastore.current_event_id(), answer))
+            if txn_id is not None:
+                metastore.commit_txn(txn_id)
+                committed |= own
+        except MetastoreUnavailableError:
+            _abandon(metastore, txn_id)
+        stop.wait(chance.random() * 0.02)
+    reads.write_bytes(pickle.dumps(done))
+
+
+def shown(
+    replicas: Iterable[ThriftConnections], table: str, seen: TableSnapshot, with_partitions: bool
+) -> str:
+    """A digest of the first answer; one of the replicas may be dead.
+
+    :param seen: the table's part of the reader's snapshot.
+    :param with_partitions: whether its partitions are asked for, or itself.
+    """
+    about = {
+        "dbName": DATABASE,
+        "tblName": table,
+        "id": seen.table_id,
+        "validWriteIdList": str(seen.write_ids),
+    }
+    for replica in replicas:
+        with suppress(MetastoreUnavailableError):
+            if with_partitions:
+                answer = replica.call("get_partitions_req", hive.PartitionsRequest(**about), repeatable=True)
+                return shown_partitions(map(read_partition, answer.partitions))
+            answer = replica.call("get_table_req", hive.GetTableRequest(**about), repeatable=True)
+            return shown_table(answer.table.owner)
+    raise MetastoreUnavailableError("all replicas are dead")
+
+
+def _rotated(uris: Sequence[str], name: str) -> str:
+    """All servers, each client with another one as the first."""
+    start = int(name[1:]) % len(uris)
+    places = [uri.removeprefix("thrift://") for uri in (*uris[start:], *uris[:start])]
+    return f"thrift://{','.join(places)}"

@@ -1,133 +1,147 @@
-"""Replicas in processes of their own over one PostgreSQL, among writers and readers, and killed."""
+"""Replicas in processes of their own over one PostgreSQL, among writers and readers, and killed.
+
+For seconds; with ``SOAK=1`` for two minutes.
+"""
 
 from __future__ import annotations
 
+import os
+import pickle
 import random
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_provider.metastore import (
-    Column,
-    Metastore,
-    PartitionSpec,
-    ReadSnapshot,
-    ValidWriteIdList,
-    open_metastore,
+from airflow_provider.metastore import Column, Metastore
+from airflow_provider.metastore.metastore import open_embedded_metastore
+from airflow_provider.metastore.thrift.connections import ThriftConnections
+from airflow_provider.metastore.thrift.url import parse_thrift_url
+from tests.processes.replicas import (
+    DATABASE,
+    PROCESSES,
+    TABLES,
+    Replica,
+    read,
+    shown,
+    shown_partitions,
+    write,
 )
-from airflow_provider.metastore.cached_store import CacheStatistics, Reader
-from tests.processes.replicas import PROCESSES, TABLES, Replica, write
-from tests.processes.servers import postgresql
-from tests.unit.metastore.first_schema import check_upgrade
+from tests.processes.serial_history import SerialHistory
+from tests.processes.servers import Postgres, postgresql
 
-READS = 150
+SECONDS = 120 if os.environ.get("SOAK") else 12
+REPLICAS, WRITERS, READERS = 4, 8, 8
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
+def database() -> Iterator[Postgres]:
     with postgresql() as server:
-        yield server.url
+        yield server
 
 
 @pytest.fixture
-def metastore(url: str) -> Iterator[Metastore]:
-    opened = open_metastore(url)
-    opened.create_database("lake")
-    for name in (*TABLES, "notes"):
+def metastore(database: Postgres) -> Iterator[Metastore]:
+    opened = open_embedded_metastore(database.url)
+    opened.create_database(DATABASE)
+    for name in TABLES:
         opened.create_table(
-            "lake",
+            DATABASE,
             name,
-            location=f"/lake/{name}",
+            location=f"/{name}",
             schema=[Column("id", "bigint")],
-            partition_keys=[Column("writer", "string"), Column("write_id", "bigint")],
+            partition_keys=[Column("part", "string")],
         )
     yield opened
     opened.close()
 
 
-def reader_of(snapshot: ReadSnapshot, table: str) -> Reader:
-    one = snapshot.tables[f"lake.{table}"]
-    return {"valid_write_ids": one.write_ids, "table_id": one.table_id}
+@pytest.fixture
+def replicas(database: Postgres, metastore: Metastore) -> Iterator[list[Replica]]:
+    with ExitStack() as stack:
+        started = []
+        for number in range(REPLICAS):
+            started.append(Replica(database.url, f"r{number}"))
+            stack.callback(started[-1].stop)
+        yield started
 
 
-def write_ids_in(partitions: list[Any]) -> set[int]:
-    return {int(one.values[1]) for one in partitions}
+def history(metastore: Metastore) -> SerialHistory:
+    def events() -> Iterator[Any]:
+        after = 0
+        while page := metastore.next_events(after, 2_000):
+            yield from page
+            after = page[-1].event_id
+
+    return SerialHistory(events())
 
 
-def visible(write_ids: ValidWriteIdList) -> set[int]:
-    return {one for one in range(1, write_ids.high_watermark + 1) if write_ids.is_valid(one)}
-
-
-def check_read(metastore: Metastore, replica: Replica, seen: dict[str, set[int]], table: str) -> None:
-    """One reader goes from replica to replica, each time with a snapshot of now."""
-    snapshot = metastore.read_snapshot([("lake", table)])
-    reader = reader_of(snapshot, table)
-    assert reader["valid_write_ids"] is not None
-    shown = write_ids_in(replica.ask("get_partitions", "lake", table, **reader))
-    wanted = visible(reader["valid_write_ids"])
-    assert wanted <= shown
-    # Nothing that was committed and seen is lost.
-    assert seen[table] <= wanted
-    seen[table] = wanted
-
-
-def check_own_write(metastore: Metastore, replicas: list[Replica], table: str) -> None:
-    """What a transaction wrote, and did not commit, through every replica."""
-    txn_id = metastore.open_txn("reader", "here")
-    write_id = metastore.allocate_table_write_id(txn_id, "lake", table)
-    spec = PartitionSpec(("reader", str(write_id)), "/p")
-    metastore.add_partitions("lake", table, [spec], txn_id=txn_id)
-    own = reader_of(metastore.read_snapshot([("lake", table)], txn_id), table)
-    for replica in replicas:
-        assert write_id in write_ids_in(replica.ask("get_partitions", "lake", table, **own))
-    metastore.commit_txn(txn_id)
-
-
-def test_replicas_killed_among_writers_show_what_readers_see(url: str, metastore: Metastore) -> None:
-    replicas = [Replica(url, f"r{number}") for number in range(3)]
-    for replica in replicas:
-        replica.ask("catch_up")
-    stop = PROCESSES.Event()
-    writers = [
-        PROCESSES.Process(target=write, args=(url, f"w{number}", stop), daemon=True) for number in (0, 1)
+def test_a_serial_history_explains_every_read(
+    database: Postgres, metastore: Metastore, replicas: list[Replica], tmp_path: Path
+) -> None:
+    stop, uris = PROCESSES.Event(), [one.uri for one in replicas]
+    roles = {f"w{number}": write for number in range(WRITERS)} | {
+        f"r{number}": read for number in range(READERS)
+    }
+    running = [
+        PROCESSES.Process(target=role, args=(uris, name, stop, tmp_path / name), daemon=True)
+        for name, role in roles.items()
     ]
-    for writer in writers:
-        writer.start()
-    seen: dict[str, set[int]] = {table: set() for table in TABLES}
-    chance = random.Random(5)
-    for number in range(1, READS + 1):
-        check_read(metastore, chance.choice(replicas), seen, chance.choice(TABLES))
-        if number % 20 == 0:
-            check_own_write(metastore, replicas, chance.choice(TABLES))
-        if number in (READS // 3, READS // 2):
-            victim = chance.choice(replicas)
-            victim.kill()
-            victim.start()
+    for one in running:
+        one.start()
+    until, chance, kills = time.monotonic() + SECONDS, random.Random(5), 0
+    while time.monotonic() < until:
+        time.sleep(1)
+        victim = chance.choice(replicas)
+        victim.kill()
+        victim.start()
+        kills += 1
     stop.set()
-    for writer in writers:
-        writer.join(60)
-        assert writer.exitcode == 0
-    assert min(map(len, seen.values())) > READS // 20
-    events = [event.event_id for event in metastore.next_events(0, 1_000_000)]
-    assert events == list(range(1, len(events) + 1))
-    # In peace, memory answers; and who waits for the replicas sees how far they are.
-    snapshot = metastore.read_snapshot([("lake", table) for table in TABLES])
-    for replica in replicas:
-        assert replica.ask("catch_up") == events[-1]
-        for table in TABLES:
-            replica.ask("get_partitions", "lake", table, **reader_of(snapshot, table))
-            before: CacheStatistics = replica.ask("statistics")
-            shown = replica.ask("get_partitions", "lake", table, **reader_of(snapshot, table))
-            assert shown == metastore.get_partitions("lake", table)
-            assert replica.ask("statistics").hits == before.hits + 1
-    assert {one.name: one.event_id for one in metastore.consumers()} == dict.fromkeys(
-        ("r0", "r1", "r2"), events[-1]
+    for one in running:
+        one.join(60)
+        assert one.exitcode == 0
+
+    told = history(metastore)
+    reads, transactions = 0, 0
+    for name, role in roles.items():
+        found = pickle.loads((tmp_path / name).read_bytes())
+        if role is read:
+            reads += len(found)
+            told.check(found)
+        else:
+            transactions += len(found)
+            assert all((txn_id in told.committed) == committed for txn_id, committed in found.items())
+    assert told.last == metastore.current_event_id()
+    for table in TABLES:
+        partitions = shown_partitions(metastore.get_partitions(DATABASE, table))
+        assert told.agrees(table, metastore.get_table(DATABASE, table).owner, partitions)
+    print(
+        f"\n{SECONDS} s: {reads} reads, {told.from_memory} of them older than the database, {transactions} "
+        f"transactions, {told.last} events, {kills} replicas killed"
     )
-    for replica in replicas:
-        replica.stop()
+    _check_in_peace(database, metastore, replicas)
 
 
-def test_a_database_of_the_first_schema_keeps_its_data() -> None:
-    with postgresql() as server:
-        check_upgrade(server.url)
+def _check_in_peace(database: Postgres, metastore: Metastore, replicas: list[Replica]) -> None:
+    """All replicas come to the log's end, whatever happened to them, and then need no database."""
+    head = {one.name: metastore.current_event_id() for one in replicas}
+    until = time.monotonic() + 60
+    while {one.name: one.event_id for one in metastore.consumers()} != head:
+        assert time.monotonic() < until, f"at {metastore.consumers()}, not at {head}"
+        time.sleep(0.1)
+    seen = metastore.read_snapshot([(DATABASE, table) for table in TABLES]).tables
+    there = {table: shown_partitions(metastore.get_partitions(DATABASE, table)) for table in TABLES}
+
+    def found(replica: Replica) -> dict[str, str]:
+        with closing(ThriftConnections(parse_thrift_url(replica.uri), 60)) as server:
+            return {table: shown([server], table, seen[f"{DATABASE}.{table}"], True) for table in TABLES}
+
+    assert all(found(replica) == there for replica in replicas)
+    database.stop()
+    try:
+        assert all(found(replica) == there for replica in replicas)
+    finally:
+        database.start()

@@ -28,18 +28,26 @@ from thriftpy2.rpc import make_client
 from thriftpy2.thrift import TClient
 from thriftpy2.transport import TBufferedTransportFactory, TSaslClientTransport, TSocket, TTransportException
 
+from airflow_provider.concurrency import begin_write, pending_instants
 from airflow_provider.exceptions import MetastoreError, MetastoreUnavailableError
-from airflow_provider.metastore import LockComponent, LockState, LockType, open_metastore
+from airflow_provider.metastore import Column, LockComponent, LockState, LockType, TxnState, open_metastore
 from airflow_provider.metastore.thrift.client import ThriftMetastore
 from airflow_provider.metastore.thrift.idl import hive
 from airflow_provider.metastore.thrift.sasl import password_digest
+from airflow_provider.table import HudiTable
+from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.metadata import WriteStat
 from tests.processes.metastore_service import MetastoreService, metastore_service
-from tests.processes.servers import free_port
+from tests.processes.servers import free_port, postgresql
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('metastore')}/metastore.db"
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path_factory.mktemp('metastore')}/metastore.db"
+    else:
+        with postgresql() as server:
+            yield server.url
 
 
 @pytest.fixture(scope="module")
@@ -137,8 +145,8 @@ class TestProcesses:
             client.unlock(one.lock_id)
         for client in clients:
             client.close()
-        names = {one.name for one in open_metastore(url).consumers()}
-        assert names == {"r-1", "r-2"}
+        with closing(open_metastore(url)) as metastore:
+            assert {one.name for one in metastore.consumers()} == {"r-1", "r-2"}
 
     def test_sigterm_ends_it_cleanly_with_clients_connected(self, tmp_path: Path) -> None:
         with metastore_service(tmp_path, f"sqlite:///{tmp_path}/m.db") as running:
@@ -161,6 +169,39 @@ class TestProcesses:
             assert "ended by itself" in running.log.read_text()
             with pytest.raises(MetastoreUnavailableError):
                 ThriftMetastore(running.uri).list_databases()
+
+
+class TestRecovery:
+    def test_what_timed_out_ends_as_its_timeline_says(self, tmp_path: Path) -> None:
+        """The writer committed on the timeline, and died before it told anybody."""
+        url, location = f"sqlite:///{tmp_path}/m.db", str(tmp_path / "trips")
+        table = HudiTable.create(
+            location, name="trips", schema=pa.schema([("id", pa.int64())]), record_key=["id"]
+        )
+        metastore = open_metastore(url)
+        metastore.create_table("default", "trips", location=location, schema=[Column("id", "bigint")])
+        txns = {}
+        for agent in ("dead after its commit", "dead before its commit"):
+            txns[agent] = metastore.open_txn("me", "here", agent=agent)
+            metastore.allocate_table_write_id(txns[agent], "default", "trips")
+            writer = begin_write(table, operation="INSERT", operation_key=agent, heartbeat_interval=60)
+            writer.plan([FileGroupId("", agent)])
+            path = f"{agent}_0-0-0_{writer.instant}.parquet"
+            table.storage.put(path, b"rows")
+            if agent == "dead after its commit":
+                writer.commit([WriteStat(agent, "", path)])
+        options = ("--txn-timeout", "0.1", "--housekeeping-interval", "0.1", "--processes", "2")
+        with metastore_service(tmp_path, url, *options, port=free_port()):
+            until = time.monotonic() + 60
+            while any(metastore.get_txn(one).event_id is None for one in txns.values()):
+                assert time.monotonic() < until
+                time.sleep(0.05)
+        assert {agent: metastore.get_txn(one).state for agent, one in txns.items()} == {
+            "dead after its commit": TxnState.COMMITTED,
+            "dead before its commit": TxnState.ABORTED,
+        }
+        assert pending_instants(table) == []
+        metastore.close()
 
 
 class TestSecrets:

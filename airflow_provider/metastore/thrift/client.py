@@ -29,19 +29,15 @@ class ThriftMetastore(TransactionClient, LockClient):
     raise :class:`~airflow_provider.exceptions.MetastoreUnavailableError` when no server can be reached;
     one that must not be done twice is not sent twice, and the error says when its answer got lost.
 
-    What the protocol cannot say raises :class:`~airflow_provider.exceptions.UnsupportedByServerError`:
-    consumers of the notification log, and what only the database's keeper does.
+    What only the database's keeper does raises
+    :class:`~airflow_provider.exceptions.UnsupportedByServerError`; so does, from a Hive, what only a server
+    of ours has: consumers of the notification log, for example.
 
     :param url: see :func:`~airflow_provider.metastore.thrift.url.parse_thrift_url`.
     :param timeout_seconds: how long a connection may take to be made, and an answer to come.
     :raises InvalidInputError: when the URL has another form, or a file that it names cannot be used.
     """
 
-    register_consumer = _unsupported("register_consumer")
-    advance_consumer = _unsupported("advance_consumer")
-    restart_consumer = _unsupported("restart_consumer")
-    consumers = _unsupported("consumers")
-    unregister_consumer = _unsupported("unregister_consumer")
     purge_events = _unsupported("purge_events")
     remove_timed_out_locks = _unsupported("remove_timed_out_locks")
 

@@ -223,4 +223,15 @@ service ThriftHiveMetastore extends FacebookService {
   list<TableWrite> get_table_writes(1: i64 txnId)
   list<i64> get_timed_out_txns(1: double timeoutSeconds)
   EndTimedOutTxnResponse end_timed_out_txn(1: EndTimedOutTxnRequest rqst)
+  // Who follows the notification log.
+  list<LogConsumer> get_log_consumers()
+  LogConsumer register_log_consumer(1: RegisterLogConsumerRequest rqst)
+    throws (1: AlreadyExistsException o1, 2: MetaException o2)
+  LogConsumer advance_log_consumer(1: MoveLogConsumerRequest rqst)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2)
+  LogConsumer restart_log_consumer(1: MoveLogConsumerRequest rqst)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2)
+  void unregister_log_consumer(1: string name) throws (1: NoSuchObjectException o1)
+  // The last event that retention removed.
+  i64 get_purged_event_id()
 }

@@ -377,3 +377,26 @@ struct EndTimedOutTxnRequest {
 struct EndTimedOutTxnResponse {
   1: optional i64 eventId
 }
+
+// --- of this package: who follows the notification log
+
+struct LogConsumer {
+  1: required string name
+  2: required i64 eventId                          // the last event that it has applied
+  3: required double updatedAt                     // seconds since the epoch
+  4: optional double expirySeconds
+  5: required bool isLive
+  6: required double silentSeconds
+}
+
+struct RegisterLogConsumerRequest {
+  1: required string name
+  2: optional i64 eventId                          // none: the log's end
+  3: optional double expirySeconds                 // none: never
+  4: optional bool ifNotExists = false
+}
+
+struct MoveLogConsumerRequest {
+  1: required string name
+  2: optional i64 eventId                          // none: the log's end
+}

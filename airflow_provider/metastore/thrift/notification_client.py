@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from airflow_provider.exceptions import EventsExpiredError, InvalidInputError
-from airflow_provider.metastore.notifications import EventType, NotificationEvent
+from airflow_provider.metastore.notifications import Consumer, EventType, NotificationEvent
 from airflow_provider.metastore.thrift.connections import ThriftClient
 from airflow_provider.metastore.thrift.idl import hive
 
@@ -19,7 +20,11 @@ _ZIPPED = "gzip("
 
 
 class NotificationClient(ThriftClient):
-    """See :class:`~airflow_provider.metastore.notification_api.NotificationApi`."""
+    """See :class:`~airflow_provider.metastore.notification_api.NotificationApi`.
+
+    A Hive knows no consumers: there their methods raise
+    :class:`~airflow_provider.exceptions.UnsupportedByServerError`.
+    """
 
     def current_event_id(self) -> int:
         """See :meth:`Metastore.current_event_id`; 0 from a Hive that keeps no log."""
@@ -45,7 +50,8 @@ class NotificationClient(ThriftClient):
             if wanted is not None:
                 request.eventTypeSkipList = [str(kind) for kind in EventType if kind not in wanted]
             request.dbName, request.tableNames = database, None if table is None else [table]
-            events = [_event(one) for one in self._read("get_next_notification", request).events]
+            with self._expired_after(after):
+                events = [_event(one) for one in self._read("get_next_notification", request).events]
             if not events:
                 break
             if (wanted, database, table) == (None, None, None):
@@ -60,6 +66,51 @@ class NotificationClient(ThriftClient):
                 and table in (None, one.table)
             ]
         return found
+
+    def register_consumer(
+        self,
+        name: str,
+        *,
+        event_id: int | None = None,
+        expiry_seconds: float | None = None,
+        if_not_exists: bool = False,
+    ) -> Consumer:
+        """See :meth:`Metastore.register_consumer`."""
+        register = self._read if if_not_exists else self._write
+        request = hive.RegisterLogConsumerRequest(
+            name=name, eventId=event_id, expirySeconds=expiry_seconds, ifNotExists=if_not_exists
+        )
+        with self._expired_after(event_id):
+            return _consumer(register("register_log_consumer", request))
+
+    def advance_consumer(self, name: str, event_id: int) -> Consumer:
+        """See :meth:`Metastore.advance_consumer`."""
+        request = hive.MoveLogConsumerRequest(name=name, eventId=event_id)
+        with self._expired_after(None):
+            return _consumer(self._read("advance_log_consumer", request))
+
+    def restart_consumer(self, name: str, *, event_id: int | None = None) -> Consumer:
+        """See :meth:`Metastore.restart_consumer`."""
+        request = hive.MoveLogConsumerRequest(name=name, eventId=event_id)
+        with self._expired_after(event_id):
+            return _consumer(self._read("restart_log_consumer", request))
+
+    def consumers(self) -> list[Consumer]:
+        """See :meth:`Metastore.consumers`."""
+        return [_consumer(one) for one in self._read("get_log_consumers")]
+
+    def unregister_consumer(self, name: str) -> None:
+        """See :meth:`Metastore.unregister_consumer`."""
+        self._write("unregister_log_consumer", name)
+
+    @contextmanager
+    def _expired_after(self, after: int | None) -> Iterator[None]:
+        """The protocol tells an error's text only: asks for what machines have to know of it."""
+        try:
+            yield
+        except EventsExpiredError as error:
+            purged = self._read("get_purged_event_id")
+            raise EventsExpiredError(str(error), after=after, purged_through=purged) from None
 
 
 def _require_no_gap(after: int, first: NotificationEvent) -> None:
@@ -85,4 +136,15 @@ def _event(struct: Any) -> NotificationEvent:
         table=struct.tableName,
         message=json.loads(message),
         message_format=struct.messageFormat,
+    )
+
+
+def _consumer(struct: Any) -> Consumer:
+    return Consumer(
+        struct.name,
+        struct.eventId,
+        struct.updatedAt,
+        struct.expirySeconds,
+        struct.isLive,
+        struct.silentSeconds,
     )

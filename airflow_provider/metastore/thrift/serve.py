@@ -16,10 +16,11 @@ from multiprocessing.synchronize import Semaphore
 from airflow_provider.exceptions import InvalidInputError, MetastoreError
 from airflow_provider.metastore.cached_store import CachedStore, open_cached_store
 from airflow_provider.metastore.engine import mask_url, parse_url
-from airflow_provider.metastore.housekeeping import EVENT_TTL_SECONDS, Housekeeper
+from airflow_provider.metastore.housekeeping import EVENT_TTL_SECONDS, Housekeeper, Recover
 from airflow_provider.metastore.lock_objects import LOCK_TIMEOUT_SECONDS
 from airflow_provider.metastore.metastore import Metastore, open_embedded_metastore
 from airflow_provider.metastore.thrift.catalog_handler import CatalogHandler
+from airflow_provider.metastore.thrift.consumer_handler import ConsumerHandler
 from airflow_provider.metastore.thrift.partition_handler import PartitionHandler
 from airflow_provider.metastore.thrift.processor import MetastoreProcessor
 from airflow_provider.metastore.thrift.reads import CatalogReads
@@ -83,11 +84,12 @@ class ServiceOptions:
     users: str | None = None
 
 
-def serve(options: ServiceOptions, ready: Callable[[str], None]) -> None:
+def serve(options: ServiceOptions, ready: Callable[[str], None], *, recover: Recover | None = None) -> None:
     """Serve until SIGTERM or SIGINT; to be called in a process's main thread.
 
     :param options: how.
     :param ready: called once, with a line for people, when every process listens.
+    :param recover: see :class:`~airflow_provider.metastore.housekeeping.Housekeeper`; can be pickled.
     :raises InvalidInputError: when the options cannot work.
     :raises MetastoreUnavailableError: when the database cannot be reached.
     :raises MetastoreError: when one of several processes ended by itself.
@@ -104,19 +106,22 @@ def serve(options: ServiceOptions, ready: Callable[[str], None]) -> None:
         log.warning("whoever reaches %s may change everything: nobody is authenticated", options.host)
     with _stop_signal() as stopping:
         if options.processes == 1:
-            with served(options) as server:
+            with served(options, recover=recover) as server:
                 ready(_line(options, server.port))
                 stopping.wait()
         else:
-            _serve_processes(options, ready, stopping)
+            _serve_processes(options, ready, stopping, recover)
 
 
 @contextmanager
-def served(options: ServiceOptions, *, housekeeping: bool = True) -> Iterator[MetastoreServer]:
+def served(
+    options: ServiceOptions, *, housekeeping: bool = True, recover: Recover | None = None
+) -> Iterator[MetastoreServer]:
     """A server in threads of this process, which listens already.
 
     :param options: how; ``processes`` does not count.
     :param housekeeping: whether it also looks for what timed out.
+    :param recover: see :func:`serve`.
     """
     store: Metastore | CachedStore
     if options.replica is None:
@@ -131,6 +136,7 @@ def served(options: ServiceOptions, *, housekeeping: bool = True) -> Iterator[Me
         metastore = store.metastore
     keeper = Housekeeper(
         metastore,
+        recover=recover,
         interval=options.housekeeping_interval,
         timeout_seconds=options.txn_timeout,
         event_ttl=options.event_ttl,
@@ -161,6 +167,7 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
         CatalogHandler(reads, structs, warehouse),
         PartitionHandler(reads, structs, warehouse),
         TransactionHandler(metastore, options.txn_timeout),
+        ConsumerHandler(metastore),
     )
     authenticate = None
     if options.users is not None:
@@ -192,13 +199,16 @@ def _tls(options: ServiceOptions) -> ssl.SSLContext | None:
 
 
 def _serve_processes(
-    options: ServiceOptions, ready: Callable[[str], None], stopping: threading.Event
+    options: ServiceOptions,
+    ready: Callable[[str], None],
+    stopping: threading.Event,
+    recover: Recover | None,
 ) -> None:
     # Before the others begin: only one has to migrate, and what is wrong is said once.
     open_embedded_metastore(options.url).close()
     listening = _SPAWN.Semaphore(0)
     children = [
-        _SPAWN.Process(target=_serve_child, args=(_of_process(options, number), number, listening))
+        _SPAWN.Process(target=_serve_child, args=(_of_process(options, number), number, listening, recover))
         for number in range(1, options.processes + 1)
     ]
     for child in children:
@@ -224,9 +234,9 @@ def _of_process(options: ServiceOptions, number: int) -> ServiceOptions:
     return replace(options, replica=options.replica and f"{options.replica}-{number}")
 
 
-def _serve_child(options: ServiceOptions, number: int, listening: Semaphore) -> None:
+def _serve_child(options: ServiceOptions, number: int, listening: Semaphore, recover: Recover | None) -> None:
     parent = multiprocessing.parent_process()
-    with _stop_signal() as stopping, served(options, housekeeping=number == 1):
+    with _stop_signal() as stopping, served(options, housekeeping=number == 1, recover=recover):
         listening.release()
         # A parent that was killed cannot tell.
         while not stopping.wait(_LOOK_SECONDS) and parent is not None and parent.is_alive():

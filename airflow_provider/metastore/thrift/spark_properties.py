@@ -15,9 +15,6 @@ from lark.exceptions import LarkError
 
 from airflow_provider.metastore.objects import Column, TableInfo
 
-PROVIDER = "spark.sql.sources.provider"
-"""The property that names the data source."""
-
 _SCHEMA = "spark.sql.sources.schema"
 _PARTITIONS_IN_CATALOG = {"spark.sql.partitionProvider": "catalog"}
 # A part must fit into the column of Hive's own database.

@@ -19,8 +19,10 @@ from airflow_provider.metastore.hive_json import decode_table, encode_table
 from airflow_provider.metastore.objects import (
     DEFAULT_PARTITION,
     EXTERNAL_TABLE,
+    HUDI,
     MANAGED_TABLE,
     NO_ID,
+    PROVIDER,
     DatabaseInfo,
     FunctionInfo,
     PartitionInfo,
@@ -28,17 +30,12 @@ from airflow_provider.metastore.objects import (
     TableInfo,
 )
 from airflow_provider.metastore.thrift.idl import hive
-from airflow_provider.metastore.thrift.spark_properties import (
-    PROVIDER,
-    is_derived,
-    spark_properties,
-)
+from airflow_provider.metastore.thrift.spark_properties import is_derived, spark_properties
 from airflow_provider.table.keys import escape_path_name
 
 _PARQUET = "org.apache.hadoop.hive.ql.io.parquet"
 _PARQUET_INPUT = f"{_PARQUET}.MapredParquetInputFormat"
 _HUDI_INPUT = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
-_HUDI = "hudi"
 # Spark reads what has a serializer for Parquet itself, whatever the input format: all files, old ones too.
 _NOT_PARQUET = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
@@ -79,7 +76,7 @@ def table_struct(table: TableInfo, *, clients_have_hudi: bool = True) -> Any:
         data source that they do not know. They get a Hive table, which they list, and which they cannot
         read because they lack its input format.
     """
-    is_hudi = table.parameters.get(PROVIDER) == _HUDI
+    is_hudi = table.parameters.get(PROVIDER) == HUDI
     trans = TMemoryBuffer(b'[1,"",1,0,%s]' % encode_table(table).encode())
     protocol = TApacheJSONProtocol(trans)
     protocol.read_message_begin()
@@ -146,7 +143,7 @@ def _without_derived(table: TableInfo) -> TableInfo:
     """Without what :func:`table_struct` adds, which a client that alters the table sends back."""
     storage = table.hive_fields.get("7", {}).get("rec", {})
     if storage.get("3", {}).get("str") == _HUDI_INPUT:
-        table.parameters[PROVIDER] = _HUDI
+        table.parameters[PROVIDER] = HUDI
         # The path among the serializer's parameters follows the location.
         del table.hive_fields["7"]
     elif storage.get("3", {}).get("str") == _PARQUET_INPUT:
@@ -154,7 +151,7 @@ def _without_derived(table: TableInfo) -> TableInfo:
         bare = replace(table, hive_fields=others)
         if _decoded(table_struct(bare)).hive_fields["7"] == table.hive_fields["7"]:
             del table.hive_fields["7"]
-    if table.parameters.get(PROVIDER) == _HUDI:
+    if table.parameters.get(PROVIDER) == HUDI:
         for name in [name for name in table.parameters if is_derived(name)]:
             del table.parameters[name]
     return table

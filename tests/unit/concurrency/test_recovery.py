@@ -99,3 +99,36 @@ def test_a_table_that_is_gone_does_not_stand_in_the_way(
     (tmp_path / "trips").rename(tmp_path / "moved")
     (recovered,) = recover_transactions(metastore, timeout_seconds=0)
     assert (recovered.txn_id, recovered.committed) == (txn_id, False)
+
+
+class TestFromAService:
+    """It may not reach every table's storage, and goes on with the others."""
+
+    def test_what_it_does_not_find_is_left_to_others(
+        self, metastore: Metastore, table: HudiTable, tmp_path: Path
+    ) -> None:
+        txn_id, nothing = left_alone(metastore, "task"), metastore.open_txn("me", "here")
+        instant = write(table, "task", commit=True)
+        (tmp_path / "trips").rename(tmp_path / "elsewhere")
+        (recovered,) = recover_transactions(metastore, timeout_seconds=0, sees_all_tables=False)
+        assert (recovered.txn_id, recovered.committed) == (nothing, False)
+        assert metastore.get_txn(txn_id).state == TxnState.OPEN
+        metastore.record_write(txn_id, "default", "trips", instant)
+        assert recover_transactions(metastore, timeout_seconds=0, sees_all_tables=False) == []
+        (tmp_path / "elsewhere").rename(tmp_path / "trips")
+        (recovered,) = recover_transactions(metastore, timeout_seconds=0, sees_all_tables=False)
+        assert (recovered.txn_id, recovered.committed) == (txn_id, True)
+
+    @pytest.mark.parametrize("location", ["/nowhere", "abfs://container@account/orders"])
+    def test_a_write_of_another_kind_is_aborted(self, metastore: Metastore, location: str) -> None:
+        metastore.create_table(
+            "default",
+            "orders",
+            location=location,
+            schema=[Column("id", "bigint")],
+            hive_fields={"7": {"rec": {"3": {"str": "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"}}}},
+        )
+        txn_id = metastore.open_txn("trino", "there")
+        metastore.allocate_table_write_id(txn_id, "default", "orders")
+        (recovered,) = recover_transactions(metastore, timeout_seconds=0, sees_all_tables=False)
+        assert (recovered.txn_id, recovered.committed) == (txn_id, False)

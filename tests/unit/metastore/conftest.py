@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from airflow_provider.metastore import AnyMetastore, Column, Metastore, open_met
 from airflow_provider.metastore.cached_store import CachedStore
 from airflow_provider.metastore.metastore import open_embedded_metastore
 from airflow_provider.metastore.thrift.serve import ServiceOptions, served
+from tests.unit.metastore.behind_its_back import change_rows
 
 only_database = pytest.mark.parametrize("metastore", ["database"], indirect=True)
 """For what Hive's protocol has no words for, and for what is about the database."""
@@ -23,7 +23,13 @@ only_database = pytest.mark.parametrize("metastore", ["database"], indirect=True
 def new_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of a metastore in which nothing was done yet but creating table ``lake.flights``."""
     file = tmp_path_factory.mktemp("metastore") / "new.db"
-    metastore = open_metastore(f"sqlite:///{file}")
+    create_flights(f"sqlite:///{file}")
+    return file
+
+
+def create_flights(url: str) -> None:
+    """Make a metastore with the table ``lake.flights``."""
+    metastore = open_metastore(url)
     metastore.create_database("lake")
     metastore.create_table(
         "lake",
@@ -34,7 +40,12 @@ def new_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         parameters={"provider": "hudi"},
     )
     metastore.close()
-    return file
+
+
+@pytest.fixture
+def empty_url(tmp_path: Path) -> str:
+    """URL of a database with nothing in it."""
+    return f"sqlite:///{tmp_path}/empty.db"
 
 
 @pytest.fixture
@@ -73,12 +84,13 @@ def silence(url: str) -> Callable[[int, float], None]:
     """Moves a transaction's last heartbeat into the past: ``silence(txn_id, seconds)``."""
 
     def silence(txn_id: int, seconds: float) -> None:
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
-            moved = database.execute(
-                "UPDATE metastore_txns SET heartbeat_at = heartbeat_at - ? WHERE id = ?",
-                (int(seconds * 1000), txn_id),
-            )
-            assert moved.rowcount == 1
+        moved = change_rows(
+            url,
+            "UPDATE metastore_txns SET heartbeat_at = heartbeat_at - :millis WHERE id = :id",
+            millis=int(seconds * 1000),
+            id=txn_id,
+        )
+        assert moved == 1
 
     return silence
 

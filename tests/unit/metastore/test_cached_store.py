@@ -220,8 +220,9 @@ class TestUpdating:
         assert r1.get_partitions("lake", "flights", **before) == metastore.get_partitions("lake", "flights")
         assert missed(r1) == []
 
+    @pytest.mark.parametrize("followed", [True, False])
     def test_a_copy_read_within_a_transaction_waits_for_its_end(
-        self, metastore: Metastore, replica: Callable[..., CachedStore]
+        self, metastore: Metastore, replica: Callable[..., CachedStore], followed: bool
     ) -> None:
         """Read from the database when the first of two changes was made."""
         store = replica()
@@ -230,7 +231,8 @@ class TestUpdating:
         before = now(metastore)
         store.get_table("lake", "flights", **before)
         assert missed(store) == [MissReason.NOT_CACHED]
-        store.catch_up()
+        if followed:
+            store.catch_up()
         change(metastore, "whole", txn_id)
         assert store.get_table("lake", "flights", **before).owner == "whole"
         assert missed(store) == [MissReason.IN_TRANSACTION]

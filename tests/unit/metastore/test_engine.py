@@ -15,18 +15,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection
 from sqlalchemy.exc import SAWarning
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore import Metastore, open_metastore, schema, transactions
 from airflow_provider.metastore import engine as engine_module
 from tests.unit.metastore.conftest import only_database
-from tests.unit.metastore.first_schema import check_upgrade
 
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
 
@@ -74,27 +69,6 @@ def test_a_new_database_gets_its_folders_and_schema(tmp_path: Path) -> None:
     assert metastore.ping() == f"sqlite:///{file}: schema {schema.SCHEMA_REVISION}, last event 0"
     with closing(sqlite3.connect(file)) as database:
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-
-
-@only_database
-def test_the_migrations_make_exactly_the_schema(metastore: Metastore, url: str) -> None:
-    engine = create_engine(url)
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": schema.VERSION_TABLE})
-        assert compare_metadata(context, schema.metadata) == []
-        assert context.get_current_revision() == schema.SCHEMA_REVISION
-    engine.dispose()
-
-
-def test_the_code_knows_the_newest_migration() -> None:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    assert ScriptDirectory.from_config(config).get_heads() == [schema.SCHEMA_REVISION]
-
-
-def test_a_database_of_each_earlier_schema_keeps_its_data(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/metastore.db"
-    check_upgrade(url)
 
 
 def test_a_schema_of_a_newer_release_is_not_touched(url: str) -> None:

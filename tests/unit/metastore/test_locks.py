@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import closing
 from itertools import product
 
 import pytest
@@ -18,6 +16,7 @@ from airflow_provider.exceptions import (
     TransactionOpenError,
 )
 from airflow_provider.metastore import AnyMetastore, LockComponent, LockState, LockType
+from tests.unit.metastore.behind_its_back import change_rows
 from tests.unit.metastore.conftest import only_database
 
 READ, WRITE, EXCL_WRITE, EXCLUSIVE = (
@@ -49,12 +48,13 @@ def silence_lock(url: str) -> Timeout:
     """Moves a lock's last heartbeat into the past: ``silence_lock(lock_id, seconds)``."""
 
     def silence(lock_id: int, seconds: float) -> None:
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
-            moved = database.execute(
-                "UPDATE metastore_locks SET heartbeat_at = heartbeat_at - ? WHERE id = ?",
-                (int(seconds * 1000), lock_id),
-            )
-            assert moved.rowcount == 1
+        moved = change_rows(
+            url,
+            "UPDATE metastore_locks SET heartbeat_at = heartbeat_at - :millis WHERE id = :id",
+            millis=int(seconds * 1000),
+            id=lock_id,
+        )
+        assert moved == 1
 
     return silence
 

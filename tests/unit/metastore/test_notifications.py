@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from airflow_provider.exceptions import (
@@ -13,18 +10,19 @@ from airflow_provider.exceptions import (
     InvalidInputError,
     NoSuchObjectError,
 )
-from airflow_provider.metastore import AnyMetastore, Column, EventType, Purged
-from tests.unit.metastore.conftest import only_database
+from airflow_provider.metastore import AnyMetastore, Column, EventType, Metastore, Purged
+from tests.unit.metastore.behind_its_back import change_rows
 
 DAY = 86_400
 
 
 def age_events(url: str, seconds: int, *, through: int) -> None:
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
-        database.execute(
-            "UPDATE metastore_notification_log SET event_time = event_time - ? WHERE event_id <= ?",
-            (seconds, through),
-        )
+    change_rows(
+        url,
+        "UPDATE metastore_notification_log SET event_time = event_time - :seconds WHERE event_id <= :through",
+        seconds=seconds,
+        through=through,
+    )
 
 
 def test_events_are_read_in_pieces(metastore: AnyMetastore) -> None:
@@ -55,7 +53,6 @@ def test_positions_that_cannot_be_are_refused(metastore: AnyMetastore, after: in
         metastore.next_events(after, limit)
 
 
-@only_database
 def test_a_consumer_begins_at_the_end_or_where_it_says(metastore: AnyMetastore) -> None:
     assert metastore.register_consumer("tail").event_id == 2
     assert metastore.register_consumer("whole", event_id=0).event_id == 0
@@ -69,7 +66,6 @@ def test_a_consumer_begins_at_the_end_or_where_it_says(metastore: AnyMetastore) 
         metastore.register_consumer("")
 
 
-@only_database
 def test_a_consumer_moves_only_forward(metastore: AnyMetastore) -> None:
     registered = metastore.register_consumer("replica", event_id=0)
     moved = metastore.advance_consumer("replica", 2)
@@ -86,7 +82,6 @@ def test_a_consumer_moves_only_forward(metastore: AnyMetastore) -> None:
         metastore.unregister_consumer("replica")
 
 
-@only_database
 def test_a_consumer_that_applies_the_same_event_again_is_alive(metastore: AnyMetastore) -> None:
     metastore.register_consumer("replica", event_id=2)
     before = metastore.consumers()[0].updated_at
@@ -95,22 +90,24 @@ def test_a_consumer_that_applies_the_same_event_again_is_alive(metastore: AnyMet
     assert metastore.consumers()[0].updated_at > before
 
 
-@only_database
-def test_retention_removes_old_events_from_the_front(metastore: AnyMetastore, url: str) -> None:
+def test_retention_removes_old_events_from_the_front(
+    metastore: AnyMetastore, by_database: Metastore, url: str
+) -> None:
     metastore.open_txn("me", "here")
     age_events(url, 2 * DAY, through=2)
-    assert metastore.purge_events(DAY) == Purged(removed=2, oldest_event_id=3, held_back_by=())
-    assert metastore.purge_events(DAY) == Purged(removed=0, oldest_event_id=3, held_back_by=())
+    assert by_database.purge_events(DAY) == Purged(removed=2, oldest_event_id=3, held_back_by=())
+    assert by_database.purge_events(DAY) == Purged(removed=0, oldest_event_id=3, held_back_by=())
     assert [event.event_id for event in metastore.next_events(2)] == [3]
     assert metastore.current_event_id() == 3
     metastore.open_txn("me", "here")
     assert metastore.current_event_id() == 4
 
 
-@only_database
-def test_a_reader_that_fell_behind_is_told_how_to_go_on(metastore: AnyMetastore, url: str) -> None:
+def test_a_reader_that_fell_behind_is_told_how_to_go_on(
+    metastore: AnyMetastore, by_database: Metastore, url: str
+) -> None:
     age_events(url, 2 * DAY, through=2)
-    metastore.purge_events(DAY)
+    by_database.purge_events(DAY)
     with pytest.raises(EventsExpiredError, match=r"events 2 to 2 were removed.*comes after 2") as caught:
         metastore.next_events(1)
     assert caught.value.details == {"after": 1, "purged_through": 2}
@@ -122,59 +119,62 @@ def test_a_reader_that_fell_behind_is_told_how_to_go_on(metastore: AnyMetastore,
     assert metastore.next_events(2) == []
 
 
-@only_database
-def test_retention_waits_for_the_slowest_consumer(metastore: AnyMetastore, url: str) -> None:
+def test_retention_waits_for_the_slowest_consumer(
+    metastore: AnyMetastore, by_database: Metastore, url: str
+) -> None:
     for _ in range(8):
         metastore.open_txn("me", "here")
     metastore.register_consumer("fast")
     metastore.register_consumer("slow", event_id=4)
     metastore.register_consumer("slower", event_id=4)
     age_events(url, 2 * DAY, through=9)
-    assert metastore.purge_events(DAY) == Purged(4, 5, ("slow", "slower"))
+    assert by_database.purge_events(DAY) == Purged(4, 5, ("slow", "slower"))
     assert [event.event_id for event in metastore.next_events(4)] == [5, 6, 7, 8, 9, 10]
     metastore.unregister_consumer("slower")
     metastore.advance_consumer("slow", 10)
-    assert metastore.purge_events(DAY) == Purged(5, 10, ())
-    assert metastore.purge_events(0) == Purged(1, 11, ())
+    assert by_database.purge_events(DAY) == Purged(5, 10, ())
+    assert by_database.purge_events(0) == Purged(1, 11, ())
     assert metastore.current_event_id() == 10
 
 
-@only_database
-def test_a_young_event_keeps_the_older_ones_behind_it(metastore: AnyMetastore, url: str) -> None:
+def test_a_young_event_keeps_the_older_ones_behind_it(
+    metastore: AnyMetastore, by_database: Metastore, url: str
+) -> None:
     """The log stays one piece also when a writer's clock was wrong."""
     metastore.open_txn("me", "here")
     age_events(url, 2 * DAY, through=3)
     age_events(url, -2 * DAY, through=1)
-    assert metastore.purge_events(DAY).removed == 0
+    assert by_database.purge_events(DAY).removed == 0
     assert len(metastore.next_events(0)) == 3
 
 
-@only_database
-def test_a_consumer_that_is_gone_holds_nothing_back(metastore: AnyMetastore, url: str) -> None:
+def test_a_consumer_that_is_gone_holds_nothing_back(
+    metastore: AnyMetastore, by_database: Metastore, url: str
+) -> None:
     for _ in range(8):
         metastore.open_txn("me", "here")
     metastore.register_consumer("gone", event_id=4, expiry_seconds=60)
     metastore.register_consumer("slow", event_id=6, expiry_seconds=60)
     age_events(url, 2 * DAY, through=10)
-    assert metastore.purge_events(DAY) == Purged(4, 5, ("gone",))
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
-        database.execute("UPDATE metastore_consumers SET updated_at = updated_at - 61000 WHERE name = 'gone'")
+    assert by_database.purge_events(DAY) == Purged(4, 5, ("gone",))
+    change_rows(url, "UPDATE metastore_consumers SET updated_at = updated_at - 61000 WHERE name = 'gone'")
     assert [(one.name, one.expiry_seconds, one.is_live) for one in metastore.consumers()] == [
         ("gone", 60.0, False),
         ("slow", 60.0, True),
     ]
-    assert metastore.purge_events(DAY) == Purged(2, 7, ("slow",), ("gone",))
+    assert by_database.purge_events(DAY) == Purged(2, 7, ("slow",), ("gone",))
 
 
-@only_database
-def test_a_consumer_that_fell_out_begins_again(metastore: AnyMetastore, url: str) -> None:
+def test_a_consumer_that_fell_out_begins_again(
+    metastore: AnyMetastore, by_database: Metastore, url: str
+) -> None:
     for _ in range(8):
         metastore.open_txn("me", "here")
     metastore.register_consumer("gone", event_id=4, expiry_seconds=0.001)
     age_events(url, 2 * DAY, through=8)
     while metastore.consumers()[0].is_live:
         pass
-    assert metastore.purge_events(DAY).left_behind == ("gone",)
+    assert by_database.purge_events(DAY).left_behind == ("gone",)
     with pytest.raises(EventsExpiredError, match="events 5 to 8 were removed"):
         metastore.next_events(4)
     with pytest.raises(EventsExpiredError, match=r"restart a consumer \(restart_consumer\)"):
@@ -187,12 +187,11 @@ def test_a_consumer_that_fell_out_begins_again(metastore: AnyMetastore, url: str
     assert metastore.restart_consumer("gone", event_id=8).event_id == 8
     assert [event.event_id for event in metastore.next_events(8)] == [9, 10]
     assert metastore.advance_consumer("gone", 9).event_id == 9
-    assert metastore.purge_events(DAY).left_behind == ()
+    assert by_database.purge_events(DAY).left_behind == ()
     with pytest.raises(NoSuchObjectError, match="no consumer 'other'"):
         metastore.restart_consumer("other")
 
 
-@only_database
 def test_a_silent_consumer_that_lost_nothing_just_goes_on(metastore: AnyMetastore) -> None:
     metastore.register_consumer("asleep", event_id=0, expiry_seconds=0.001)
     while metastore.consumers()[0].is_live:

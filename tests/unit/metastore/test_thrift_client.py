@@ -122,11 +122,6 @@ class TestProtocol:
     @pytest.mark.parametrize(
         "method",
         [
-            "register_consumer",
-            "advance_consumer",
-            "restart_consumer",
-            "consumers",
-            "unregister_consumer",
             "purge_events",
             "remove_timed_out_locks",
         ],

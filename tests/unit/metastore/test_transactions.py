@@ -190,9 +190,13 @@ def test_a_heartbeat_keeps_a_transaction_alive(metastore: AnyMetastore, silence:
         metastore.heartbeat_txn(lost)
 
 
-def test_a_transaction_with_an_instant_is_left_to_recovery(metastore: AnyMetastore, silence: Silence) -> None:
+@pytest.mark.parametrize("instant", ["20250101000000000", None])
+def test_a_transaction_with_a_write_is_left_to_recovery(
+    metastore: AnyMetastore, silence: Silence, instant: str | None
+) -> None:
     txn_id, _ = open_with_write_id(metastore)
-    metastore.record_write(txn_id, "lake", "flights", "20250101000000000")
+    if instant is not None:
+        metastore.record_write(txn_id, "lake", "flights", instant)
     silence(txn_id, 400)
     assert metastore.abort_timed_out(300) == []
     assert metastore.get_txn(txn_id).state == TxnState.OPEN

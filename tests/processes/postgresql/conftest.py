@@ -1,0 +1,71 @@
+"""A metastore in a new database of one PostgreSQL for each test, and a server of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, create_engine, make_url, text
+
+from airflow_provider.metastore import AnyMetastore, open_metastore
+from airflow_provider.metastore.thrift.serve import ServiceOptions, served
+from tests.processes.servers import postgresql
+from tests.unit.metastore.conftest import by_database, create_flights, r1, replica, silence
+
+__all__ = ["by_database", "r1", "replica", "silence"]
+
+_NUMBERS = count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What asks no database is tested once."""
+    here = Path(__file__).parent
+    items[:] = [
+        item
+        for item in items
+        if here not in item.path.parents or {"url", "empty_url"} & set(getattr(item, "fixturenames", ()))
+    ]
+
+
+@pytest.fixture(scope="session")
+def server_of_databases() -> Iterator[Engine]:
+    """A PostgreSQL server with the database ``flights``, which is to be copied."""
+    with postgresql() as running:
+        engine = create_engine(running.url, isolation_level="AUTOCOMMIT")
+        create_flights(_new_database(engine, "flights", template="template1"))
+        yield engine
+        engine.dispose()
+
+
+@pytest.fixture
+def url(server_of_databases: Engine) -> str:
+    """As in the unit tests: URL of a metastore with the table ``lake.flights``, whose last event is 2."""
+    return _new_database(server_of_databases, f"test{next(_NUMBERS)}", template="flights")
+
+
+@pytest.fixture
+def empty_url(server_of_databases: Engine) -> str:
+    """URL of a database with nothing in it."""
+    return _new_database(server_of_databases, f"test{next(_NUMBERS)}", template="template1")
+
+
+@pytest.fixture
+def metastore(request: pytest.FixtureRequest, url: str) -> Iterator[AnyMetastore]:
+    """By a server of it, but for what is ``only_database``."""
+    if getattr(request, "param", "server") == "database":
+        opened = open_metastore(url)
+        yield opened
+        opened.close()
+        return
+    with served(ServiceOptions(url, port=0), housekeeping=False) as server:
+        opened = open_metastore(f"thrift://127.0.0.1:{server.port}", timeout_seconds=60)
+        yield opened
+        opened.close()
+
+
+def _new_database(engine: Engine, name: str, *, template: str) -> str:
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY = FILE_COPY"))
+    return make_url(engine.url).set(database=name).render_as_string(hide_password=False)
