@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -293,7 +293,7 @@ class Clustering:
             try:
                 with around(self.writer.instant):
                     futures += [pool.submit(self._write, group) for group in groups]
-                    for future in futures:
+                    for future in as_completed(futures):
                         future.result()
             finally:
                 for future in futures:

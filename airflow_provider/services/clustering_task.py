@@ -7,6 +7,8 @@ one task to another, and no task needs more memory than its file.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +19,7 @@ from airflow_provider.concurrency.heartbeat import check_wanted
 from airflow_provider.services.clustering_plan import ClusteringGroup, ClusteringSettings
 from airflow_provider.services.row_order import row_order
 from airflow_provider.table.base_file import (
+    ROW_GROUP_ROWS,
     BaseFileWriter,
     WrittenFile,
     new_file_id,
@@ -30,6 +33,7 @@ from airflow_provider.table.storage import Storage
 
 _Numbers = npt.NDArray[np.int64]
 
+_ORDERED_ROW_GROUP_ROWS = 131_072
 _KEPT = META_COLUMNS[:-1]  # the last one names the file
 
 
@@ -62,9 +66,6 @@ class ClusteringTask:
         :raises InstantRolledBackError: when the clustering was rolled back meanwhile.
         """
         check_wanted(self.storage, self.instant)
-        rows = self._ordered() if self.settings.sort_by else self._packed()
-        if not rows.num_rows:
-            return None
         file_id = new_file_id()
         with BaseFileWriter(
             self.storage,
@@ -74,40 +75,48 @@ class ClusteringTask:
             instant=self.instant,
             schema=self.schema,
             table_name=self.config.name,
+            row_group_rows=_ORDERED_ROW_GROUP_ROWS if self.settings.sort_by else ROW_GROUP_ROWS,
         ) as writer:
-            writer.write_preserved(rows)
+            for rows in _ahead(self._ordered() if self.settings.sort_by else self._packed()):
+                writer.write_preserved(rows)
+            if not writer.rows:
+                writer.abort()
+                return None
             written = writer.close()
         check_wanted(self.storage, self.instant, [written.path])
         return self._write_stat(file_id, written)
 
-    def _packed(self) -> pa.Table:
+    def _packed(self) -> Iterator[pa.Table]:
         counts = [read_footer(self.storage, path).num_rows for path in self.group.paths]
         begin, end = self._share(sum(counts))
-        parts, first = [], 0
+        first = 0
         for path, count in zip(self.group.paths, counts, strict=True):
             if first < end and begin < first + count:
                 rows = self._read(path)
-                parts.append(rows.slice(max(0, begin - first), min(end, first + count) - max(begin, first)))
+                yield rows.slice(max(0, begin - first), min(end, first + count) - max(begin, first))
             first += count
-        return _together(parts)
 
-    def _ordered(self) -> pa.Table:
+    def _ordered(self) -> Iterator[pa.Table]:
         settings, paths = self.settings, self.group.paths
         if self.group.outputs == 1:
             rows = _together([self._read(path) for path in paths])
             order = row_order(settings.layout, [rows[name] for name in settings.sort_by])
-            return rows.take(pa.array(order))
-        keys = [self._read_keys(path) for path in paths]
-        order = row_order(settings.layout, pa.concat_tables(keys).columns)
-        own = order[slice(*self._share(len(order)))]
-        parts, first = [], 0
-        in_files = np.sort(own)
-        for path, key in zip(paths, keys, strict=True):
-            begin, end = np.searchsorted(in_files, [first, first + key.num_rows])
-            if begin < end:
-                parts.append(self._read(path).take(pa.array(in_files[begin:end] - first)))
-            first += key.num_rows
-        return _together(parts).take(pa.array(np.searchsorted(in_files, own)))
+        else:
+            keys = [self._read_keys(path) for path in paths]
+            own = row_order(settings.layout, pa.concat_tables(keys).columns)
+            own = own[slice(*self._share(len(own)))]
+            in_files = np.sort(own)
+            ends = np.cumsum([each.num_rows for each in keys])
+            by_file = np.split(in_files, np.searchsorted(in_files, ends[:-1]))
+            begins = [0, *ends[:-1].tolist()]
+            rows = _together(
+                self._read(path).take(pa.array(found - begin))
+                for path, found, begin in zip(paths, by_file, begins, strict=True)
+                if len(found)
+            )
+            order = np.searchsorted(in_files, own)
+        for begin in range(0, len(order), _ORDERED_ROW_GROUP_ROWS):
+            yield rows.take(pa.array(order[begin : begin + _ORDERED_ROW_GROUP_ROWS]))
 
     def _share(self, rows: int) -> tuple[int, int]:
         """The rows of this file, among all in their order."""
@@ -134,7 +143,14 @@ class ClusteringTask:
         )
 
 
-def _together(parts: list[pa.Table]) -> pa.Table:
-    if not parts:
-        return pa.table({})
+def _together(parts: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+
+
+def _ahead(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same tables; while one is written the next one is made."""
+    with ThreadPoolExecutor(1, "ahead") as pool:
+        following = pool.submit(next, tables, None)
+        while (table := following.result()) is not None:
+            following = pool.submit(next, tables, None)
+            yield table
