@@ -288,7 +288,9 @@ class Writer:
                     log.warning("instant %s is committed but not published yet: %s", self.instant, error)
                 return found, content
             if (left := content.without(found)) is not None:
-                log.info("instant %s is committed without a part: %s", self.instant, "; ".join(map(str, found)))
+                log.info(
+                    "instant %s is committed without a part: %s", self.instant, "; ".join(map(str, found))
+                )
                 content, self._base, self._view = left, self._lost_at, None
                 self._stage(content)
                 continue

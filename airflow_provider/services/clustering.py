@@ -100,16 +100,21 @@ def preview_clustering(table: HudiTable, settings: ClusteringSettings) -> Cluste
     :raises InvalidInputError: when the settings cannot work.
     """
     settings.validate(table)
-    taken = (_plan(table, instant).file_groups for instant in pending_clusterings(table))
+    taken = (pending_plan(table, instant).file_groups for instant in pending_clusterings(table))
     return plan_clustering(table, settings, table.view(), frozenset[FileGroupId]().union(*taken))
 
 
-def pending_clusterings(table: HudiTable) -> list[str]:
+def pending_clusterings(table: HudiTable, *, idle: bool = False) -> list[str]:
     """Clustering plans of this package that have neither completed nor been rolled back, oldest first.
 
     :param table: the table.
+    :param idle: only those that nobody carries out.
     """
-    pending = {each.instant for each in pending_instants(table) if each.action is Action.CLUSTERING}
+    pending = {
+        each.instant
+        for each in pending_instants(table)
+        if each.action is Action.CLUSTERING and not (idle and each.alive is not None)
+    }
     if not pending:
         return []
     ours = set()
@@ -119,6 +124,24 @@ def pending_clusterings(table: HudiTable) -> list[str]:
         if entry.plans and entry.instant in pending:
             ours.add(entry.instant)
     return sorted(ours)
+
+
+def pending_plan(table: HudiTable, instant: str) -> ClusteringPlan:
+    """What a clustering is going to do, or has done.
+
+    :param table: the table.
+    :param instant: the plan's requested time.
+    :raises NoSuchInstantError: when there is no such plan any more.
+    """
+    try:
+        content = table.storage.read(instant_path(Instant(instant, Action.CLUSTERING, State.REQUESTED)))
+    except FileNotFoundError:
+        raise NoSuchInstantError(
+            f"table {table.location}: there is no clustering plan {instant}: it was rolled back or never "
+            "was; schedule one",
+            instant=instant,
+        ) from None
+    return ClusteringPlan.from_avro(content)
 
 
 def clustering_progress(table: HudiTable) -> dict[str, str]:
@@ -134,7 +157,9 @@ def clustering_progress(table: HudiTable) -> dict[str, str]:
 # --- execution ------------------------------------------------------------------------------
 
 
-def cluster_in_process(table: HudiTable, instant: str | None = None, **settings: Any) -> dict[str, Any] | None:
+def cluster_in_process(
+    table: HudiTable, instant: str | None = None, **settings: Any
+) -> dict[str, Any] | None:
     """Carry a clustering plan out in this process, without Spark, one file group after the other.
 
     :param table: the table.
@@ -187,7 +212,7 @@ def run_clustering(
     if writer is None:
         return None
     with writer:
-        plan = _plan(table, writer.instant)
+        plan = pending_plan(table, writer.instant)
         clustering = Clustering(job, table, writer, plan, write_group)
         clustering.write(parallel_groups, around)
         return clustering.commit()
@@ -233,7 +258,7 @@ def result_of(
         )
     metadata = timeline.commit_metadata(completed)
     stats = metadata.write_stats
-    planned = _plan(table, instant).groups
+    planned = pending_plan(table, instant).groups
     replaced = {FileGroupId(path, each) for path, ids in metadata.replaced.items() for each in ids}
     done = sum(group.file_groups <= replaced for group in planned)
     return {
@@ -372,21 +397,9 @@ def _begin(
     if job.instant is not None:
         return begin(job.instant)
     rollback_dead_writers(table)  # plans of dead executors are no plans any more
-    for instant in pending_clusterings(table):
+    for instant in pending_clusterings(table, idle=True):
         try:
             return begin(instant)
         except (NoSuchInstantError, WriteConflictError) as error:
             log.info("%s", error)  # somebody else was faster
     return None
-
-
-def _plan(table: HudiTable, instant: str) -> ClusteringPlan:
-    try:
-        content = table.storage.read(instant_path(Instant(instant, Action.CLUSTERING, State.REQUESTED)))
-    except FileNotFoundError:
-        raise NoSuchInstantError(
-            f"table {table.location}: there is no clustering plan {instant}; it was rolled back or never was; "
-            "schedule one",
-            instant=instant,
-        ) from None
-    return ClusteringPlan.from_avro(content)

@@ -68,7 +68,9 @@ class ClusteringJob:
                 raise InvalidInputError(f"a clustering has no field {unknown[0]!r}")
             return cls(**described)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
-            raise InvalidInputError(f"not the description of a clustering ({error}): {text[:200]!r}") from error
+            raise InvalidInputError(
+                f"not the description of a clustering ({error}): {text[:200]!r}"
+            ) from error
 
     def validate(self) -> None:
         """Check what can be checked without the table and without Spark.

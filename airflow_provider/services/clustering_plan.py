@@ -1,8 +1,8 @@
 """Clustering plans: which file groups are written anew together, and into how many.
 
-Source of the rules: Hudi's ``PartitionAwareClusteringPlanStrategy`` and ``SparkSizeBasedClusteringPlanStrategy``
-(file slices below the small-file limit, packed into clustering groups per partition), and its record
-``HoodieClusteringPlan``, in which the plan is kept.
+Source of the rules: Hudi's ``PartitionAwareClusteringPlanStrategy`` and
+``SparkSizeBasedClusteringPlanStrategy`` (file slices below the small-file limit, packed into clustering
+groups per partition), and its record ``HoodieClusteringPlan``, in which the plan is kept.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class ClusteringPlan:
         :param storage: the table's storage.
         """
         settings = self.settings
-        strategy = {
+        strategy: dict[str, Any] = {
             "hoodie.clustering.plan.strategy.small.file.limit": settings.small_file_limit,
             "hoodie.clustering.plan.strategy.target.file.max.bytes": settings.target_file_size,
             "hoodie.clustering.plan.strategy.max.bytes.per.group": settings.max_group_size,
@@ -168,10 +168,14 @@ class ClusteringPlan:
         plan: Mapping[str, Any] = decode(content).get("clusteringPlan") or {}
         described = (plan.get("extraMetadata") or {}).get(_SETTINGS_KEY)
         if described is None:
-            raise InvalidInputError("the clustering plan was made by another Hudi writer, which carries it out")
+            raise InvalidInputError(
+                "the clustering plan was made by another Hudi writer, which carries it out"
+            )
         given = json.loads(described)
         lists = {name: tuple(given[name]) for name in ("sort_by", "partitions")}
-        return cls(ClusteringSettings(**{**given, **lists}), tuple(map(_group_from_avro, plan["inputGroups"])))
+        return cls(
+            ClusteringSettings(**{**given, **lists}), tuple(map(_group_from_avro, plan["inputGroups"]))
+        )
 
 
 def plan_clustering(

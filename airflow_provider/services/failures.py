@@ -63,4 +63,3 @@ def check_not_stopped(table: HudiTable, action: Action, most: int | None) -> Non
             failures=len(failures),
             instant=last.rolls_back,
         )
-

@@ -43,7 +43,8 @@ def row_order(layout: str, columns: Sequence[pa.ChunkedArray]) -> _Numbers:
         bits = min(_BITS, MOST_BITS // dimensions)
         steps = np.stack([(each << bits) // max(1, rows) for each in ranked]).astype(np.uint64)
         places = _CURVES[layout](steps, bits).astype(np.int64)
-    return np.argsort(places, kind="stable")
+    order: _Numbers = np.argsort(places, kind="stable")
+    return order
 
 
 def can_order(kind: pa.DataType) -> bool:
@@ -59,14 +60,19 @@ def ranks(column: pa.ChunkedArray) -> _Numbers:
     values = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
     sample = values.slice(0, _SAMPLE_ROWS).drop_null()
     if 2 * pc.count_distinct(sample).as_py() > len(sample):
-        after_nulls = pc.rank(values, tiebreaker="min").to_numpy().astype(np.int64) - 1 + values.null_count
+        after_nulls: _Numbers = (
+            pc.rank(values, tiebreaker="min").to_numpy().astype(np.int64) - 1 + values.null_count
+        )
         after_nulls[values.is_null().to_numpy(zero_copy_only=False)] = 0
         return after_nulls
     # Few values, as it seems: only these are compared, and not all rows.
     encoded = values.dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy() + 1
-    in_order = np.concatenate([[0], pc.array_sort_indices(encoded.dictionary).to_numpy().astype(np.int64) + 1])
+    in_order = np.concatenate(
+        [[0], pc.array_sort_indices(encoded.dictionary).to_numpy().astype(np.int64) + 1]
+    )
     counts = np.bincount(codes, minlength=len(in_order))[in_order]
     smaller = np.empty(len(in_order), np.int64)
     smaller[in_order] = np.cumsum(counts) - counts
-    return smaller[codes]
+    found: _Numbers = smaller[codes]
+    return found
