@@ -253,7 +253,8 @@ def result_of(
     completed = timeline.find(instant)
     if completed is None:
         raise NoSuchInstantError(
-            f"table {table.location}: clustering {instant} is archived; what it did is no longer known",
+            f"table {table.location}: clustering {instant} is not on the timeline any more: a write of higher "
+            "priority has reverted it, or it was archived",
             instant=instant,
         )
     metadata = timeline.commit_metadata(completed)

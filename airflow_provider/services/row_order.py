@@ -58,6 +58,8 @@ def ranks(column: pa.ChunkedArray) -> _Numbers:
     :param column: values of a type that :func:`can_order` allows.
     """
     values = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 is 0.0
     sample = values.slice(0, _SAMPLE_ROWS).drop_null()
     if 2 * pc.count_distinct(sample).as_py() > len(sample):
         after_nulls: _Numbers = (
