@@ -40,7 +40,8 @@
     │   ├── UnsupportedByServerError
     │   ├── ConsumerGoneError
     │   └── MetastoreUnavailableError    (retryable)
-    └── JobFailedError                   a Spark job ended without saying why
+    ├── JobFailedError                   a Spark job ended without saying why
+    └── ServiceStoppedError              a table service that failed again and again
 
 ``retryable`` says whether the same call, made again with nothing else changed, can
 succeed. Errors cross process borders by :func:`to_dict` and :func:`from_dict`.
@@ -228,6 +229,10 @@ class MetastoreUnavailableError(MetastoreError):
     """Raised when the metastore's database or server cannot be reached."""
 
     retryable = True
+
+
+class ServiceStoppedError(TableServiceError):
+    """Raised when a table service has failed so often in a row on a table that it stops by itself."""
 
 
 class JobFailedError(TableServiceError):

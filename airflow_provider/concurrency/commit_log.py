@@ -44,6 +44,7 @@ class LogEntry:
         when it was pending. A revert's file groups are those of that entry.
     :param operation_key: the caller's key for finding this commit again.
     :param owner: who wrote it.
+    :param reason: of a rollback: why, for people.
     """
 
     instant: str
@@ -62,6 +63,7 @@ class LogEntry:
     reverts: int | None = None
     operation_key: str | None = None
     owner: str = ""
+    reason: str = ""
     sequence: int = field(default=0, compare=False)
 
     @property

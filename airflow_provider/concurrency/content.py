@@ -70,6 +70,7 @@ class Content:
     :param extra_metadata: goes into the commit metadata.
     :param unique_keys: whether its new record keys must not be another write's new keys too.
     :param metadata: content of the completed instant where it is not commit metadata.
+    :param parts: file groups that are lost together, where the others are worth a commit without them.
     """
 
     write_stats: tuple[WriteStat, ...]
@@ -77,6 +78,7 @@ class Content:
     extra_metadata: Mapping[str, str]
     unique_keys: bool
     metadata: bytes | None = None
+    parts: tuple[frozenset[FileGroupId], ...] = ()
 
     @property
     def written(self) -> frozenset[FileGroupId]:
@@ -115,6 +117,17 @@ class Content:
             if pair & named and _merged_on(stat) in self.taken_out:
                 lost |= {group for group in pair if group is not None}
         return frozenset(lost)
+
+    def without(self, conflicts: Iterable[Conflict]) -> Content | None:
+        """What is left when the parts are taken out that are lost.
+
+        :param conflicts: that were lost.
+        :return: None when nothing is left.
+        """
+        named = frozenset(group for conflict in conflicts for group in conflict.file_groups)
+        left = tuple(part for part in self.parts if not part & named)
+        lost = frozenset(group for part in self.parts if part & named for group in part)
+        return replace(self.with_rebased(lost, Rebased(())), parts=left) if left else None
 
     def share_of(self, file_groups: frozenset[FileGroupId]) -> float:
         """The part of the data files that belongs to some file groups, 0 to 1."""

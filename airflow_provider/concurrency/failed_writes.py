@@ -23,6 +23,8 @@ from airflow_provider.table.timeline import Timeline
 
 log = logging.getLogger(__name__)
 
+_REASON_LENGTH = 500  # an error of Spark's can be pages long
+
 
 def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> LogEntry | None:
     """Roll back an instant that has not completed, whether or not its writer lives.
@@ -124,6 +126,7 @@ def _put_rollback(
             rolls_back=dead,
             rolled_back_action=action,
             owner=describe_owner(),
+            reason=reason[:_REASON_LENGTH],
             sequence=sequence,
         )
         if commit_log.append(sequence, entry):

@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
 from weakref import WeakKeyDictionary
 
-from airflow_provider.exceptions import HeartbeatExpiredError
+from airflow_provider.exceptions import HeartbeatExpiredError, InstantRolledBackError
 from airflow_provider.locks.recurring import Recurring
 from airflow_provider.table.storage import FileStatus, Storage
 
@@ -41,6 +41,7 @@ class HeartbeatInfo:
     :param operation_key: the caller's key for finding this write again.
     :param base: sequence of a commit log entry; the write is based on it or a later one, so what
         is visible from there on must be kept for it.
+    :param progress: how far the write is, for people.
     """
 
     owner: str = "unknown"
@@ -51,6 +52,7 @@ class HeartbeatInfo:
     tolerable_misses: int = 10
     operation_key: str | None = None
     base: int = 0
+    progress: str | None = None
 
     @property
     def tolerance(self) -> float:
@@ -105,7 +107,7 @@ def _observe(storage: Storage, status: FileStatus) -> ObservedHeartbeat | None:
     if not status.name.isdigit():
         return None
     known = _known.setdefault(storage, {})
-    if (info := known.get(status.name)) is None:  # what a writer says about itself never changes
+    if (info := known.get(status.name)) is None:  # who a writer is never changes
         try:
             info = known[status.name] = HeartbeatInfo.from_json(storage.read(status.path))
         except FileNotFoundError:
@@ -116,6 +118,36 @@ def _observe(storage: Storage, status: FileStatus) -> ObservedHeartbeat | None:
 def heartbeat_path(instant: str) -> str:
     """Where an instant's heartbeat lies, relative to the table."""
     return f"{HEARTBEAT_FOLDER}/{instant}"
+
+
+def progress_of(storage: Storage, instant: str) -> str | None:
+    """How far a write is, as it says itself; None when it does not say, or has ended.
+
+    :param storage: the table's storage.
+    :param instant: requested time of the write.
+    """
+    try:
+        return HeartbeatInfo.from_json(storage.read(heartbeat_path(instant))).progress
+    except FileNotFoundError:
+        return None
+
+
+def check_wanted(storage: Storage, instant: str, written: Iterable[str] = ()) -> None:
+    """Make sure that a task which outlives its driver leaves no file behind a rollback.
+
+    :param storage: the table's storage.
+    :param instant: requested time of the write.
+    :param written: paths of what the task has written; deleted when nobody wants it any more.
+    :raises InstantRolledBackError: when the instant was rolled back.
+    """
+    if storage.stat(heartbeat_path(instant)) is not None:
+        return
+    for path in written:
+        storage.delete(path)
+    raise InstantRolledBackError(
+        f"table {storage.root}: instant {instant} was rolled back while it was written; run the write again",
+        instant=instant,
+    )
 
 
 class Heartbeat:
@@ -158,6 +190,14 @@ class Heartbeat:
                 "the write was given up, run it again",
                 instant=self._instant,
             )
+
+    def tell(self, progress: str) -> None:
+        """Beat now, and say how far the write is.
+
+        :param progress: for people.
+        """
+        self._info = replace(self._info, progress=progress)
+        self._run()
 
     def stop(self) -> None:
         """Stop beating; the file stays until its owner's end is published."""

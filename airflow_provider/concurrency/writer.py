@@ -123,7 +123,8 @@ class Writer:
 
         :param file_groups: existing file groups that get a new slice, or are taken out.
         :param partitions: partitions that get new file groups.
-        :param early_check: whether to look first for writes that this one would lose against.
+        :param early_check: whether to look first for writes that this one would lose against; those that
+            completed since its base it meets at the commit again.
         :raises HigherPriorityWriteError: when a live writer of higher priority works on one of the
             file groups.
         :raises WriteConflictError: when one of them was changed since this write's base, and the
@@ -134,7 +135,7 @@ class Writer:
         groups, partitions = frozenset(file_groups), tuple(partitions)
         if early_check:
             self.check(groups)
-        self._check_held(groups, partitions)
+            self._check_held(groups, partitions)
         self._heartbeat.check()
         stats = [WriteStat(file_id, partition, path="") for partition, file_id in sorted(groups)]
         new_in = sorted(set(partitions) - {group.partition_path for group in groups})
@@ -164,6 +165,10 @@ class Writer:
         if yields := self._yields(this):
             raise self._error(yields[0])
 
+    def tell(self, progress: str) -> None:
+        """Say how far this write is; see :func:`~airflow_provider.concurrency.heartbeat.progress_of`."""
+        self._heartbeat.tell(progress)
+
     def commit(
         self,
         write_stats: Sequence[WriteStat],
@@ -175,6 +180,7 @@ class Writer:
         unique_keys: bool = False,
         metadata: bytes | None = None,
         rebase: Callable[[Rebase], Rebased] | None = None,
+        parts: Sequence[frozenset[FileGroupId]] = (),
     ) -> CommitResult:
         """Commit: everything written becomes visible in one step, or the write is rolled back.
 
@@ -190,6 +196,9 @@ class Writer:
         :param rebase: merges lost file groups again, where the policy says so; without it a lost
             conflict raises. It is called under the table lock when it can be expected to be done in a
             moment, so that the next try cannot be lost.
+        :param parts: file groups that stand or fall together, in a write that is worth a commit without
+            some of them. Those that are lost, or that a live writer of higher priority works on, are left
+            out, and their data files deleted; the conflict raises when it leaves nothing.
         :raises WriteConflictError: when a commit completed since this write's base that
             touched one of its file groups or added one of its new keys.
         :raises HigherPriorityWriteError: when a live writer of higher priority works on one of its
@@ -215,6 +224,7 @@ class Writer:
             extra,
             unique_keys,
             metadata,
+            tuple(parts),
         )
         # Without the time that is spent on waiting for the lock, which grows with every lost conflict.
         self._writing_took = time.monotonic() - self._planned_at
@@ -277,6 +287,13 @@ class Writer:
                     # The entry is the commit; the next writer publishes what could not be published.
                     log.warning("instant %s is committed but not published yet: %s", self.instant, error)
                 return found, content
+            if (left := content.without(found)) is not None:
+                log.info(
+                    "instant %s is committed without a part: %s", self.instant, "; ".join(map(str, found))
+                )
+                content, self._base, self._view = left, self._lost_at, None
+                self._stage(content)
+                continue
             if not self._is_soon_merged(found, content, rebase):
                 return found, content
             content = self._rebase(found, content, rebase)

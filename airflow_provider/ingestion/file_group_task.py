@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider.concurrency.heartbeat import heartbeat_path
-from airflow_provider.exceptions import InstantRolledBackError, TableServiceError, to_dict
+from airflow_provider.concurrency.heartbeat import check_wanted
+from airflow_provider.exceptions import TableServiceError, to_dict
 from airflow_provider.ingestion.file_group_plan import Target
 from airflow_provider.ingestion.merge import Batch, Matches, latest_versions, surviving
 from airflow_provider.table.base_file import (
@@ -110,17 +110,7 @@ class FileGroupTask:
         return Report(self._number, self._rows_in, tuple(self._stats))
 
     def _check_wanted(self) -> None:
-        """Make sure that a task which outlives its driver leaves no file behind a rollback."""
-        plan = self._plan
-        if plan.storage.stat(heartbeat_path(plan.instant)) is not None:
-            return
-        for stat in self._stats:
-            plan.storage.delete(stat.path)
-        raise InstantRolledBackError(
-            f"table {plan.storage.root}: instant {plan.instant} was rolled back while it was written; run "
-            "the write again",
-            instant=plan.instant,
-        )
+        check_wanted(self._plan.storage, self._plan.instant, [stat.path for stat in self._stats])
 
     def _write_all(self, tables: Iterator[pa.Table]) -> None:
         plan, target = self._plan, self._target

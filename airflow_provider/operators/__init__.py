@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_provider.operators.backfill import BackfillOperator
+    from airflow_provider.operators.clustering import (
+        ClusteringOperator,
+        RunClusteringOperator,
+        ScheduleClusteringOperator,
+    )
     from airflow_provider.operators.create_table import CreateTableOperator
     from airflow_provider.operators.ingest import IngestOperator
     from airflow_provider.operators.rollback import RollbackFailedWritesOperator
@@ -20,20 +25,26 @@ __all__ = [
     "AbortTransactionOperator",
     "BackfillOperator",
     "BeginTransactionOperator",
+    "ClusteringOperator",
     "CommitTransactionOperator",
     "CreateTableOperator",
     "IngestOperator",
     "RollbackFailedWritesOperator",
+    "RunClusteringOperator",
+    "ScheduleClusteringOperator",
 ]
 
 _MODULES = {
     "AbortTransactionOperator": "transaction",
     "BackfillOperator": "backfill",
     "BeginTransactionOperator": "transaction",
+    "ClusteringOperator": "clustering",
     "CommitTransactionOperator": "transaction",
     "CreateTableOperator": "create_table",
     "IngestOperator": "ingest",
     "RollbackFailedWritesOperator": "rollback",
+    "RunClusteringOperator": "clustering",
+    "ScheduleClusteringOperator": "clustering",
 }
 
 

@@ -12,13 +12,14 @@ from airflow_provider.exceptions import (
     AlreadyExistsError,
     InvalidInputError,
     NoSuchObjectError,
+    ServiceStoppedError,
     TableError,
 )
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_NO_RETRY_HELPS = (InvalidInputError, TableError, NoSuchObjectError, AlreadyExistsError)
+_NO_RETRY_HELPS = (InvalidInputError, TableError, NoSuchObjectError, AlreadyExistsError, ServiceStoppedError)
 
 
 def failing_without_retries(
@@ -26,9 +27,9 @@ def failing_without_retries(
 ) -> Callable[Concatenate[Any, _P], _R]:
     """Decorator of ``execute``: an error that the same call would meet again fails the task at once.
 
-    That is wrong input and a table that is not what it must be. All other errors keep their
-    own type and are retried as the task says (``retries``, ``retry_policy``): a lost conflict,
-    a lock, a metastore or a cluster that is away, a job that died.
+    That is wrong input, a table that is not what it must be, and a service that has stopped itself. All
+    other errors keep their own type and are retried as the task says (``retries``, ``retry_policy``): a
+    lost conflict, a lock, a metastore or a cluster that is away, a job that died.
 
     :raises AirflowFailException: in place of such an error, and caused by it; its text begins
         with the error's type.

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Protocol
 
 import psutil
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
@@ -24,7 +24,6 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from airflow_provider.exceptions import InvalidConnectionError, JobFailedError
-from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.operators.engine_archive import write_engine_archive
 from airflow_provider.spark.outcome import RESULT_PREFIX, read_outcome, result_of_outcome
 from airflow_provider.table.storage import Storage
@@ -81,6 +80,17 @@ def _refuse(options: Mapping[str, Any], name: str, where: str) -> None:
         raise InvalidConnectionError(f"{where} takes no {name}; leave out: {', '.join(sorted(options))}")
 
 
+class Job(Protocol):
+    """What a job is to do, as :mod:`airflow_provider.spark.job` reads it."""
+
+    @property
+    def job_id(self) -> str:
+        """Names the outcome's file."""
+
+    def to_json(self) -> str:
+        """The job as text; may hold secrets."""
+
+
 class SparkJob(abc.ABC):
     """A Spark job under way.
 
@@ -101,7 +111,7 @@ class SparkJob(abc.ABC):
         """Whether :meth:`kill` was called."""
         return self._killed.is_set()
 
-    def run(self, job: IngestJob, storage: Storage) -> dict[str, Any]:
+    def run(self, job: Job, storage: Storage) -> dict[str, Any]:
         """Start the job and wait for its end.
 
         :param job: what to do.

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider.concurrency import PendingInstant
 from airflow_provider.concurrency.recovery import recover_transactions
 from airflow_provider.concurrency.revert import revert
 from airflow_provider.concurrency.transactions import insertions, partition_specs, settle_transactions
@@ -33,7 +31,7 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import earlier_result
 from airflow_provider.metastore import Insertion, PartitionSpec, TableTransaction, TxnState
 from airflow_provider.operators.failing import failing_without_retries
-from airflow_provider.operators.spark_job import SparkJob, spark_job
+from airflow_provider.operators.spark_operator import SparkOperator, nobody
 from airflow_provider.operators.task_operation import TaskOperation
 from airflow_provider.table.hudi_table import HudiTable
 
@@ -56,7 +54,7 @@ _RESULT_KEYS = (
 )
 
 
-class TableJobOperator(BaseOperator, abc.ABC):
+class TableJobOperator(SparkOperator, abc.ABC):
     """Base of operators that change a table by a Spark job, as one instant and one transaction.
 
     A table given by its name in the metastore is changed in a transaction: it is opened, with a
@@ -72,49 +70,8 @@ class TableJobOperator(BaseOperator, abc.ABC):
     ``write_id``, ``event_id`` (the last three None without a transaction), ``rows_inserted``,
     ``rows_updated``, ``rows_deleted``, ``files_written``, ``rebases`` and ``bytes``.
 
-    :param table: ``database.table``, or the table's path or URL (templated).
-    :param spark_conn_id: where the job runs: a connection of type ``spark`` (by spark-submit) or
-        ``spark_connect``; a local session in a process of its own when None (templated).
-    :param spark_conf: Spark's configuration, for a local session and for spark-submit (templated).
-    :param spark_submit_options: further arguments of the Spark provider's ``SparkSubmitHook``,
-        such as ``executor_memory`` (templated).
-    :param metastore_conn_id: connection of type ``table_metastore`` (templated).
-    :param lock_conn_id: connection of type ``table_lock`` (templated).
-    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
+    Arguments: see :class:`~airflow_provider.operators.spark_operator.SparkOperator`.
     """
-
-    template_fields: Sequence[str] = (
-        "table",
-        "spark_conn_id",
-        "spark_conf",
-        "spark_submit_options",
-        "metastore_conn_id",
-        "lock_conn_id",
-        "storage_conn_id",
-    )
-
-    def __init__(
-        self,
-        *,
-        table: str,
-        spark_conn_id: str | None = None,
-        spark_conf: Mapping[str, str] | None = None,
-        spark_submit_options: Mapping[str, Any] | None = None,
-        metastore_conn_id: str = MetastoreHook.default_conn_name,
-        lock_conn_id: str = LockProviderHook.default_conn_name,
-        storage_conn_id: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.table = table
-        self.spark_conn_id = spark_conn_id
-        self.spark_conf = spark_conf
-        self.spark_submit_options = spark_submit_options
-        self.metastore_conn_id = metastore_conn_id
-        self.lock_conn_id = lock_conn_id
-        self.storage_conn_id = storage_conn_id
-        self._running: SparkJob | None = None
-        self._is_killed = False
 
     @abc.abstractmethod
     def job(self, context: Context, **shared: Any) -> IngestJob:
@@ -156,17 +113,6 @@ class TableJobOperator(BaseOperator, abc.ABC):
         with self._in_open_txn(table, job):
             return self._result(self._work(resolved, table, operation, job))
 
-    def on_kill(self) -> None:
-        """End the job at once; :meth:`execute` then rolls its instant back and aborts the transaction.
-
-        It does so in the same moment: it waits for nothing but the job's end. Doing it here, in a
-        signal handler, could meet the same database connection or lock in the middle of its work.
-        """
-        self._is_killed = True
-        if self._running is not None:
-            self.log.info("killing the job and its processes")
-            self._running.kill()
-
     def _operation(self, context: Context) -> TaskOperation:
         return TaskOperation(context)
 
@@ -201,23 +147,9 @@ class TableJobOperator(BaseOperator, abc.ABC):
         self._recover(resolved, table)
         running = self._spark_job(operation)
 
-        def run(job: IngestJob) -> dict[str, Any]:
-            try:
-                return running.run(job, table.storage)
-            except BaseException:
-                running.kill()
-                raise
-
-        return self._write(resolved, table, operation, job, run)
-
-    def _spark_job(self, operation: TaskOperation) -> SparkJob:
-        running = self._running = spark_job(
-            self.log, self.spark_conn_id, self.spark_conf or {}, self.spark_submit_options or {}
+        return self._write(
+            resolved, table, operation, job, lambda job: self._run(running, job, table.storage)
         )
-        operation.remember(waits_for_writer=running.outlives_task)
-        if self._is_killed:
-            running.kill()
-        return running
 
     def _write(
         self,
@@ -241,7 +173,7 @@ class TableJobOperator(BaseOperator, abc.ABC):
                 summary = run(dataclasses.replace(job, **ids))
             except BaseException as error:
                 commit = operation.settle(
-                    table, f"its task ended with {type(error).__name__}", wait_for=_nobody
+                    table, f"its task ended with {type(error).__name__}", wait_for=nobody
                 )
                 if commit is None:
                     raise
@@ -285,7 +217,7 @@ class TableJobOperator(BaseOperator, abc.ABC):
         self, resolved: ResolvedTable, table: HudiTable, operation: TaskOperation, job: IngestJob
     ) -> dict[str, Any] | None:
         """What an earlier try committed; None when the work is to be done, and nothing of the try is left."""
-        wait = self._still_writing if operation.recall("waits_for_writer") else _nobody
+        wait = self._still_writing if operation.recall("waits_for_writer") else nobody
         commit = operation.settle(table, "its task is tried again", wait_for=wait)
         txn_id, write_id = operation.recall("txn_id"), operation.recall("write_id")
         if commit is None:
@@ -358,16 +290,6 @@ class TableJobOperator(BaseOperator, abc.ABC):
                 transaction.add_insertions(told)
             return transaction.event_id
 
-    def _still_writing(self, pending: PendingInstant) -> bool:
-        if pending.alive:
-            self.log.info(
-                "the job of an earlier try, %s, still writes instant %s (heartbeat %.0f s ago); waiting",
-                pending.owner,
-                pending.instant,
-                pending.age_seconds or 0.0,
-            )
-        return bool(pending.alive)
-
     def _transaction(
         self, resolved: ResolvedTable, operation: TaskOperation, job: IngestJob
     ) -> TableTransaction | nullcontext[None]:
@@ -386,7 +308,3 @@ class TableJobOperator(BaseOperator, abc.ABC):
         )
         result = {key: summary[key] for key in _RESULT_KEYS}
         return {"table": self.table, **result, "bytes": summary["bytes_written"]}
-
-
-def _nobody(pending: PendingInstant) -> bool:
-    return False

@@ -1,4 +1,4 @@
-"""The PySpark jobs: ingestion, reading back, and the sessions they run in (design section 8)."""
+"""The PySpark jobs: ingestion, clustering, reading back, and the sessions they run in (design section 8)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.ingestion import IngestJob
+from airflow_provider.services.clustering_job import ClusteringJob
 
 if TYPE_CHECKING:
+    from airflow_provider.spark.clustering import cluster
     from airflow_provider.spark.history import backfill
     from airflow_provider.spark.ingestion import ingest
     from airflow_provider.spark.read import read_incremental, read_snapshot
     from airflow_provider.spark.session import local_session
 
-__all__ = ["IngestJob", "backfill", "ingest", "local_session", "read_incremental", "read_snapshot"]
+__all__ = [
+    "ClusteringJob",
+    "IngestJob",
+    "backfill",
+    "cluster",
+    "ingest",
+    "local_session",
+    "read_incremental",
+    "read_snapshot",
+]
 
 _MODULES = {
     "backfill": "history",
+    "cluster": "clustering",
     "ingest": "ingestion",
     "local_session": "session",
     "read_incremental": "read",

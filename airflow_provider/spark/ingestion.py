@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.ingestion.columns import check_columns, check_locations, delete_columns
@@ -13,6 +13,7 @@ from airflow_provider.ingestion.ingestion import Ingestion, write_rows
 from airflow_provider.locks import LockProvider
 from airflow_provider.spark.batch_profile import profile_batch
 from airflow_provider.spark.rows import SparkRows
+from airflow_provider.spark.session import tasks_end_with
 from airflow_provider.spark.source import arrow_schema, conformed, open_source
 from airflow_provider.spark.windows import in_window
 from airflow_provider.table.hudi_table import HudiTable
@@ -62,7 +63,7 @@ def ingest(
     @contextmanager
     def around(ingestion: Ingestion) -> Iterator[None]:
         transfer = _transfer(table, ingestion.row_bytes)
-        with _tasks_end_with(spark, ingestion.writer.instant), _settings(spark, transfer), rows:
+        with tasks_end_with(spark, ingestion.writer.instant), _settings(spark, transfer), rows:
             yield
 
     rows = SparkRows.of(job, table, frame, profile)
@@ -105,19 +106,3 @@ def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, previous)
-
-
-@contextmanager
-def _tasks_end_with(spark: SparkSession, instant: str) -> Iterator[None]:
-    """Stop this write's Spark tasks when it fails, so that they do not write on behind a rollback."""
-    tag_name = f"table-services-{instant}"
-    spark.addTag(tag_name)
-    try:
-        yield
-    except BaseException:
-        with suppress(Exception):  # the session may be what failed
-            spark.interruptTag(tag_name)
-        raise
-    finally:
-        with suppress(Exception):
-            spark.removeTag(tag_name)

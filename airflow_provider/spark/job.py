@@ -25,7 +25,9 @@ sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 
 from airflow_provider.exceptions import TableServiceError  # noqa: E402
 from airflow_provider.ingestion.ingest_job import IngestJob  # noqa: E402
+from airflow_provider.services.clustering_job import ClusteringJob  # noqa: E402
 from airflow_provider.spark.outcome import RESULT_PREFIX, failure, success, write_outcome  # noqa: E402
+from airflow_provider.table.hudi_table import HudiTable  # noqa: E402
 from airflow_provider.table.storage import Storage  # noqa: E402
 
 if TYPE_CHECKING:
@@ -46,8 +48,9 @@ def main(arguments: list[str]) -> int:
     The outcome goes to a line of the standard output and to a file in the table's storage; see
     :mod:`airflow_provider.spark.outcome`.
 
-    :param arguments: path of the specification, from :meth:`IngestJob.to_json`.
-    :return: exit code: 0 when the job committed, 1 when it did not.
+    :param arguments: path of the specification, from :meth:`IngestJob.to_json` or
+        :meth:`ClusteringJob.to_json`.
+    :return: exit code: 0 when the job committed, or had nothing to do, 1 when it did not.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if len(arguments) != 1:
@@ -56,7 +59,7 @@ def main(arguments: list[str]) -> int:
     parent = Parent()
     parent.watch()
     signal.signal(signal.SIGTERM, _terminate)
-    job = IngestJob.from_json(Path(arguments[0]).read_text())
+    job = _read(Path(arguments[0]).read_text())
     try:
         outcome = success(_run(job, parent))
     except Terminated as error:
@@ -96,11 +99,24 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise Terminated(f"the job was ended by {signal.Signals(number).name}; its write was rolled back")
 
 
-def _run(job: IngestJob, parent: Parent) -> dict[str, Any]:
+def _read(specification: str) -> IngestJob | ClusteringJob:
+    is_clustering = json.loads(specification).get("operation") == ClusteringJob.operation
+    return (ClusteringJob if is_clustering else IngestJob).from_json(specification)
+
+
+def _run(job: IngestJob | ClusteringJob, parent: Parent) -> dict[str, Any] | None:
     from airflow_provider.ingestion.earlier_try import earlier_try
+    from airflow_provider.services.clustering import earlier_clustering
+    from airflow_provider.spark.clustering import cluster
     from airflow_provider.spark.ingestion import ingest
     from airflow_provider.spark.serving import serve
 
+    if isinstance(job, ClusteringJob):
+        table = HudiTable.open(job.location, job.storage_options)
+        if (earlier := earlier_clustering(job, table)) is not None:
+            return earlier
+        with _session(job) as spark:
+            return cluster(spark, job, is_alive=parent.is_alive)
     if job.serves:
         with ExitStack() as until_the_end:
             return serve(job, lambda: until_the_end.enter_context(_session(job)), is_alive=parent.is_alive)
@@ -111,7 +127,7 @@ def _run(job: IngestJob, parent: Parent) -> dict[str, Any]:
 
 
 @contextmanager
-def _session(job: IngestJob) -> Iterator[SparkSession]:
+def _session(job: IngestJob | ClusteringJob) -> Iterator[SparkSession]:
     from airflow_provider.spark.session import job_session
 
     spark = job_session(f"table-services {job.operation} {job.table_name or job.location}", job.spark_conf)
@@ -123,7 +139,7 @@ def _session(job: IngestJob) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def _tell(job: IngestJob, outcome: Mapping[str, Any]) -> None:
+def _tell(job: IngestJob | ClusteringJob, outcome: Mapping[str, Any]) -> None:
     print(f"{RESULT_PREFIX}{json.dumps(outcome)}", flush=True)  # noqa: T201 - the operator listens
     try:
         write_outcome(Storage(job.location, job.storage_options), job.job_id, dict(outcome))

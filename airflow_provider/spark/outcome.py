@@ -17,10 +17,11 @@ JOBS_FOLDER = ".hoodie/.temp/jobs"
 _KEPT_SECONDS = 7 * 24 * 3600
 
 
-def success(result: dict[str, Any]) -> dict[str, Any]:
+def success(result: dict[str, Any] | None) -> dict[str, Any]:
     """The outcome of a job that did its work.
 
-    :param result: what :func:`~airflow_provider.spark.ingest` returned.
+    :param result: what :func:`~airflow_provider.spark.ingest` or :func:`~airflow_provider.spark.cluster`
+        returned.
     """
     return {"status": "success", "result": result}
 

@@ -6,7 +6,8 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,6 +69,41 @@ def job_session(app_name: str, conf: Mapping[str, str] | None = None) -> SparkSe
         return SparkSession.builder.appName(app_name).getOrCreate()
     conf = conf or {}
     return local_session(app_name, conf.get("spark.master", "local[*]"), conf)
+
+
+@contextmanager
+def tagged(spark: SparkSession, instant: str) -> Iterator[None]:
+    """Mark what this thread runs on Spark as a write's, for :func:`tasks_end_with`.
+
+    :param spark: the session.
+    :param instant: of the write.
+    """
+    spark.addTag(_tag(instant))
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # the session may be what failed
+            spark.removeTag(_tag(instant))
+
+
+@contextmanager
+def tasks_end_with(spark: SparkSession, instant: str) -> Iterator[None]:
+    """Stop a write's Spark tasks when it fails, so that they do not write on behind a rollback.
+
+    :param spark: the session.
+    :param instant: of the write.
+    """
+    with tagged(spark, instant):
+        try:
+            yield
+        except BaseException:
+            with suppress(Exception):
+                spark.interruptTag(_tag(instant))
+            raise
+
+
+def _tag(instant: str) -> str:
+    return f"table-services-{instant}"
 
 
 def ensure_java() -> None:

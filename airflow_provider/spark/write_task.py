@@ -29,7 +29,7 @@ def write_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("runs only inside a Spark task")
-        _spare_loaded_modules()
+        spare_loaded_modules()
         number = min(plan.targets) + context.partitionId()
         write_token = f"{number}-{context.stageId()}-{context.taskAttemptId()}"
         yield _to_arrow(FileGroupTask(plan, number, write_token).run(batches))
@@ -59,7 +59,8 @@ def _to_arrow(report: Report) -> pa.RecordBatch:
 
 
 @cache
-def _spare_loaded_modules() -> None:
+def spare_loaded_modules() -> None:
+    """Keep Spark's worker from walking through all loaded modules after every task."""
     # After every task Spark's worker collects garbage, which walks through all that is loaded:
     # 30 ms, a tenth of a small file group's merge. Frozen, once a process, it is left out.
     gc.freeze()

@@ -105,6 +105,8 @@ class BaseFileWriter:
         writes several files goes on counting here, so that the numbers are unique.
     :param preserved_bloom: a filter that holds the keys of all rows that will be preserved, which
         spares hashing them again; it is built anew when it would become too full.
+    :param row_group_rows: rows of a row group; the fewer, the more of the file queries can skip where its
+        rows are ordered.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class BaseFileWriter:
         table_name: str = "hoodie_source",
         first_row: int = 0,
         preserved_bloom: BloomFilter | None = None,
+        row_group_rows: int = ROW_GROUP_ROWS,
     ) -> None:
         name = base_file_name(file_id, write_token, instant)
         self.path = f"{partition_path}/{name}" if partition_path else name
@@ -137,6 +140,7 @@ class BaseFileWriter:
         )
         self._constants = {_COMMIT_TIME: instant, _PARTITION_PATH: partition_path, _FILE_NAME: name}
         self._preserved_bloom = preserved_bloom
+        self._row_group_rows = row_group_rows
         self._preserved_keys: list[pa.Array] = []
         self._new_keys: list[pa.Array] = []
         self._keys_to_hash: list[pa.Array] = []
@@ -254,7 +258,7 @@ class BaseFileWriter:
         self._pending.append(table)
         self._pending_rows += table.num_rows
         self._pending_bytes += table.nbytes
-        if self._pending_rows >= ROW_GROUP_ROWS or self._pending_bytes >= ROW_GROUP_BYTES:
+        if self._pending_rows >= self._row_group_rows or self._pending_bytes >= ROW_GROUP_BYTES:
             self._flush()
 
     def _bloom(self) -> BloomFilter:
@@ -279,7 +283,7 @@ class BaseFileWriter:
         table = pa.concat_tables(self._pending).unify_dictionaries()
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         parquet = self._parquet or self._open(table)
-        parquet.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        parquet.write_table(table, row_group_size=self._row_group_rows)
 
     def _open(self, sample: pa.Table) -> pq.ParquetWriter:
         self._sink = self._storage.create(self.path)

@@ -1,12 +1,14 @@
 """Who takes part in a simulated run: writers, table services and readers, on the engine's own API.
 
-The services of a later day are stood in for by plain rewrites and deletes on the same commit path.
+Clustering is the real one, but for what its data files look like. Cleaning is stood in for by plain
+deletes on the same commit path.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from airflow_provider.concurrency import (
@@ -26,6 +28,10 @@ from airflow_provider.concurrency.in_flight import oldest_base
 from airflow_provider.concurrency.transactions import undo_writes
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.metastore import ValidWriteIdList
+from airflow_provider.services.clustering import pending_clusterings, run_clustering, schedule_clustering
+from airflow_provider.services.clustering_job import ClusteringJob
+from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.clustering_task import ClusteringTask
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
@@ -43,6 +49,9 @@ REVERT = ConflictPolicy(on_conflict="rebase", on_rewrite="revert", on_higher_pri
 
 OUTSIDE_OF_TRANSACTIONS = ValidWriteIdList(None, 0)
 """Shows what was written without a write id."""
+
+PACK_IN_PAIRS = ClusteringSettings(max_group_size=3500)
+"""A data file of a simulation has about 1,500 bytes."""
 
 _names = itertools.count()
 
@@ -147,24 +156,13 @@ class _Upsert:
         return f"{self.name}{next(_names)}-0" if self.writer.must_replace(base) else base.file_id
 
 
-def add_clusterer(simulation: Simulation, name: str, *, inputs: int = 2) -> None:
-    """Plans to pack file groups into one, and carries its plan out."""
+def add_clusterer(simulation: Simulation, name: str) -> None:
+    """Plans to pack file groups, two at a time, and carries its plan out."""
 
     def work(table: HudiTable, actor: Actor) -> None:
-        def planner(view: FileSystemView, taken: frozenset[FileGroupId]) -> ServicePlan | None:
-            free = [base.file_group for base in view.base_files(PARTITION) if base.file_group not in taken]
-            return ServicePlan(frozenset(free[:inputs]), b"plan") if free else None
-
-        instant = schedule(
-            table,
-            planner,
-            action=Action.CLUSTERING,
-            operation="CLUSTER",
-            priority=PRIORITIES["table_service"],
-            lock=NoLock(),
-        )
+        instant = schedule_clustering(table, PACK_IN_PAIRS, lock=NoLock())
         if instant is not None:
-            _cluster(simulation, table, name, instant)
+            _cluster(table, name, instant)
 
     simulation.add(name, work)
 
@@ -173,24 +171,22 @@ def add_executor(simulation: Simulation, name: str) -> None:
     """Carries out whatever clustering plan it finds, as a second scheduler would."""
 
     def work(table: HudiTable, actor: Actor) -> None:
-        for pending in Timeline.load(table.storage).pending():
-            if pending.action is Action.CLUSTERING:
-                _cluster(simulation, table, name, pending.requested_time)
+        for instant in pending_clusterings(table):
+            _cluster(table, name, instant)
 
     simulation.add(name, work)
 
 
-def _cluster(simulation: Simulation, table: HudiTable, name: str, instant: str) -> None:
-    try:
-        begun = begin_planned(table, instant, lock=NoLock(), policy=FAIL, heartbeat_interval=3600.0)
-    except NoSuchInstantError:
-        return  # carried out, or rolled back, by somebody else
-    with begun as writer:
-        plan = next(e for e in CommitLog(table.storage).backwards() if e.plans and e.instant == instant)
-        inputs = [base for base in writer.view.base_files(PARTITION) if base.file_group in plan.written]
-        rows = {key: row for base in inputs for key, row in read_rows(table.storage, base).items()}
-        stat = write_rows(table.storage, f"{name}{next(_names)}-0", instant, rows)
-        writer.commit([stat], replaced={PARTITION: [base.file_id for base in inputs]})
+def _cluster(table: HudiTable, name: str, instant: str) -> None:
+    def write_group(tasks: Sequence[ClusteringTask]) -> list[WriteStat]:
+        (task,) = tasks
+        inputs = (read_rows(task.storage, path) for path in task.group.paths)
+        rows = {key: row for found in inputs for key, row in found.items()}
+        return [write_rows(task.storage, f"{name}{next(_names)}-0", instant, rows)]
+
+    job = ClusteringJob(table.location, instant, heartbeat_interval=3600.0)
+    with suppress(NoSuchInstantError):  # carried out, or rolled back, by somebody else
+        run_clustering(job, table, write_group, lock=NoLock())
 
 
 def add_cleaner(simulation: Simulation, name: str) -> None:

@@ -76,9 +76,9 @@ def write_rows(
     )
 
 
-def read_rows(storage: Storage, base_file: BaseFile) -> Rows:
+def read_rows(storage: Storage, path: str) -> Rows:
     """The rows of a data file."""
-    table = pq.ParquetFile(pa.BufferReader(storage.read(base_file.path))).read(use_threads=False)
+    table = pq.ParquetFile(pa.BufferReader(storage.read(path))).read(use_threads=False)
     return {
         key: Row(commit_time, tuple(json.loads(history)))
         for commit_time, key, history in zip(
@@ -91,7 +91,7 @@ def read_snapshot(storage: Storage, view: FileSystemView) -> dict[str, list[str]
     """Every key's history in a snapshot; a key that lives twice is an error (C5)."""
     found: dict[str, list[str]] = {}
     for base_file in view.base_files(PARTITION):
-        for key, row in read_rows(storage, base_file).items():
+        for key, row in read_rows(storage, base_file.path).items():
             assert key not in found, f"key {key} lives in two file groups"
             found[key] = list(row.history)
     return found
@@ -104,7 +104,7 @@ def locate(
     wanted = set(keys)
     found: dict[BaseFile | None, dict[str, Row]] = {}
     for base_file in view.base_files(PARTITION):
-        rows = read_rows(storage, base_file)
+        rows = read_rows(storage, base_file.path)
         if wanted & rows.keys():
             found[base_file] = rows
             wanted -= rows.keys()

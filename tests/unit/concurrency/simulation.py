@@ -21,9 +21,13 @@ from greenlet import getcurrent, greenlet
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.exceptions import CommitError
 from airflow_provider.locks import LockHolder
+from airflow_provider.table.base_file import PARTITION_METADATA
 from airflow_provider.table.hudi_table import PROPERTIES_PATH, HudiTable
 from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.schema import arrow_to_avro
 from airflow_provider.table.storage import FileStatus, Storage
+
+from .rows import PARTITION
 
 
 class Killed(BaseException):
@@ -221,9 +225,10 @@ class Simulation:
             ordering_fields=(),
             hive_style=True,
             url_encode=True,
-            create_schema=None,
+            create_schema=arrow_to_avro(pa.schema({"history": pa.string()}), "t"),
         )
         self.files[PROPERTIES_PATH] = (b"", 0.0)
+        self.files[f"{PARTITION}/{PARTITION_METADATA}"] = (b"", 0.0)
 
     def clock(self) -> float:
         return time.time()

@@ -140,7 +140,7 @@ def carry_out(simulation: Simulation) -> None:
     )
     assert instant is not None
     with begin_planned(table, instant, lock=NoLock(), operation_key="nightly") as writer:
-        rows = {key: row for base in live for key, row in read_rows(table.storage, base).items()}
+        rows = {key: row for base in live for key, row in read_rows(table.storage, base.path).items()}
         stat = write_rows(table.storage, "packed-0", instant, rows)
         writer.commit([stat], replaced={PARTITION: [base.file_id for base in live]})
     assert isinstance(find_operation(table, "nightly"), CommitResult)

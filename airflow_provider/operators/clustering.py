@@ -1,0 +1,329 @@
+"""Clustering a table: file groups are written anew, packed or in an order that queries can skip by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider.concurrency import rollback_dead_writers
+from airflow_provider.hooks.lock_provider import LockProviderHook
+from airflow_provider.hooks.metastore import MetastoreHook
+from airflow_provider.hooks.table import TableHook
+from airflow_provider.locks import open_lock
+from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.operators.priority import priority_number
+from airflow_provider.operators.spark_operator import SparkOperator, nobody
+from airflow_provider.operators.task_operation import TaskOperation
+from airflow_provider.services.clustering import (
+    MAX_FAILURES,
+    earlier_clustering,
+    pending_clusterings,
+    pending_plan,
+    result_of,
+    schedule_clustering,
+)
+from airflow_provider.services.clustering_job import ClusteringJob
+from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import Action
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_RESULT_KEYS = (
+    "instant",
+    "completion_time",
+    "action",
+    "operation",
+    "groups_planned",
+    "groups_done",
+    "groups_left_out",
+    "files_replaced",
+    "files_written",
+    "rows",
+)
+_NO_TRANSACTION = {"txn_id": None, "write_id": None, "event_id": None}
+
+
+class _PlansClustering(BaseOperator):
+    """What operators have in common that plan a clustering.
+
+    :param sort_by: columns to order the rows by, the most important first; none to pack small files as
+        they are (templated).
+    :param layout: how to order by several columns: ``linear``, ``z-order`` or ``hilbert`` (templated).
+    :param partitions: patterns of partition paths, such as ``year=2013/*``; all when empty (templated).
+    :param small_file_limit: bytes; only file groups below it are clustered.
+    :param target_file_size: bytes; new file groups get about so much.
+    :param min_age: since a file group was written last; younger ones are left alone; a timedelta or
+        seconds.
+    :param max_groups: clustering groups of one plan.
+    :param max_group_size: bytes of the file groups that are ordered together.
+    :param priority: who yields to whom when two writes meet: a name or a number (templated).
+    :param max_failures: failures in a row after which clustering stops itself on the table; None never.
+    """
+
+    template_fields: Sequence[str] = ("sort_by", "layout", "partitions", "priority")
+
+    def __init__(
+        self,
+        *,
+        sort_by: str | Sequence[str] = (),
+        layout: str = "linear",
+        partitions: str | Sequence[str] = (),
+        small_file_limit: int | None = None,
+        target_file_size: int | None = None,
+        min_age: timedelta | float | None = None,
+        max_groups: int | None = None,
+        max_group_size: int | None = None,
+        priority: str | int = "table_service",
+        max_failures: int | None = MAX_FAILURES,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.sort_by = sort_by
+        self.layout = layout
+        self.partitions = partitions
+        self.small_file_limit = small_file_limit
+        self.target_file_size = target_file_size
+        self.min_age = min_age
+        self.max_groups = max_groups
+        self.max_group_size = max_group_size
+        self.priority = priority
+        self.max_failures = max_failures
+
+    def _schedule(self, table: HudiTable, lock_conn_id: str) -> str | None:
+        age = self.min_age.total_seconds() if isinstance(self.min_age, timedelta) else self.min_age
+        sizes = {
+            "small_file_limit": self.small_file_limit,
+            "target_file_size": self.target_file_size,
+            "min_age": age,
+            "max_groups": self.max_groups,
+            "max_group_size": self.max_group_size,
+        }
+        settings = ClusteringSettings(
+            sort_by=_texts(self.sort_by),
+            layout=self.layout,
+            partitions=_texts(self.partitions),
+            **{name: value for name, value in sizes.items() if value is not None},  # type: ignore[arg-type]
+        )
+        instant = schedule_clustering(
+            table,
+            settings,
+            priority=priority_number(self.priority),
+            lock=open_lock(LockProviderHook(lock_conn_id).lock_config(), table.storage),
+            max_failures=self.max_failures,
+        )
+        self.log.info("%s", f"planned clustering {instant}" if instant else "nothing to cluster")
+        return instant
+
+
+class ScheduleClusteringOperator(_PlansClustering):
+    """Plans a clustering, for :class:`RunClusteringOperator` to carry out. No Spark is started.
+
+    ::
+
+        plan = ScheduleClusteringOperator(task_id="plan", table="lake.flights", sort_by=["dest"])
+        run = RunClusteringOperator(
+            task_id="run", table="lake.flights", instant="{{ ti.xcom_pull('plan')['instant'] }}"
+        )
+        plan >> run
+
+    The result is ``table``, ``instant`` (None when there is nothing to do), ``action``, ``groups``,
+    ``file_groups`` and ``bytes``, and ``txn_id``, ``write_id`` and ``event_id``, which are None: a
+    clustering changes no rows and needs no transaction.
+
+    Arguments beside those of the plan (``sort_by``, ``layout``, ``partitions``, ``small_file_limit``,
+    ``target_file_size``, ``min_age``, ``max_groups``, ``max_group_size``, ``priority`` and
+    ``max_failures``; see docs/clustering.md):
+
+    :param table: ``database.table``, or the table's path or URL (templated).
+    :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
+    :param lock_conn_id: connection of type ``table_lock`` (templated).
+    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
+    """
+
+    template_fields: Sequence[str] = (
+        *_PlansClustering.template_fields,
+        "table",
+        "metastore_conn_id",
+        "lock_conn_id",
+        "storage_conn_id",
+    )
+    ui_color = "#dcefd8"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        metastore_conn_id: str = MetastoreHook.default_conn_name,
+        lock_conn_id: str = LockProviderHook.default_conn_name,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.metastore_conn_id = metastore_conn_id
+        self.lock_conn_id = lock_conn_id
+        self.storage_conn_id = storage_conn_id
+
+    @failing_without_retries
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Plan.
+
+        :raises AirflowFailException: for input that no retry can make work, and when clustering has
+            stopped itself on this table; caused by the typed error.
+        :raises LockTimeoutError: when the table lock could not be had in time.
+        """
+        table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
+        instant = self._schedule(table, self.lock_conn_id)
+        groups = pending_plan(table, instant).groups if instant else ()
+        return {
+            "table": self.table,
+            "instant": instant,
+            "action": str(Action.CLUSTERING),
+            "groups": len(groups),
+            "file_groups": sum(len(group.paths) for group in groups),
+            "bytes": sum(group.size for group in groups),
+            **_NO_TRANSACTION,
+        }
+
+
+class RunClusteringOperator(SparkOperator):
+    """Carries a clustering plan out, as a Spark job.
+
+    Groups that were written to since they were planned, or that a writer of higher priority works on,
+    are left out, and the others are committed; the next plan has them again. Where nothing is left,
+    the task fails with :class:`~airflow_provider.exceptions.WriteConflictError`, and is retried.
+
+    A retried task first finds out what its last try did, like an ingestion. A plan whose execution
+    failed is rolled back: another one has to be scheduled. Without a plan to carry out no Spark is
+    started.
+
+    The result is ``table``, ``instant`` (None without a plan), ``completion_time``, ``action``,
+    ``operation``, ``groups_planned``, ``groups_done``, ``groups_left_out``, ``files_replaced``,
+    ``files_written``, ``rows``, ``bytes``; ``txn_id``, ``write_id`` and ``event_id`` are None.
+
+    Arguments beside those of :class:`~airflow_provider.operators.spark_operator.SparkOperator`:
+
+    :param instant: requested time of the plan; the oldest one that nobody carries out when None (templated).
+    :param parallel_groups: clustering groups that are written at the same time; as many as the session
+        has cores when None.
+    :param heartbeat_interval: seconds between two signs of life of the job.
+    :param tolerable_misses: signs of life that may be missing before others roll the job back.
+    """
+
+    template_fields: Sequence[str] = (*SparkOperator.template_fields, "instant")
+    ui_color = "#dcefd8"
+
+    def __init__(
+        self,
+        *,
+        instant: str | None = None,
+        parallel_groups: int | None = None,
+        heartbeat_interval: float = 10.0,
+        tolerable_misses: int = 6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.instant = instant
+        self.parallel_groups = parallel_groups
+        self.heartbeat_interval = heartbeat_interval
+        self.tolerable_misses = tolerable_misses
+
+    @failing_without_retries
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Carry the plan out.
+
+        :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
+        :raises WriteConflictError: when somebody else carries the plan out, or every group was hit.
+        :raises JobFailedError: when the job ended without saying why, or was killed.
+        """
+        hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
+        resolved = hook.resolve(self.table)
+        table = HudiTable.open(resolved.location, hook.storage_options())
+        table.check_writable()
+        operation = TaskOperation(context)
+        job = ClusteringJob(
+            resolved.location,
+            storage_options=table.storage.options,
+            lock=LockProviderHook(self.lock_conn_id).lock_config(),
+            heartbeat_interval=self.heartbeat_interval,
+            tolerable_misses=self.tolerable_misses,
+            operation_key=operation.key,
+            operation_since=operation.since,
+            parallel_groups=self.parallel_groups,
+            table_name=self.table if resolved.is_registered else None,
+            spark_conf=dict(self.spark_conf or {}),
+        )
+        job.validate()
+        if operation.is_retry:
+            wait_for = self._still_writing if operation.recall("waits_for_writer") else nobody
+            operation.settle(table, "its task is tried again", wait_for=wait_for)
+        if (earlier := earlier_clustering(job, table)) is not None:
+            return self._result(earlier)
+        rollback_dead_writers(table)  # the plans of dead executors are no plans any more
+        instant = self._plan(table)
+        if instant is None:
+            return {"table": self.table, **dict.fromkeys((*_RESULT_KEYS, "bytes")), **_NO_TRANSACTION}
+        return self._result(self._carry_out(table, operation, replace(job, instant=instant)))
+
+    def _plan(self, table: HudiTable) -> str | None:
+        """The plan to carry out."""
+        if str(self.instant).strip() not in ("", "None"):
+            return self.instant
+        return next(iter(pending_clusterings(table, idle=True)), None)
+
+    def _carry_out(self, table: HudiTable, operation: TaskOperation, job: ClusteringJob) -> dict[str, Any]:
+        if (earlier := earlier_clustering(job, table)) is not None:
+            return earlier
+        running = self._spark_job(operation)
+        try:
+            return self._run(running, job, table.storage)
+        except BaseException as error:
+            commit = operation.settle(table, f"its task ended with {type(error).__name__}", wait_for=nobody)
+            if commit is None or not isinstance(error, Exception) or self._is_killed:
+                raise
+            # The job was done and only its word was missing: the timeline is the truth.
+            self.log.warning("instant %s had committed when the job ended: %s", commit.instant, error)
+            return result_of(job, table, commit.instant, already_committed=True)
+
+    def _result(self, summary: Mapping[str, Any]) -> dict[str, Any]:
+        self.log.info(
+            "clustering %s completed at %s: %d of %d groups, %d file groups became %d, %d rows, %d bytes",
+            *(summary[key] for key in ("instant", "completion_time", "groups_done", "groups_planned")),
+            *(summary[key] for key in ("files_replaced", "files_written", "rows", "bytes_written")),
+        )
+        result = {key: summary[key] for key in _RESULT_KEYS}
+        return {"table": self.table, **result, "bytes": summary["bytes_written"], **_NO_TRANSACTION}
+
+
+class ClusteringOperator(_PlansClustering, RunClusteringOperator):
+    """Plans a clustering and carries it out.
+
+    ::
+
+        ClusteringOperator(
+            task_id="cluster", table="lake.flights", sort_by=["dest", "carrier"], layout="z-order", retries=3
+        )
+
+    A plan that is there already, and that nobody carries out, comes first: one that a killed task has left,
+    or another one's. Where there is nothing to do no Spark is started.
+
+    Arguments: those of :class:`ScheduleClusteringOperator` and :class:`RunClusteringOperator`.
+    """
+
+    template_fields: Sequence[str] = (
+        *_PlansClustering.template_fields,
+        *RunClusteringOperator.template_fields,
+    )
+
+    def _plan(self, table: HudiTable) -> str | None:
+        return super()._plan(table) or self._schedule(table, self.lock_conn_id)
+
+
+def _texts(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)

@@ -1,0 +1,156 @@
+"""One task writes one new file group of a clustering, wherever it runs.
+
+Every task of a clustering group finds the order of all its rows by itself, from the columns that it is
+ordered by, and then reads, and keeps in memory, only the rows of its own file. So no row is sent from
+one task to another, and no task needs more memory than its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider.concurrency.heartbeat import check_wanted
+from airflow_provider.services.clustering_plan import ClusteringGroup, ClusteringSettings
+from airflow_provider.services.row_order import row_order
+from airflow_provider.table.base_file import (
+    ROW_GROUP_ROWS,
+    BaseFileWriter,
+    WrittenFile,
+    new_file_id,
+    read_base_file,
+    read_footer,
+)
+from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.schema import META_COLUMNS, conform
+from airflow_provider.table.storage import Storage
+
+_Numbers = npt.NDArray[np.int64]
+
+_ORDERED_ROW_GROUP_ROWS = 131_072
+_KEPT = META_COLUMNS[:-1]  # the last one names the file
+
+
+@dataclass(frozen=True)
+class ClusteringTask:
+    """The work on one new file group.
+
+    :param storage: the table's storage.
+    :param config: the table's configuration.
+    :param schema: the table's data columns.
+    :param instant: requested time of the clustering.
+    :param settings: of the plan.
+    :param group: the clustering group.
+    :param number: which of the group's new file groups, from 0.
+    """
+
+    storage: Storage
+    config: TableConfig
+    schema: pa.Schema
+    instant: str
+    settings: ClusteringSettings
+    group: ClusteringGroup
+    number: int = 0
+
+    def run(self, write_token: str) -> WriteStat | None:
+        """Write the file group.
+
+        :param write_token: tells this attempt's file from those of other attempts.
+        :return: None when there are fewer rows than new file groups.
+        :raises InstantRolledBackError: when the clustering was rolled back meanwhile.
+        """
+        check_wanted(self.storage, self.instant)
+        file_id = new_file_id()
+        with BaseFileWriter(
+            self.storage,
+            partition_path=self.group.partition_path,
+            file_id=file_id,
+            write_token=write_token,
+            instant=self.instant,
+            schema=self.schema,
+            table_name=self.config.name,
+            row_group_rows=_ORDERED_ROW_GROUP_ROWS if self.settings.sort_by else ROW_GROUP_ROWS,
+        ) as writer:
+            for rows in _ahead(self._ordered() if self.settings.sort_by else self._packed()):
+                writer.write_preserved(rows)
+            if not writer.rows:
+                writer.abort()
+                return None
+            written = writer.close()
+        check_wanted(self.storage, self.instant, [written.path])
+        return self._write_stat(file_id, written)
+
+    def _packed(self) -> Iterator[pa.Table]:
+        counts = [read_footer(self.storage, path).num_rows for path in self.group.paths]
+        begin, end = self._share(sum(counts))
+        first = 0
+        for path, count in zip(self.group.paths, counts, strict=True):
+            if first < end and begin < first + count:
+                rows = self._read(path)
+                yield rows.slice(max(0, begin - first), min(end, first + count) - max(begin, first))
+            first += count
+
+    def _ordered(self) -> Iterator[pa.Table]:
+        settings, paths = self.settings, self.group.paths
+        if self.group.outputs == 1:
+            rows = _together([self._read(path) for path in paths])
+            order = row_order(settings.layout, [rows[name] for name in settings.sort_by])
+        else:
+            keys = [self._read_keys(path) for path in paths]
+            own = row_order(settings.layout, pa.concat_tables(keys).columns)
+            own = own[slice(*self._share(len(own)))]
+            in_files = np.sort(own)
+            ends = np.cumsum([each.num_rows for each in keys])
+            by_file = np.split(in_files, np.searchsorted(in_files, ends[:-1]))
+            begins = [0, *ends[:-1].tolist()]
+            rows = _together(
+                self._read(path).take(pa.array(found - begin))
+                for path, found, begin in zip(paths, by_file, begins, strict=True)
+                if len(found)
+            )
+            order = np.searchsorted(in_files, own)
+        for begin in range(0, len(order), _ORDERED_ROW_GROUP_ROWS):
+            yield rows.take(pa.array(order[begin : begin + _ORDERED_ROW_GROUP_ROWS]))
+
+    def _share(self, rows: int) -> tuple[int, int]:
+        """The rows of this file, among all in their order."""
+        return rows * self.number // self.group.outputs, rows * (self.number + 1) // self.group.outputs
+
+    def _read(self, path: str) -> pa.Table:
+        rows = read_base_file(self.storage, path, [*_KEPT, *self.schema.names])
+        data = conform(rows, self.schema)
+        return pa.table([*(rows[name] for name in _KEPT), *data.columns], [*_KEPT, *data.column_names])
+
+    def _read_keys(self, path: str) -> pa.Table:
+        columns = self.settings.sort_by
+        keys = pa.schema([self.schema.field(name).with_nullable(True) for name in columns])
+        return conform(read_base_file(self.storage, path, columns), keys)
+
+    def _write_stat(self, file_id: str, written: WrittenFile) -> WriteStat:
+        return WriteStat(
+            file_id,
+            self.group.partition_path,
+            written.path,
+            num_writes=written.rows,
+            total_write_bytes=written.size,
+            file_size=written.size,
+        )
+
+
+def _together(parts: Iterable[pa.Table]) -> pa.Table:
+    return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+
+
+def _ahead(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same tables; while one is written the next one is made."""
+    with ThreadPoolExecutor(1, "ahead") as pool:
+        following = pool.submit(next, tables, None)
+        while (table := following.result()) is not None:
+            following = pool.submit(next, tables, None)
+            yield table
