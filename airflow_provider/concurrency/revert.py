@@ -65,7 +65,7 @@ def _obstacle(storage: Storage, commit_log: CommitLog, entry: LogEntry) -> str |
         if later.touched & entry.written:
             return f"{later.operation} {later.instant} has written to its file groups since"
     timeline = Timeline.load(storage)
-    if any(i.action is Action.SAVEPOINT and i.requested_time >= entry.instant for i in timeline.instants):
+    if any(timeline.kept_moment(savepoint) >= entry.completion_time for savepoint in timeline.savepoints()):
         return "a savepoint holds it"
     return None
 
@@ -141,7 +141,8 @@ def _merged_on(storage: Storage, timeline: Timeline, effect: Effect) -> str | No
 def _commit_of(commit_log: CommitLog, instant: str) -> LogEntry | None:
     """The entry that completed an instant, unless it was reverted."""
     for entry in commit_log.backwards():
-        if entry.rolls_back == instant or entry.completion_time < instant:
+        is_undone = entry.rolls_back == instant or instant in entry.undoes
+        if is_undone or entry.completion_time < instant:
             return None
         if entry.commits and entry.instant == instant:
             return entry
