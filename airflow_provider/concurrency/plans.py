@@ -83,10 +83,7 @@ def schedule(
     with lock or open_lock({}, storage):
         while True:
             base = Base.now(storage, commit_log)
-            reserved = planned_file_groups(storage, commit_log, base.timeline)
-            # What may be undone must find everything as it left it, what it superseded too.
-            held = (write.written | write.merged_on | write.replaced for write in held_writes(storage))
-            reserved = left_alone = reserved.union(*held)
+            reserved = left_alone = reserved_file_groups(storage, commit_log, base.timeline)
             if action is not Action.CLEAN:  # which takes what no writer works on
                 above = (writer.file_groups for writer in writers_above(storage, priority))
                 left_alone = reserved.union(*above)
@@ -103,6 +100,20 @@ def schedule(
             info = HeartbeatInfo(describe_owner(), action, operation, priority, 10.0, 6, base=base.sequence)
             if (instant := _put_plan(storage, commit_log, base, plan, info)) is not None:
                 return instant
+
+
+def reserved_file_groups(
+    storage: Storage, commit_log: CommitLog, timeline: Timeline
+) -> frozenset[FileGroupId]:
+    """File groups that no plan may name now: those of pending plans, and what open transactions hold.
+
+    :param storage: the table's storage.
+    :param commit_log: the table's commit log.
+    :param timeline: the active timeline.
+    """
+    # What may be undone must find everything as it left it, what it superseded too.
+    held = (write.written | write.merged_on | write.replaced for write in held_writes(storage))
+    return planned_file_groups(storage, commit_log, timeline).union(*held)
 
 
 def planned_file_groups(

@@ -26,7 +26,6 @@ from airflow_provider.table.metadata import (
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
-
 RESTORED_TO = "restored_to"
 """In the extra metadata of a restore: requested time of the commit that it went back to."""
 
