@@ -186,9 +186,7 @@ class CleanPlan:
             named = {"filePath": storage.url(file.path), "isBootstrapBaseFile": False}
             by_partition.setdefault(file.file_group.partition_path, []).append(named)
         # What the JVM must not archive, so that a savepoint can be restored.
-        not_archived = min(
-            filter(None, (earliest and earliest.requested_time, *self._savepoints)), default=""
-        )
+        kept = (*self._savepoints, *([earliest.requested_time] if earliest else ()))
         record = {
             "earliestInstantToRetain": earliest
             and {

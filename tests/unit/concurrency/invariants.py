@@ -7,6 +7,7 @@ from airflow_provider.concurrency.commit_log import LogEntry
 from airflow_provider.concurrency.held import held_instants
 from airflow_provider.concurrency.plans import reserved_file_groups
 from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.concurrency.readers import READERS_FOLDER
 from airflow_provider.concurrency.transactions import undo_writes
 from airflow_provider.services.cleaning import clean
 from airflow_provider.table.base_file import parse_base_file_name
@@ -91,6 +92,7 @@ def check(simulation: Simulation) -> None:
         assert not _instants_with_files(storage) - committed - reverted, "files of a dead instant are left"
 
     # A clean goes through whatever was left, changes nothing that is seen, and leaves nothing that is not.
+    simulation.expire_heartbeats(READERS_FOLDER)
     clean(simulation.table(), EVERYTHING, lock=NoLock())
     view = simulation.table().view()
     assert read_snapshot(storage, view) == expected
