@@ -150,13 +150,18 @@ class Base:
     def _foreign(
         self, appeared: Iterable[Instant], entries: Iterable[LogEntry], log: CommitLog
     ) -> list[LogEntry]:
-        known = {entry.instant for entry in entries}
+        known = _instants(entries)
         unknown = [i for i in appeared if i.requested_time not in known and _changes_something(i)]
         if not unknown:
             return []
         # What was published after the look at the log just now is the log's.
-        known |= {entry.instant for entry in log.after(self.sequence)}
+        known |= _instants(log.after(self.sequence))
         return [_as_entry(self._storage, i) for i in unknown if i.requested_time not in known]
+
+
+def _instants(entries: Iterable[LogEntry]) -> set[str]:
+    # A savepoint's is that of a commit, perhaps of another Hudi writer's.
+    return {entry.instant for entry in entries if entry.action is not Action.SAVEPOINT}
 
 
 def _changes_something(instant: Instant) -> bool:

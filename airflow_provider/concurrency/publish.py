@@ -17,6 +17,7 @@ from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import (
+    RESTORED_TO,
     REWRITES,
     decode,
     decode_commit_metadata,
@@ -25,9 +26,6 @@ from airflow_provider.table.metadata import (
 )
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
-
-RESTORED_TO = "restored_to"
-"""In the extra metadata of a restore: requested time of the commit that it went back to."""
 
 
 def completed_instant(entry: LogEntry) -> Instant:

@@ -187,7 +187,7 @@ class CleanPlan:
             by_partition.setdefault(file.file_group.partition_path, []).append(named)
         # What the JVM must not archive, so that a savepoint can be restored.
         kept = (*self._savepoints, *([earliest.requested_time] if earliest else ()))
-        record = {
+        record: dict[str, Any] = {
             "earliestInstantToRetain": earliest
             and {
                 "timestamp": earliest.requested_time,
@@ -270,16 +270,16 @@ class _Planner:
             if not self._is_done_with(each):
                 retained += 1
                 continue
-            holders = self._holders(each)
-            for holder in holders:
-                held.setdefault(holder, []).append(each.file)
-            if not holders:
+            if holders := self._holders(each):
+                for holder in holders:
+                    held.setdefault(holder, []).append(each.file)
+            else:
                 going[each.file.path] = each.file
-        for orphan, holder in orphans:
-            if holder is None:
+        for orphan, keeper in orphans:
+            if keeper is None:
                 going[orphan.path] = orphan
             else:
-                held.setdefault(holder, []).append(orphan)
+                held.setdefault(keeper, []).append(orphan)
         files = tuple(file for _, file in sorted(going.items()))
         orphaned = {_instant_of(file.path) for file in files if file.reason in _OF_THE_DEAD.values()}
         return CleanPlan(

@@ -62,8 +62,8 @@ def dead_instants(storage: Storage, commit_log: CommitLog, view: FileSystemView)
     found: dict[str, DeadInstant] = {}
     rollbacks = set()
     for entry in commit_log.backwards():
-        for instant in entry.undoes:
-            found[instant] = DeadInstant(End.RESTORED, entry.completion_time)
+        for undone in entry.undoes:
+            found[undone] = DeadInstant(End.RESTORED, entry.completion_time)
         if entry.rolls_back is not None:
             rollbacks.add(entry.instant)
             end = End.ROLLED_BACK if entry.reverts is None else End.REVERTED
