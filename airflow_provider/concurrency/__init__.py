@@ -9,7 +9,6 @@ from airflow_provider.concurrency.in_flight import PendingInstant, pending_insta
 from airflow_provider.concurrency.make_way import make_way
 from airflow_provider.concurrency.operations import find_operation, find_operations
 from airflow_provider.concurrency.plans import ServicePlan, schedule
-from airflow_provider.concurrency.revert import delete_reverted_files
 from airflow_provider.concurrency.writer import Writer
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "Writer",
     "begin_planned",
     "begin_write",
-    "delete_reverted_files",
     "find_operation",
     "find_operations",
     "make_way",

@@ -1,4 +1,4 @@
-"""The commit log: the totally ordered record of what was committed, planned, and is dead.
+"""The commit log: the totally ordered record of what was committed, planned, kept, and is dead.
 
 ``.hoodie/commit_log/<20-digit sequence>.json``: each entry is created once, by
 put-if-absent, and never changed. The entry *is* the commit point (design section 4).
@@ -23,9 +23,11 @@ COMMIT_LOG_FOLDER = ".hoodie/commit_log"
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One entry: a commit, a rollback that makes an instant dead, or a table service's plan.
+    """One entry: a commit, a rollback that makes an instant dead, a table service's plan, a savepoint, or
+    a restore.
 
-    :param instant: requested time of the instant that this entry completes, or schedules.
+    :param instant: requested time of the instant that this entry completes, or schedules; of a savepoint:
+        that of the commit that it keeps.
     :param action: its action on the timeline.
     :param completion_time: larger than every earlier entry's.
     :param operation: Hudi's operation type, for example ``UPSERT``.
@@ -42,6 +44,7 @@ class LogEntry:
     :param rolled_back_action: of a rollback: that instant's action.
     :param reverts: of a rollback: sequence of the entry that had completed the instant; None
         when it was pending. A revert's file groups are those of that entry.
+    :param undoes: of a restore: requested times of the commits that are undone by it, all at once.
     :param operation_key: the caller's key for finding this commit again.
     :param owner: who wrote it.
     :param reason: of a rollback: why, for people.
@@ -61,6 +64,7 @@ class LogEntry:
     rolls_back: str | None = None
     rolled_back_action: Action | None = None
     reverts: int | None = None
+    undoes: frozenset[str] = frozenset()
     operation_key: str | None = None
     owner: str = ""
     reason: str = ""
@@ -74,7 +78,14 @@ class LogEntry:
     @property
     def commits(self) -> bool:
         """Whether this entry completes a write, and neither schedules nor undoes one."""
-        return not self.plans and self.rolls_back is None
+        return not self.plans and self.rolls_back is None and self.action is not Action.SAVEPOINT
+
+    @property
+    def shown_or_hidden(self) -> frozenset[str]:
+        """Requested times of the instants that this entry brings to the timeline, or takes from it."""
+        if self.action is Action.SAVEPOINT:
+            return frozenset()
+        return self.undoes or frozenset({self.instant if self.reverts is None else self.rolls_back or ""})
 
     def to_json(self) -> bytes:
         """The entry's file content."""
@@ -91,7 +102,8 @@ class LogEntry:
         content = json.loads(data)
         for name in ("written", "replaced"):
             content[name] = frozenset(FileGroupId(*group) for group in content.get(name, ()))
-        content["inserted_in"] = frozenset(content.get("inserted_in", ()))
+        for name in ("inserted_in", "undoes"):
+            content[name] = frozenset(content.get(name, ()))
         for name in ("action", "pending_action", "rolled_back_action"):
             if content.get(name) is not None:
                 content[name] = Action(content[name])
@@ -100,15 +112,18 @@ class LogEntry:
 
 
 def without_reverted(entries: Iterable[LogEntry]) -> list[LogEntry]:
-    """Entries without those that a later one of them reverts, and without their reverts.
+    """Entries without those that a later one of them undoes, and without their reverts.
 
-    What was done and undone after a writer's base left every file group as the writer knows it.
+    What was done and undone after a writer's base left every file group as the writer knows it. A restore
+    stays: it may have undone earlier ones as well.
 
     :param entries: in log order.
     """
     entries = list(entries)
     known = {entry.sequence for entry in entries}
     undone = {entry.reverts for entry in entries} & known
+    restored = frozenset[str]().union(*(entry.undoes for entry in entries))
+    undone |= {entry.sequence for entry in entries if entry.commits and entry.instant in restored}
     return [entry for entry in entries if entry.sequence not in undone and entry.reverts not in undone]
 
 

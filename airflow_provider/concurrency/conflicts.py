@@ -23,6 +23,9 @@ PRIORITIES = {"ingestion": 400, "backfill": 300, "table_service": 200, "cleaning
 CLEANING = frozenset({"CLEAN"})
 """Operations that delete file slices which no snapshot shows any more."""
 
+RESTORE = "RESTORE"
+"""The operation that takes a table back to an earlier commit."""
+
 
 class Outcome(StrEnum):
     """What a committing write does about another one."""
@@ -148,6 +151,8 @@ class Conflict:
         more = f" and {len(self.file_groups) - 3} more" if len(self.file_groups) > 3 else ""
         if self.keys:
             return f"{self.other} and added the same new record key {', '.join(self.keys)}"
+        if self.other.operation == RESTORE:
+            return f"{self.other} and took the table back to an earlier commit"
         return f"{self.other} and touches file group {shown}{more} too"
 
 
@@ -199,6 +204,11 @@ def _rollback_of_this_write(
 ) -> Outcome | None:
     """Only a rollback kills a writer, and nothing brings it back (design section 4)."""
     return Outcome.ROLLED_BACK if other.rolls_back == committing.instant else None
+
+
+def _restored(_: WriteDescription, other: WriteDescription, __: ConflictPolicy) -> Outcome | None:
+    """A restore takes the whole table back, so nothing that was based on what it undid may commit."""
+    return Outcome.CONFLICT if other.operation == RESTORE else None
 
 
 def _nothing_shared(
@@ -261,6 +271,7 @@ def _completed_first(
 
 RULES: tuple[Rule, ...] = (
     _rollback_of_this_write,
+    _restored,
     _nothing_shared,
     _rollback_goes_on,
     _dead_writer,

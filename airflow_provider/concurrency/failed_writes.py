@@ -35,7 +35,8 @@ def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> Lo
     :return: the rollback's log entry; None when the instant had been rolled back before and
         only leftovers were removed.
     :raises NoSuchInstantError: when there is no such instant.
-    :raises TableError: when the instant has committed (a completed instant is not undone here).
+    :raises TableError: when the instant has committed (a completed instant is not undone here), or is a
+        clean, which can only be finished.
     """
     storage = table.storage
     commit_log = CommitLog(storage)
@@ -44,6 +45,12 @@ def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> Lo
     if found is not None and found.state is State.COMPLETED:
         raise TableError(
             f"table {storage.root}: instant {instant} has completed; a rollback undoes pending instants only",
+            instant=instant,
+        )
+    if found is not None and found.action is Action.CLEAN:
+        raise TableError(
+            f"table {storage.root}: clean {instant} has deleted files, perhaps, and cannot be undone; clean "
+            "the table to finish it",
             instant=instant,
         )
     heartbeat = observe(storage).get(instant)
@@ -80,7 +87,8 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
         base = publish_head(storage, commit_log)
         timeline = Timeline.load(storage)
         found = timeline.find(requested_time)
-        if found is not None and found.state is State.COMPLETED:
+        if found is not None and (found.state is State.COMPLETED or found.action is Action.CLEAN):
+            # A clean that is planned is finished, by anybody: what it names is needed by nobody.
             storage.delete(heartbeat_path(requested_time))
             continue
         action = found.action if found else action_of(heartbeat.info)
@@ -136,4 +144,7 @@ def _put_rollback(
 
 
 def _ends(entry: LogEntry, instant: str) -> bool:
-    return entry.rolls_back == instant or (entry.commits and entry.instant == instant)
+    if entry.rolls_back == instant:
+        return True
+    goes_on = entry.plans and entry.action is not Action.CLEAN
+    return entry.instant == instant and entry.rolls_back is None and not goes_on

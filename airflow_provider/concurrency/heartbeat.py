@@ -92,21 +92,28 @@ class ObservedHeartbeat:
         return self.age_seconds <= self.info.tolerance
 
 
-def observe(storage: Storage) -> dict[str, ObservedHeartbeat]:
-    """All heartbeats of a table, by instant."""
-    observed = (_observe(storage, status) for status in storage.list(HEARTBEAT_FOLDER))
+def observe(storage: Storage, folder: str = HEARTBEAT_FOLDER) -> dict[str, ObservedHeartbeat]:
+    """All heartbeats of a table, by instant.
+
+    :param storage: the table's storage.
+    :param folder: where they lie: writers' or readers'.
+    """
+    known = _known.setdefault(storage, {})
+    infos = known.get(folder, {})
+    observed = (_observe(storage, status, infos) for status in storage.list(folder))
     found = {heartbeat.instant: heartbeat for heartbeat in observed if heartbeat is not None}
-    _known[storage] = {instant: heartbeat.info for instant, heartbeat in found.items()}
+    known[folder] = {instant: heartbeat.info for instant, heartbeat in found.items()}
     return found
 
 
-_known: WeakKeyDictionary[Storage, dict[str, HeartbeatInfo]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Storage, dict[str, dict[str, HeartbeatInfo]]] = WeakKeyDictionary()
 
 
-def _observe(storage: Storage, status: FileStatus) -> ObservedHeartbeat | None:
+def _observe(
+    storage: Storage, status: FileStatus, known: dict[str, HeartbeatInfo]
+) -> ObservedHeartbeat | None:
     if not status.name.isdigit():
         return None
-    known = _known.setdefault(storage, {})
     if (info := known.get(status.name)) is None:  # who a writer is never changes
         try:
             info = known[status.name] = HeartbeatInfo.from_json(storage.read(status.path))
@@ -151,13 +158,14 @@ def check_wanted(storage: Storage, instant: str, written: Iterable[str] = ()) ->
 
 
 class Heartbeat:
-    """A live writer's heartbeat; beats from a thread until stopped or lost.
+    """A live writer's or reader's heartbeat; beats from a thread until stopped or lost.
 
     :param storage: the table's storage.
-    :param instant: the writer's instant; its heartbeat file exists already.
+    :param instant: the writer's instant, or the reader's name; its heartbeat file exists already.
     :param info: what to say about the writer.
     :param is_alive: asked before every beat; when it says False (the JVM that the writer
         drives is gone, say) the heartbeat is given up.
+    :param folder: where its file lies.
     """
 
     def __init__(
@@ -166,9 +174,11 @@ class Heartbeat:
         instant: str,
         info: HeartbeatInfo,
         is_alive: Callable[[], bool] | None = None,
+        folder: str = HEARTBEAT_FOLDER,
     ) -> None:
         self._storage = storage
         self._instant = instant
+        self._path = f"{folder}/{instant}"
         self._info = info
         self._is_alive = is_alive or (lambda: True)
         self._beaten = time.monotonic()
@@ -218,9 +228,8 @@ class Heartbeat:
         if not self._is_alive():
             self._lost = "the process that this writer belongs to is gone"
             raise HeartbeatExpiredError(self._lost, instant=self._instant)
-        path = heartbeat_path(self._instant)
-        if self._storage.stat(path) is None:
-            self._lost = "its file was taken away, the instant was rolled back"
+        if self._storage.stat(self._path) is None:
+            self._lost = "its file was taken away, others took it for dead"
             raise HeartbeatExpiredError(self._lost, instant=self._instant)
-        self._storage.put(path, self._info.to_json())
+        self._storage.put(self._path, self._info.to_json())
         self._beaten = time.monotonic()

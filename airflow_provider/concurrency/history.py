@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry, without_reverted
-from airflow_provider.concurrency.conflicts import PRIORITIES
+from airflow_provider.concurrency.conflicts import PRIORITIES, RESTORE
 from airflow_provider.concurrency.publish import completed_instant, ensure_published
 from airflow_provider.locks import LockProvider
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
@@ -115,10 +115,8 @@ class Base:
 
         def load() -> Timeline:
             timeline = self.timeline  # before the look at the log, which knows all that it shows
-            hidden = set()
-            for entry in log.after(self.sequence):
-                # Of what was reverted since not even the file can be read; the commit will meet it.
-                hidden.add(entry.instant if entry.reverts is None else entry.rolls_back)
+            # Of what was undone since not even the file can be read; the commit will meet it.
+            hidden = {instant for entry in log.after(self.sequence) for instant in entry.shown_or_hidden}
             if not hidden:
                 return timeline
             return timeline.showing(lambda i: i.requested_time not in hidden)
@@ -152,17 +150,22 @@ class Base:
     def _foreign(
         self, appeared: Iterable[Instant], entries: Iterable[LogEntry], log: CommitLog
     ) -> list[LogEntry]:
-        known = {entry.instant for entry in entries}
+        known = _instants(entries)
         unknown = [i for i in appeared if i.requested_time not in known and _changes_something(i)]
         if not unknown:
             return []
         # What was published after the look at the log just now is the log's.
-        known |= {entry.instant for entry in log.after(self.sequence)}
+        known |= _instants(log.after(self.sequence))
         return [_as_entry(self._storage, i) for i in unknown if i.requested_time not in known]
 
 
+def _instants(entries: Iterable[LogEntry]) -> set[str]:
+    # A savepoint's is that of a commit, perhaps of another Hudi writer's.
+    return {entry.instant for entry in entries if entry.action is not Action.SAVEPOINT}
+
+
 def _changes_something(instant: Instant) -> bool:
-    if instant.action is Action.ROLLBACK:
+    if instant.action in (Action.ROLLBACK, Action.RESTORE):
         return instant.state is not State.INFLIGHT  # from its plan on it deletes files
     return instant.state is State.COMPLETED and instant.action in WRITE_ACTIONS
 
@@ -171,6 +174,15 @@ def _as_entry(storage: Storage, instant: Instant) -> LogEntry:
     content = storage.read(instant_path(instant))
     completion_time = instant.completion_time or instant.requested_time
     owner = "another Hudi writer"
+    if instant.action is Action.RESTORE:
+        return LogEntry(
+            instant=instant.requested_time,
+            action=instant.action,
+            completion_time=completion_time,
+            operation=RESTORE,
+            priority=PRIORITIES["ingestion"],
+            owner=owner,
+        )
     if instant.action is Action.ROLLBACK:
         return LogEntry(
             instant=instant.requested_time,

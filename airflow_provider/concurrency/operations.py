@@ -21,7 +21,7 @@ def find_operation(
     :param since: an instant time at or before the first attempt, so that only the log's end
         has to be read; the whole log is read when None.
     :return: the commit when it completed; the pending instant when it has not ended; None
-        when there was none, or it was rolled back or reverted.
+        when there was none, or it was rolled back or undone.
     """
     storage = table.storage
     commit_log = CommitLog(storage)
@@ -53,12 +53,16 @@ def find_operations(table: HudiTable, prefix: str, *, since: str | None = None) 
 def _commits(commit_log: CommitLog, since: str | None) -> Iterator[tuple[str, CommitResult]]:
     """Commits that stand, with their operation keys, from the newest on."""
     reverted: set[int] = set()
+    restored: set[str] = set()
     for entry in commit_log.backwards():
         if since is not None and entry.completion_time < since:
             break
+        restored |= entry.undoes
         if entry.reverts is not None:
             reverted.add(entry.reverts)
-        elif entry.commits and entry.operation_key and entry.sequence not in reverted:
+        elif entry.instant in restored or entry.sequence in reverted:
+            continue
+        elif entry.commits and entry.operation_key:
             yield (
                 entry.operation_key,
                 CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence),

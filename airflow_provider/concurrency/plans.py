@@ -33,6 +33,8 @@ _SERVICES = frozenset(
     {Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION, Action.CLEAN, Action.INDEXING}
 )
 
+_OF_ALL_FILE_GROUPS = frozenset({Action.SAVEPOINT, Action.RESTORE})
+
 
 @dataclass(frozen=True)
 class ServicePlan:
@@ -64,7 +66,7 @@ def schedule(
     :param table: the table.
     :param planner: called under the table lock, perhaps more than once; must write nothing. The file
         groups that it must leave alone are those of pending plans, those that open transactions hold,
-        and those that live writers of higher priority work on.
+        and, but for a clean, those that live writers of higher priority work on.
     :param action: of the instant, for example :attr:`Action.CLUSTERING`.
     :param operation: Hudi's operation type, for example ``CLUSTER``.
     :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
@@ -81,12 +83,11 @@ def schedule(
     with lock or open_lock({}, storage):
         while True:
             base = Base.now(storage, commit_log)
-            reserved = planned_file_groups(storage, commit_log, base.timeline)
-            # What may be undone must find everything as it left it, what it superseded too.
-            held = (write.written | write.merged_on | write.replaced for write in held_writes(storage))
-            reserved = reserved.union(*held)
-            worked_on = (writer.file_groups for writer in writers_above(storage, priority))
-            plan = planner(base.view(commit_log), reserved.union(*worked_on))
+            reserved = left_alone = reserved_file_groups(storage, commit_log, base.timeline)
+            if action is not Action.CLEAN:  # which takes what no writer works on
+                above = (writer.file_groups for writer in writers_above(storage, priority))
+                left_alone = reserved.union(*above)
+            plan = planner(base.view(commit_log), left_alone)
             if plan is None:
                 return None
             if taken := plan.file_groups & reserved:
@@ -99,6 +100,20 @@ def schedule(
             info = HeartbeatInfo(describe_owner(), action, operation, priority, 10.0, 6, base=base.sequence)
             if (instant := _put_plan(storage, commit_log, base, plan, info)) is not None:
                 return instant
+
+
+def reserved_file_groups(
+    storage: Storage, commit_log: CommitLog, timeline: Timeline
+) -> frozenset[FileGroupId]:
+    """File groups that no plan may name now: those of pending plans, and what open transactions hold.
+
+    :param storage: the table's storage.
+    :param commit_log: the table's commit log.
+    :param timeline: the active timeline.
+    """
+    # What may be undone must find everything as it left it, what it superseded too.
+    held = (write.written | write.merged_on | write.replaced for write in held_writes(storage))
+    return planned_file_groups(storage, commit_log, timeline).union(*held)
 
 
 def planned_file_groups(
@@ -139,7 +154,8 @@ def _put_plan(
             touched = frozenset(group for change in changes for group in _claimed(change.entry))
             # Whoever stood still here for too long is dead, and so is its instant.
             is_dead = any(change.entry.rolls_back == instant for change in changes)
-            if is_dead or touched & plan.file_groups:
+            is_another_table = any(change.entry.action in _OF_ALL_FILE_GROUPS for change in changes)
+            if is_dead or is_another_table or touched & plan.file_groups:
                 storage.delete(staged_metadata_path(instant))
                 return None
             entry = LogEntry(

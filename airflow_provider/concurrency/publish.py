@@ -16,7 +16,14 @@ from airflow_provider.concurrency.held import release
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import REWRITES, decode_commit_metadata, encode, requested_content
+from airflow_provider.table.metadata import (
+    RESTORED_TO,
+    REWRITES,
+    decode,
+    decode_commit_metadata,
+    encode,
+    requested_content,
+)
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
@@ -33,10 +40,13 @@ def publish(storage: Storage, entry: LogEntry) -> None:
     :param entry: the newest entry of the commit log.
     :raises CorruptTableError: when the staged metadata is gone although nothing was published.
     """
-    if entry.plans:
-        _publish_plan(storage, entry)
+    if entry.plans or entry.action is Action.SAVEPOINT:
+        with suppress(FileNotFoundError):  # the one before got it done; a savepoint may be gone since
+            storage.move_if_absent(_staged(entry), instant_path(_published_as(entry)))
     elif entry.rolls_back is not None:
         _publish_rollback(storage, entry)
+    elif entry.undoes:
+        _publish_restore(storage, entry)
     else:
         _publish_commit(storage, entry)
     if not entry.plans:  # a plan's instant goes on: under its name the one who carries it out beats
@@ -122,8 +132,15 @@ def staged_metadata_path(instant: str) -> str:
 def _publish_commit(storage: Storage, entry: LogEntry) -> None:
     if entry.pending_action is not None:
         _rename_pending(storage, entry.instant, entry.pending_action, entry.action)
-    staged = entry.metadata_path or staged_metadata_path(entry.instant)
-    path = instant_path(completed_instant(entry))
+    _move_staged(storage, entry)
+
+
+def _staged(entry: LogEntry) -> str:
+    return entry.metadata_path or staged_metadata_path(entry.instant)
+
+
+def _move_staged(storage: Storage, entry: LogEntry) -> None:
+    staged, path = _staged(entry), instant_path(completed_instant(entry))
     try:
         # Moved, not copied: whoever was paused here for so long that the commit has been reverted
         # in the meantime finds nothing to move.
@@ -147,13 +164,6 @@ def _rename_pending(storage: Storage, instant: str, old: Action, new: Action) ->
             storage.put_if_absent(instant_path(Instant(instant, new, state)), content)
     for state in (State.INFLIGHT, State.REQUESTED):
         storage.delete(instant_path(Instant(instant, old, state)))
-
-
-def _publish_plan(storage: Storage, entry: LogEntry) -> None:
-    with suppress(FileNotFoundError):  # the one before got it done
-        storage.move_if_absent(
-            entry.metadata_path or staged_metadata_path(entry.instant), instant_path(_published_as(entry))
-        )
 
 
 def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
@@ -195,7 +205,7 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
     else:
         if deletes:
             deleted = [path for path in doomed if storage.delete(path)]
-        _hide(storage, dead, dead_action)
+        _hide(storage, Timeline.load(storage), dead, dead_action)
         release(storage, dead)
     metadata = {
         "startRollbackTime": entry.instant,
@@ -223,11 +233,37 @@ def _reverts_a_rewrite(storage: Storage, entry: LogEntry) -> bool:
     return reverted is not None and reverted.operation in REWRITES
 
 
-def _hide(storage: Storage, instant: str, action: Action) -> None:
+def _publish_restore(storage: Storage, entry: LogEntry) -> None:
+    """Take back what was undone, the newest commit first: every state in between is one that was before.
+
+    The staged metadata says what there is to do, and goes to its place when that is done.
+    """
+    with suppress(FileNotFoundError):
+        restored = decode(storage.read(_staged(entry)))
+        plan = {
+            "instantsToRollback": restored["restoreInstantInfo"],
+            "savepointToRestoreTimestamp": restored["extraMetadata"][RESTORED_TO],
+        }
+        for state, content in (
+            (State.REQUESTED, encode("HoodieRestorePlan", plan)),
+            (State.INFLIGHT, b""),
+        ):
+            storage.put_if_absent(instant_path(Instant(entry.instant, Action.RESTORE, state)), content)
+        timeline = Timeline.load(storage)
+        for undone in restored["restoreInstantInfo"]:
+            _hide(storage, timeline, undone["commitTime"], Action(undone["action"]))
+        for rollbacks in restored["hoodieRestoreMetadata"].values():
+            for partition in (each for one in rollbacks for each in one["partitionMetadata"].values()):
+                for url in partition["successDeleteFiles"]:
+                    storage.delete(url.removeprefix(storage.url("")).lstrip("/"))
+    _move_staged(storage, entry)
+
+
+def _hide(storage: Storage, timeline: Timeline, instant: str, action: Action) -> None:
     """Take a completed instant from the timeline."""
     # First what it could be brought back from.
     storage.delete(staged_metadata_path(instant))
-    found = Timeline.load(storage).find(instant)
+    found = timeline.find(instant)
     if found is not None:
         storage.delete(instant_path(found))
     for pending in (action, *_BEFORE_COMPLETED.get(action, ())):

@@ -10,18 +10,17 @@ necessary by a search over a model; where one fails, the caller rebases instead.
 from __future__ import annotations
 
 import logging
-import time
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry, without_reverted
 from airflow_provider.concurrency.conflicts import CLEANING, PRIORITIES
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
-from airflow_provider.concurrency.publish import files_in, publish, publish_head
+from airflow_provider.concurrency.publish import publish, publish_head
 from airflow_provider.exceptions import NoSuchInstantError, TableError
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, parse_time
+from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata import REWRITES
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
@@ -65,7 +64,7 @@ def _obstacle(storage: Storage, commit_log: CommitLog, entry: LogEntry) -> str |
         if later.touched & entry.written:
             return f"{later.operation} {later.instant} has written to its file groups since"
     timeline = Timeline.load(storage)
-    if any(i.action is Action.SAVEPOINT and i.requested_time >= entry.instant for i in timeline.instants):
+    if any(timeline.kept_moment(savepoint) >= entry.completion_time for savepoint in timeline.savepoints()):
         return "a savepoint holds it"
     return None
 
@@ -141,7 +140,8 @@ def _merged_on(storage: Storage, timeline: Timeline, effect: Effect) -> str | No
 def _commit_of(commit_log: CommitLog, instant: str) -> LogEntry | None:
     """The entry that completed an instant, unless it was reverted."""
     for entry in commit_log.backwards():
-        if entry.rolls_back == instant or entry.completion_time < instant:
+        is_undone = entry.rolls_back == instant or instant in entry.undoes
+        if is_undone or entry.completion_time < instant:
             return None
         if entry.commits and entry.instant == instant:
             return entry
@@ -193,26 +193,3 @@ def put_revert(
     log.info("table %s: %s %s reverted by %s", storage.root, reverted.operation, reverted.instant, instant)
     publish(storage, entry)
     return entry
-
-
-def delete_reverted_files(
-    table: HudiTable, *, after_seconds: float = 24 * 3600.0, dry_run: bool = False
-) -> list[str]:
-    """Delete the data files of reverted rewrites, once no reader can be on them any more.
-
-    :param table: the table.
-    :param after_seconds: how long the revert has to be over: longer than any query runs.
-    :param dry_run: whether only to tell which files these are.
-    :return: paths of the files deleted, relative to the table.
-    """
-    storage = table.storage
-    deleted = []
-    for entry in CommitLog(storage).backwards():
-        age = time.time() - parse_time(entry.completion_time).timestamp()
-        if entry.reverts is None or age < after_seconds:
-            continue
-        partitions = {group.partition_path for group in entry.written}
-        for path in files_in(storage, partitions, entry.rolls_back or ""):
-            if dry_run or storage.delete(path):
-                deleted.append(path)
-    return deleted

@@ -506,11 +506,12 @@ class Writer:
         if entry := find_rollback(self._log, self.instant):
             return self._rolled_back(entry.completion_time, entry.owner)
         for entry in self._log.after(self._base.sequence):
-            if entry.reverts is not None:
+            if entry.reverts is not None or entry.undoes:
+                undone = entry.rolls_back or max(entry.undoes)
                 return WriteConflictError(
                     f"table {self._storage.root}: {self._info.operation} {self.instant} is based on instant "
-                    f"{entry.rolls_back}, which was undone at {entry.completion_time}; run the write again",
+                    f"{undone}, which was undone at {entry.completion_time}; run the write again",
                     instant=self.instant,
-                    conflicting_instant=entry.rolls_back,
+                    conflicting_instant=undone,
                 )
         return None

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider.concurrency import delete_reverted_files, pending_instants, rollback_dead_writers
+from airflow_provider.concurrency import pending_instants, rollback_dead_writers
 from airflow_provider.concurrency.recovery import recover_transactions
 from airflow_provider.concurrency.transactions import settle_transactions
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.services.orphans import delete_reverted_files
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

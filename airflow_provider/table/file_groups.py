@@ -137,6 +137,16 @@ class FileSystemView:
                 out.update(dict.fromkeys(known[instant.file_name], instant.completion_time or ""))
         return out
 
+    def shows(self, instant: str) -> bool:
+        """Whether files of an instant are seen.
+
+        :param instant: requested time.
+        """
+        if self._commits is None:
+            self._commits = self._visible()
+        commits, starts = self._commits
+        return instant in commits or instant < starts
+
     def _visible(self) -> tuple[frozenset[str], str]:
         commits = {instant.requested_time for instant in self.timeline.commits()}
         # What is older than the first instant of the timeline was archived, so it had
@@ -146,16 +156,13 @@ class FileSystemView:
 
     def _list(self, partition_path: str) -> dict[str, BaseFile]:
         replaced = self.replaced
-        if self._commits is None:
-            self._commits = self._visible()
-        commits, starts = self._commits
         newest: dict[str, tuple[str, str, str]] = {}
         for name in self._storage.names(partition_path):
             parsed = parse_base_file_name(name)
             if parsed is None:
                 continue
             file_id, write_token, instant = parsed
-            if instant not in commits and instant >= starts:
+            if not self.shows(instant):
                 continue
             if FileGroupId(partition_path, file_id) in replaced:
                 continue

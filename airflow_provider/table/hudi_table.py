@@ -15,6 +15,7 @@ from airflow_provider.exceptions import (
     TableExistsError,
     UnsupportedTableError,
 )
+from airflow_provider.table.cleans import check_complete
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.properties import TableConfig, dump_properties, parse_properties
 from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro, avro_to_arrow, without_meta_columns
@@ -151,6 +152,8 @@ class HudiTable:
         view, hidden = self._view(as_of, valid_write_ids)
         found = view.all_base_files()
         check_not_cleaned(self.storage, view, found, hidden)
+        if as_of is not None:
+            check_complete(self.storage, view, as_of)
         return found
 
     def _view(

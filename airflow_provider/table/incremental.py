@@ -31,7 +31,13 @@ from airflow_provider.table.archived_timeline import archived_commits
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, format_time, parse_time
-from airflow_provider.table.metadata import REWRITES, CommitMetadata, WriteStat
+from airflow_provider.table.metadata import (
+    RESTORED_TO_COMPLETION,
+    REWRITES,
+    CommitMetadata,
+    WriteStat,
+    decode,
+)
 from airflow_provider.table.schema import with_meta_columns
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
@@ -147,8 +153,8 @@ def increment(
     :param end: read no commit after this checkpoint, for reading a window again or a long one
         in parts; not with ``requested``, whose windows overlap by nature.
     :raises InvalidInputError: when a checkpoint is not an instant time, or the order is unknown.
-    :raises CheckpointExpiredError: when commits of the window were archived, or files that it
-        needs were cleaned.
+    :raises CheckpointExpiredError: when commits of the window were archived, files that it needs were
+        cleaned, or a restore has undone commits up to the checkpoint.
     """
     order = _order(order)
     start, end = _checkpoint(start, "start"), _checkpoint(end, "end")
@@ -166,6 +172,7 @@ def increment(
             shown = [i for i in shown if upto is not None and i.requested_time <= upto]
         commits = [i for i in shown if _within(i.requested_time, start, None)]
     _verify_not_archived(table, order, start, end, moment.timeline)
+    _verify_not_undone(table, order, start, moment.timeline)
     left_out = frozenset(moment.timeline.commits()).difference(shown)
     if start is None:
         paths = _snapshot_paths(table, moment, commits, left_out)
@@ -360,6 +367,22 @@ def _verify_not_archived(
         # Archival writes the history first and takes instants off the timeline after.
         if _within(position(instant), None, until) and timeline.find(instant.requested_time) is None:
             why = f"commit {instant.requested_time}, completed at {_completion(instant)}, was archived"
+            raise _expired(table, start, why)
+
+
+def _verify_not_undone(table: HudiTable, order: Order, start: str | None, timeline: Timeline) -> None:
+    """Make sure that what a consumer has read up to its checkpoint was not undone by a restore since."""
+    if start is None:
+        return
+    for restore in timeline.completed():
+        if restore.action is not Action.RESTORE or _completion(restore) <= start:
+            continue
+        said = decode(timeline.read(restore))
+        back_to = (said.get("extraMetadata") or {}).get(RESTORED_TO_COMPLETION)
+        undone = min(said["instantsToRollback"], default=start)
+        # What was undone had completed after the commit that the table went back to.
+        if start > back_to if order is Order.COMPLETION and back_to else start >= undone:
+            why = f"restore {restore.requested_time} has undone commits from before it"
             raise _expired(table, start, why)
 
 

@@ -28,6 +28,12 @@ REPLACE_COMMIT_METADATA = "HoodieReplaceCommitMetadata"
 REWRITES = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})
 """Operation types after which a table holds the same rows in other files."""
 
+RESTORED_TO = "restored_to"
+"""In the extra metadata of our restores: requested time of the commit that the table went back to."""
+
+RESTORED_TO_COMPLETION = "restored_to_completion"
+"""In the extra metadata of our restores: completion time of that commit."""
+
 
 @dataclass(frozen=True)
 class WriteStat:

@@ -7,7 +7,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import NoSuchInstantError
-from airflow_provider.table.instant import WRITE_ACTIONS, Instant, State, parse_time
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, parse_time
 from airflow_provider.table.metadata import CommitMetadata, decode_commit_metadata
 from airflow_provider.table.storage import Storage
 
@@ -30,7 +30,7 @@ class Timeline:
 
     def __init__(self, storage: Storage, instants: Iterable[Instant]) -> None:
         self._storage = storage
-        self._by_time: Mapping[str, Instant] = {each.requested_time: each for each in instants}
+        self._by_time: Mapping[str, Instant] = {_key(each): each for each in instants}
         self._newest_completion: str | None = None
 
     @cached_property
@@ -67,6 +67,15 @@ class Timeline:
         """Completed instants that changed the table's files, in the order of completion."""
         return tuple(instant for instant in self.completed() if instant.action in WRITE_ACTIONS)
 
+    def savepoints(self) -> tuple[Instant, ...]:
+        """Completed savepoints; each has the requested time of the commit that it keeps."""
+        return tuple(instant for instant in self.completed() if instant.action is Action.SAVEPOINT)
+
+    def kept_moment(self, savepoint: Instant) -> str:
+        """The completion time of the commit that a savepoint keeps; its own where that was archived."""
+        commit = self.find(savepoint.requested_time)
+        return _completion(commit or savepoint)
+
     def new_since(self, earlier: Timeline) -> tuple[Instant, ...]:
         """Instants, in states that an earlier timeline did not show.
 
@@ -94,7 +103,7 @@ class Timeline:
         return tuple(sorted(found, key=lambda instant: instant.requested_time))
 
     def find(self, requested_time: str) -> Instant | None:
-        """The instant with this requested time, if it is on the active timeline."""
+        """The instant with this requested time, if it is on the active timeline; never a savepoint."""
         return self._by_time.get(requested_time)
 
     def until(self, completion_time: str) -> Timeline:
@@ -183,11 +192,17 @@ class _Listing:
             if instant is None:
                 continue
             newest_completion = max(newest_completion, _completion(instant))
-            other = furthest.get(instant.requested_time)
+            other = furthest.get(_key(instant))
             if other is None or _ORDER[instant.state] > _ORDER[other.state]:
-                furthest[instant.requested_time] = instant
+                furthest[_key(instant)] = instant
         cls._newest[storage] = listing = cls(names, furthest, newest_completion)
         return listing
+
+
+def _key(instant: Instant) -> str:
+    # Requested times are unique but for a savepoint's, which is that of a commit.
+    is_savepoint = instant.action is Action.SAVEPOINT
+    return f"{instant.requested_time}.{instant.action}" if is_savepoint else instant.requested_time
 
 
 def _completion(instant: Instant) -> str:

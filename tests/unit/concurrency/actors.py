@@ -1,7 +1,6 @@
 """Who takes part in a simulated run: writers, table services and readers, on the engine's own API.
 
-Clustering is the real one, but for what its data files look like. Cleaning is stood in for by plain
-deletes on the same commit path.
+Clustering is the real one, but for what its data files look like; so is cleaning.
 """
 
 from __future__ import annotations
@@ -17,22 +16,20 @@ from airflow_provider.concurrency import (
     ConflictPolicy,
     Rebase,
     Rebased,
-    ServicePlan,
     Writer,
-    begin_planned,
     begin_write,
     rollback_dead_writers,
-    schedule,
 )
-from airflow_provider.concurrency.in_flight import oldest_base
+from airflow_provider.concurrency.readers import reader_lease
 from airflow_provider.concurrency.transactions import undo_writes
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.metastore import ValidWriteIdList
+from airflow_provider.services.clean_plan import Retention
+from airflow_provider.services.cleaning import clean
 from airflow_provider.services.clustering import pending_clusterings, run_clustering, schedule_clustering
 from airflow_provider.services.clustering_job import ClusteringJob
 from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.services.clustering_task import ClusteringTask
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action
@@ -189,62 +186,17 @@ def _cluster(table: HudiTable, name: str, instant: str) -> None:
         run_clustering(job, table, write_group, lock=NoLock())
 
 
+EVERYTHING = Retention("KEEP_LATEST_FILE_VERSIONS", 1, reverted_after=0.0)
+"""Keeps only what somebody needs."""
+
+
 def add_cleaner(simulation: Simulation, name: str) -> None:
-    """Deletes file slices that neither a snapshot from now on nor a write in flight needs."""
+    """Deletes all files that neither a snapshot from now on nor a write or a lease needs."""
 
     def work(table: HudiTable, actor: Actor) -> None:
-        storage = table.storage
-        doomed: list[str] = []
-
-        def planner(view: FileSystemView, taken: frozenset[FileGroupId]) -> ServicePlan | None:
-            doomed[:] = _superseded(storage, view)
-            groups = {group_of(path.rpartition("/")[2].partition("_")[0]) for path in doomed}
-            return ServicePlan(frozenset(groups), b"plan") if groups and not groups & taken else None
-
-        instant = schedule(
-            table,
-            planner,
-            action=Action.CLEAN,
-            operation="CLEAN",
-            priority=PRIORITIES["cleaning"],
-            lock=NoLock(),
-        )
-        if instant is None:
-            return
-        try:
-            begun = begin_planned(table, instant, lock=NoLock(), policy=FAIL, heartbeat_interval=3600.0)
-        except NoSuchInstantError:
-            return  # rolled back: its planner was taken for dead
-        with begun as writer:
-            for path in doomed:
-                storage.delete(path)
-            writer.commit([], metadata=b"clean")
+        clean(table, EVERYTHING, lock=NoLock())
 
     simulation.add(name, work)
-
-
-def _superseded(storage: Storage, view: FileSystemView) -> list[str]:
-    oldest = oldest_base(storage)
-    commits = {i.requested_time: i.completion_time or "" for i in view.timeline.commits()}
-    bound = "9"
-    if oldest is not None:
-        entry = CommitLog(storage).read(oldest)
-        bound = entry.completion_time if entry else ""
-    slices: dict[str, list[tuple[str, str]]] = {}
-    for status in storage.list(PARTITION):
-        parsed = parse_base_file_name(status.name)
-        if parsed and parsed[2] in commits:
-            slices.setdefault(parsed[0], []).append((parsed[2], status.path))
-    doomed = []
-    for file_id, found in slices.items():
-        found.sort()
-        # Superseded already at the oldest moment that somebody is based on.
-        known = [instant for instant, _ in found if commits[instant] <= bound]
-        doomed += [path for instant, path in found if known and instant < known[-1]]
-        replaced_at = view.replaced.get(group_of(file_id))
-        if replaced_at is not None and replaced_at <= bound:
-            doomed += [path for _, path in found if path not in doomed]
-    return doomed
 
 
 def add_sweeper(simulation: Simulation, name: str = "sweeper") -> None:
@@ -276,6 +228,31 @@ def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> 
             taken += 1
 
     simulation.add(name, work)
+
+
+def add_leased_reader(simulation: Simulation, name: str, times: int = 2) -> None:
+    """Takes snapshots under a lease: no file of them may be missing, and no query is run again."""
+
+    def work(table: HudiTable, actor: Actor) -> None:
+        for _ in range(times):
+            with reader_lease(table, heartbeat_interval=3600.0):
+                view = table.view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
+                files = view.base_files(PARTITION)
+                undone = _undone(table.storage)
+                try:
+                    snapshot = read_snapshot(table.storage, view)
+                except FileNotFoundError:
+                    # Only what was never to be seen goes at once, when its transaction is aborted.
+                    assert _undone(table.storage) - undone, f"files of {files} are gone"
+                    continue
+            if not _undone(table.storage) - undone:
+                simulation.observed.setdefault(name, []).append(snapshot)
+
+    simulation.add(name, work)
+
+
+def _undone(storage: Storage) -> set[str]:
+    return {entry.instant for entry in CommitLog(storage).backwards() if entry.reverts is not None}
 
 
 def _deletions(timeline: Timeline) -> set[str]:

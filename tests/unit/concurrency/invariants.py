@@ -5,14 +5,19 @@ from __future__ import annotations
 from airflow_provider.concurrency import CommitLog, rollback_dead_writers
 from airflow_provider.concurrency.commit_log import LogEntry
 from airflow_provider.concurrency.held import held_instants
+from airflow_provider.concurrency.plans import reserved_file_groups
 from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.concurrency.readers import READERS_FOLDER
 from airflow_provider.concurrency.transactions import undo_writes
+from airflow_provider.services.cleaning import clean
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 
+from .actors import EVERYTHING
 from .rows import PARTITION, read_snapshot
-from .simulation import Simulation
+from .simulation import NoLock, Simulation
 
 
 def recover(simulation: Simulation) -> list[LogEntry]:
@@ -84,8 +89,26 @@ def check(simulation: Simulation) -> None:
     # C7: of what was rolled back nothing is left, unless its writer was killed as a zombie, after its
     # rollback: then its files are of no visible instant. A revert's files go later.
     if not any(actor.killed for actor in simulation.actors):
-        for status in storage.list(PARTITION):
-            parsed = parse_base_file_name(status.name)
-            assert parsed is None or parsed[2] in committed | reverted, (
-                f"{status.path} is left of a dead instant"
-            )
+        assert not _instants_with_files(storage) - committed - reverted, "files of a dead instant are left"
+
+    # A clean goes through whatever was left, changes nothing that is seen, and leaves nothing that is not.
+    simulation.expire_heartbeats(READERS_FOLDER)
+    clean(simulation.table(), EVERYTHING, lock=NoLock())
+    view = simulation.table().view()
+    assert read_snapshot(storage, view) == expected
+    paths = {base_file.path for base_file in view.base_files(PARTITION)}
+    needed = _reserved(simulation)
+    left = {status.path for status in storage.list(PARTITION)} - paths
+    assert not {path for path in left if path.rpartition("/")[2].partition("_")[0] not in needed}
+
+
+def _instants_with_files(storage: Storage) -> set[str]:
+    parsed = (parse_base_file_name(name) for name in storage.names(PARTITION))
+    return {each[2] for each in parsed if each is not None}
+
+
+def _reserved(simulation: Simulation) -> set[str]:
+    """File ids of plans that nobody carried out."""
+    storage = simulation.table().storage
+    groups = reserved_file_groups(storage, CommitLog(storage), Timeline.load(storage))
+    return {group.file_id for group in groups}

@@ -237,11 +237,11 @@ class Simulation:
         """Direct access, without yield points."""
         return HudiTable(MemoryStorage(self.files, self.clock), self.config)
 
-    def expire_heartbeats(self) -> None:
+    def expire_heartbeats(self, folder: str = HEARTBEAT_FOLDER) -> None:
         """Every writer is silent for too long in the eyes of the others; it does not know."""
         self.trace.append("heartbeats expire")
         for path, (data, _) in list(self.files.items()):
-            if path.startswith(HEARTBEAT_FOLDER + "/"):
+            if path.startswith(folder + "/"):
                 self.files[path] = (data, 0.0)
 
     def add(self, name: str, work: Callable[[HudiTable, Actor], None]) -> None:

@@ -29,6 +29,7 @@ from .actors import (
     add_cleaner,
     add_clusterer,
     add_executor,
+    add_leased_reader,
     add_reader,
     add_sweeper,
     add_writer,
@@ -45,6 +46,7 @@ SERVICES: dict[str, Callable[[Simulation, str], None]] = {
     "cleaner": add_cleaner,
     "sweeper": add_sweeper,
     "reader": add_reader,
+    "leased reader": add_leased_reader,
 }
 
 

@@ -13,11 +13,11 @@ from airflow_provider.concurrency import (
     LogEntry,
     ServicePlan,
     begin_planned,
-    delete_reverted_files,
     find_operation,
     schedule,
 )
 from airflow_provider.concurrency.revert import obstacle
+from airflow_provider.services.orphans import delete_reverted_files
 from airflow_provider.table.instant import Action, Instant, State, now
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path

@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import PRIORITIES, begin_write, delete_reverted_files
+from airflow_provider.concurrency import PRIORITIES, begin_write
 from airflow_provider.exceptions import HigherPriorityWriteError, WriteConflictError
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingestion import Ingestion, write_rows
+from airflow_provider.services.orphans import delete_reverted_files
 from airflow_provider.table.file_groups import FileGroupId
 from tests.ingestion.interleaving import Clustering, MeetingLock
 from tests.ingestion.lake import KIB, Lake, LakeTable

@@ -1,0 +1,156 @@
+"""Readers for whom a cleaner has to keep something: leases, and consumers with a checkpoint.
+
+A *lease* is a reader's heartbeat, ``.hoodie/.readers/<time>``, like a writer's: as long as it is in time,
+all that was visible from its beginning on stays. A *consumer* reads a table in increments, days apart
+perhaps: it registers the checkpoint up to which it has read, ``.hoodie/.consumers/<name>``, so that every
+state of the table after it stays, until the consumer moves on or shows no sign of life for too long.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from airflow_provider.concurrency.commit_log import CommitLog
+from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo
+from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import after, now, parse_time
+from airflow_provider.table.storage import Storage
+
+READERS_FOLDER = ".hoodie/.readers"
+CONSUMERS_FOLDER = ".hoodie/.consumers"
+
+WEEK = 7 * 24 * 3600.0
+
+
+@contextmanager
+def reader_lease(
+    table: HudiTable, *, heartbeat_interval: float = 10.0, tolerable_misses: int = 6
+) -> Iterator[Heartbeat]:
+    """Keep what a reader is about to read from being cleaned, for the time of a ``with`` block.
+
+    ::
+
+        with reader_lease(table) as lease:
+            rows = snapshot(table).to_table()
+            lease.check()     # after a long read: nothing was taken away meanwhile
+
+    It holds for what is visible from its beginning on; a snapshot of an earlier moment may be cleaned
+    already, or while it is read.
+
+    :param table: the table; only the lease itself is written to it, and what a writer left unpublished.
+    :param heartbeat_interval: seconds between two beats.
+    :param tolerable_misses: missed beats after which the lease is over.
+    :return: the lease; its ``check`` raises HeartbeatExpiredError when it was lost, because this process
+        stood still for too long.
+    :raises InvalidInputError: when the heartbeat's numbers are not above zero.
+    """
+    if heartbeat_interval <= 0 or tolerable_misses < 1:
+        raise InvalidInputError(
+            f"heartbeat_interval must be above 0 seconds and tolerable_misses at least 1, "
+            f"not {heartbeat_interval!r} and {tolerable_misses!r}"
+        )
+    storage = table.storage
+    newest = publish_head(storage, CommitLog(storage))
+    info = HeartbeatInfo(
+        describe_owner(),
+        operation="READ",
+        interval=heartbeat_interval,
+        tolerable_misses=tolerable_misses,
+        base=newest.sequence if newest else 0,
+    )
+    name = now()
+    while not storage.put_if_absent(_lease_path(name), info.to_json()):
+        name = after(name)
+    lease = Heartbeat(storage, name, info, folder=READERS_FOLDER)
+    try:
+        yield lease
+    finally:
+        lease.stop()
+        storage.delete(_lease_path(name))
+
+
+def _lease_path(name: str) -> str:
+    return f"{READERS_FOLDER}/{name}"
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """Who reads a table in increments.
+
+    :param name: unique in the table.
+    :param checkpoint: up to where it has read; every later state of the table is kept for it.
+    :param expires_after: seconds without a sign of life after which nothing is kept for it any more.
+    :param age_seconds: since its last sign of life.
+    """
+
+    name: str
+    checkpoint: str
+    expires_after: float
+    age_seconds: float
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether nothing is kept for it any more."""
+        return self.age_seconds > self.expires_after
+
+
+def register_consumer(table: HudiTable, name: str, checkpoint: str, *, expires_after: float = WEEK) -> None:
+    """Say up to where a consumer has read; again after each increment that it has processed.
+
+    ::
+
+        found = increment(table, checkpoint)
+        ...                                            # process found.scanner()
+        register_consumer(table, "billing", found.end)
+
+    :param table: the table.
+    :param name: of the consumer: letters, digits, ``_``, ``.`` and ``-``.
+    :param checkpoint: the ``end`` of its last :func:`~airflow_provider.table.incremental.increment`.
+    :param expires_after: seconds; a consumer that does not come back for so long holds nothing any more.
+    :raises InvalidInputError: when the name has another character, the checkpoint is not an instant time,
+        or the expiry is not above zero.
+    """
+    if not re.fullmatch(r"\w[\w.-]*", name) or expires_after <= 0:
+        raise InvalidInputError(
+            "a consumer has a name of letters, digits, _, . and -, and expires_after above 0 seconds, "
+            f"not {name!r} and {expires_after!r}"
+        )
+    parse_time(checkpoint)
+    content = {"checkpoint": checkpoint, "expires_after": expires_after}
+    table.storage.put(_consumer_path(name), json.dumps(content).encode())
+
+
+def forget_consumer(table: HudiTable, name: str) -> bool:
+    """Keep nothing for a consumer any more.
+
+    :return: False when there was none of this name.
+    """
+    return table.storage.delete(_consumer_path(name))
+
+
+def registered_consumers(storage: Storage) -> list[Consumer]:
+    """All consumers of a table, also those that have expired, by name.
+
+    :param storage: the table's storage.
+    """
+    found = []
+    for status in storage.list(CONSUMERS_FOLDER):
+        try:
+            content = json.loads(storage.read(status.path))
+        except FileNotFoundError:
+            continue  # forgotten in this moment
+        age = time.time() - status.modified
+        found.append(Consumer(status.name, content["checkpoint"], content["expires_after"], age))
+    return sorted(found, key=lambda consumer: consumer.name)
+
+
+def _consumer_path(name: str) -> str:
+    return f"{CONSUMERS_FOLDER}/{name}"

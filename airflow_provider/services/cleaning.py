@@ -1,0 +1,285 @@
+"""Cleaning: deleting the files that nobody needs any more.
+
+Order: the plan, by an entry in the commit log; then the files; then the entry that completes it. What a
+plan names is needed by nobody, now and later, so it can be carried out by anybody, at any time, and by
+several at once: a clean that was killed is finished by the next one, and needs no heartbeat.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.concurrency import (
+    PRIORITIES,
+    CommitLog,
+    LogEntry,
+    ServicePlan,
+    rollback_dead_writers,
+    schedule,
+)
+from airflow_provider.concurrency.heartbeat import observe
+from airflow_provider.concurrency.instant_time import completion_time_after
+from airflow_provider.concurrency.plans import reserved_file_groups
+from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
+from airflow_provider.concurrency.readers import READERS_FOLDER
+from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.services.clean_plan import CleanPlan, Retention, make_plan
+from airflow_provider.table.cleans import planned_files
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.metadata import decode, encode
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline, instant_path
+
+log = logging.getLogger(__name__)
+
+_OPERATION = "CLEAN"
+
+
+@dataclass(frozen=True)
+class CleanResult:
+    """What a clean did.
+
+    :param instant: requested time.
+    :param completion_time: when it completed.
+    :param deleted: files that are gone.
+    :param failed: files that could not be deleted; the next clean tries again.
+    :param size: bytes freed.
+    :param earliest_commit_to_retain: from which commit on every snapshot stays; None where the policy
+        does not say.
+    """
+
+    instant: str
+    completion_time: str
+    deleted: int
+    failed: int
+    size: int
+    earliest_commit_to_retain: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result, JSON-able."""
+        return {
+            "instant": self.instant,
+            "completion_time": self.completion_time,
+            "files_deleted": self.deleted,
+            "files_failed": self.failed,
+            "bytes": self.size,
+            "earliest_commit_to_retain": self.earliest_commit_to_retain,
+        }
+
+
+def plan_clean(table: HudiTable, retention: Retention | None = None) -> CleanPlan:
+    """What a clean would delete now, why, and who holds back what; nothing is written.
+
+    :param table: the table.
+    :param retention: what to keep; the snapshots of the last 10 commits when None.
+    """
+    storage = table.storage
+    timeline = Timeline.load(storage)
+    reserved = reserved_file_groups(storage, CommitLog(storage), timeline)
+    return make_plan(storage, FileSystemView(storage, timeline), reserved, retention or Retention())
+
+
+def schedule_clean(
+    table: HudiTable, retention: Retention | None = None, *, lock: LockProvider | None = None
+) -> str | None:
+    """Plan a clean, as an instant that :func:`run_clean` carries out.
+
+    :param table: the table.
+    :param retention: what to keep; the snapshots of the last 10 commits when None.
+    :param lock: the table lock; the filesystem lock in the table by default.
+    :return: requested time of the plan; None when there is nothing to delete.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+
+    def planner(view: FileSystemView, left_alone: frozenset[FileGroupId]) -> ServicePlan | None:
+        plan = make_plan(table.storage, view, left_alone, retention or Retention())
+        for each in plan.held:
+            log.info("table %s: %d files are kept for %s", table.location, each.files, each.by)
+        if not plan.files:
+            return None
+        return ServicePlan(plan.file_groups, plan.content(table.storage))
+
+    return schedule(
+        table,
+        planner,
+        action=Action.CLEAN,
+        operation=_OPERATION,
+        priority=PRIORITIES["cleaning"],
+        lock=lock,
+    )
+
+
+def pending_cleans(table: HudiTable) -> list[str]:
+    """Requested times of our cleans that have not completed; those of other Hudi writers are theirs.
+
+    :param table: the table.
+    """
+    commit_log = CommitLog(table.storage)
+    pending = {i.requested_time for i in table.timeline().pending() if i.action is Action.CLEAN}
+    return sorted(instant for instant in pending if _plan_of(commit_log, instant) is not None)
+
+
+def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = None) -> CleanResult:
+    """Carry a planned clean out, or finish what somebody else began of it; twice does no harm.
+
+    :param table: the table.
+    :param instant: requested time of the plan.
+    :param lock: the table lock, for the last step; the filesystem lock in the table by default.
+    :raises NoSuchInstantError: when there is no such plan.
+    :raises LockTimeoutError: when the table lock could not be had in time; run it again.
+    """
+    table.check_writable()
+    storage, commit_log, started = table.storage, CommitLog(table.storage), time.monotonic()
+    publish_head(storage, commit_log)
+    planned = _plan_of(commit_log, instant)
+    if planned is None:
+        raise NoSuchInstantError(
+            f"table {storage.root}: there is no planned clean {instant}; schedule one first", instant=instant
+        )
+    if done := _result(table, instant):
+        return done
+    storage.put_if_absent(instant_path(Instant(instant, Action.CLEAN, State.INFLIGHT)), b"")
+    plan = decode(storage.read(instant_path(Instant(instant, Action.CLEAN, State.REQUESTED))))
+    failed = _delete(storage, planned_files(plan))
+    staged = staged_metadata_path(instant)
+    storage.put(staged, _metadata(plan, instant, failed, time.monotonic() - started))
+    with lock or open_lock({}, storage):
+        _put_completion(storage, commit_log, planned)
+    publish_head(storage, commit_log)  # before the staged file goes: another one's entry names it too
+    storage.delete(staged)
+    result = _result(table, instant)
+    if result is None:
+        raise NoSuchInstantError(f"table {storage.root}: clean {instant} is gone", instant=instant)
+    log.info("table %s: clean %s deleted %d files", storage.root, instant, result.deleted)
+    return result
+
+
+def clean(
+    table: HudiTable, retention: Retention | None = None, *, lock: LockProvider | None = None
+) -> list[CleanResult]:
+    """Delete what nobody needs any more: finish what was begun, then plan and carry out anew.
+
+    Dead writers are rolled back first, so that they hold nothing and their files go too.
+
+    :param table: the table.
+    :param retention: what to keep; the snapshots of the last 10 commits when None.
+    :param lock: the table lock; the filesystem lock in the table by default.
+    :return: one a clean, the new one last; empty when there was nothing to delete.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    table.check_writable()
+    rollback_dead_writers(table)
+    for name, lease in observe(table.storage, READERS_FOLDER).items():
+        if not lease.alive:
+            log.info("reader %s by %s did not come back", name, lease.info.owner)
+            table.storage.delete(f"{READERS_FOLDER}/{name}")
+    results = [run_clean(table, instant, lock=lock) for instant in pending_cleans(table)]
+    if instant := schedule_clean(table, retention, lock=lock):
+        results.append(run_clean(table, instant, lock=lock))
+    return results
+
+
+def _plan_of(commit_log: CommitLog, instant: str) -> LogEntry | None:
+    for entry in commit_log.backwards():
+        if entry.instant == instant and entry.plans and entry.action is Action.CLEAN:
+            return entry
+        if entry.completion_time < instant:
+            break
+    return None
+
+
+def _delete(storage: Storage, paths: Iterable[str]) -> set[str]:
+    failed = set()
+    for path in paths:
+        try:
+            storage.delete(path)
+        except OSError as error:
+            log.warning("%s could not be deleted: %s", storage.url(path), error)
+            failed.add(path)
+    return failed
+
+
+def _put_completion(storage: Storage, commit_log: CommitLog, planned: LogEntry) -> None:
+    """Put the entry that completes a clean, unless somebody has."""
+    while True:
+        newest = planned
+        for entry in commit_log.after(planned.sequence):
+            if entry.instant == planned.instant and entry.commits:
+                return
+            newest = entry
+        publish_head(storage, commit_log)
+        entry = LogEntry(
+            instant=planned.instant,
+            action=Action.CLEAN,
+            completion_time=completion_time_after(
+                newest, planned.instant, later_than=Timeline.load(storage).newest_completion
+            ),
+            operation=_OPERATION,
+            priority=planned.priority,
+            metadata_path=staged_metadata_path(planned.instant),
+            owner=describe_owner(),
+            sequence=newest.sequence + 1,
+        )
+        if commit_log.append(entry.sequence, entry):
+            publish(storage, entry)
+            return
+
+
+def _metadata(plan: dict[str, Any], instant: str, failed: set[str], took: float) -> bytes:
+    """Hudi's ``HoodieCleanMetadata``. What somebody else deleted for this plan counts as well."""
+    partitions: dict[str, dict[str, Any]] = {}
+    for path in planned_files(plan):
+        partition, _, name = path.rpartition("/")
+        said = partitions.setdefault(
+            partition,
+            {
+                "partitionPath": partition,
+                "policy": plan["policy"],
+                "deletePathPatterns": [],
+                "successDeleteFiles": [],
+                "failedDeleteFiles": [],
+                "isPartitionDeleted": False,
+            },
+        )
+        said["deletePathPatterns"].append(name)
+        said["failedDeleteFiles" if path in failed else "successDeleteFiles"].append(name)
+    earliest = plan["earliestInstantToRetain"]
+    record = {
+        "startCleanTime": instant,
+        "timeTakenInMillis": round(took * 1000),
+        "totalFilesDeleted": sum(len(said["successDeleteFiles"]) for said in partitions.values()),
+        "earliestCommitToRetain": earliest["timestamp"] if earliest else "",
+        "lastCompletedCommitTimestamp": plan["lastCompletedCommitTimestamp"],
+        "partitionMetadata": partitions,
+        "version": plan["version"],
+        "bootstrapPartitionMetadata": {},
+        "extraMetadata": plan["extraMetadata"],
+    }
+    return encode("HoodieCleanMetadata", record)
+
+
+def _result(table: HudiTable, instant: str) -> CleanResult | None:
+    """What a completed clean says of itself."""
+    timeline = table.timeline()
+    found = timeline.find(instant)
+    if found is None or found.state is not State.COMPLETED:
+        return None
+    said = decode(timeline.read(found))
+    return CleanResult(
+        instant,
+        found.completion_time or "",
+        said["totalFilesDeleted"],
+        sum(len(each["failedDeleteFiles"]) for each in said["partitionMetadata"].values()),
+        int((said["extraMetadata"] or {}).get("bytes", 0)),
+        said["earliestCommitToRetain"] or None,
+    )

@@ -1,0 +1,104 @@
+"""Data files of instants that are no commits: of dead writers, of reverted rewrites, of undone commits.
+
+What declares an instant dead is an entry of the commit log, or another Hudi writer's rollback. Without
+one a file is left alone, whatever it looks like. With one it can never become part of the table again, so
+it may go at any time, also what a task that outlived its job wrote after the rollback.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.publish import files_in
+from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import Action, parse_time
+from airflow_provider.table.metadata import decode
+from airflow_provider.table.storage import Storage
+
+DAY = 24 * 3600.0
+
+
+class End(StrEnum):
+    """How an instant ended that is no commit."""
+
+    ROLLED_BACK = "rolled back"
+    REVERTED = "reverted"
+    RESTORED = "undone by a restore"
+
+
+@dataclass(frozen=True)
+class DeadInstant:
+    """An instant that is no commit, and never will be one.
+
+    :param end: how it ended.
+    :param at: when: the completion time of the entry that says so.
+    """
+
+    end: End
+    at: str
+
+    def is_over(self, seconds: float) -> bool:
+        """Whether this is long enough ago that no reader can be on its files.
+
+        :param seconds: longer than any query runs. What was never visible has no reader.
+        """
+        if self.end is not End.REVERTED:
+            return True
+        return time.time() - parse_time(self.at).timestamp() >= seconds
+
+
+def dead_instants(storage: Storage, commit_log: CommitLog, view: FileSystemView) -> Mapping[str, DeadInstant]:
+    """All instants that are known to be dead, by requested time.
+
+    :param storage: the table's storage.
+    :param commit_log: the table's commit log.
+    :param view: what is visible.
+    """
+    found: dict[str, DeadInstant] = {}
+    rollbacks = set()
+    for entry in commit_log.backwards():
+        for undone in entry.undoes:
+            found[undone] = DeadInstant(End.RESTORED, entry.completion_time)
+        if entry.rolls_back is not None:
+            rollbacks.add(entry.instant)
+            end = End.ROLLED_BACK if entry.reverts is None else End.REVERTED
+            found[entry.rolls_back] = DeadInstant(end, entry.completion_time)
+    for instant in view.timeline.completed():
+        if instant.action is not Action.ROLLBACK or instant.requested_time in rollbacks:
+            continue
+        for dead in decode(view.timeline.read(instant)).get("commitsRollback") or ():
+            # The JVM carries a plan that it has rolled back out again under the same requested time.
+            if not view.shows(dead) and view.timeline.find(dead) is None:
+                found.setdefault(dead, DeadInstant(End.ROLLED_BACK, instant.completion_time or ""))
+    return found
+
+
+def delete_reverted_files(
+    table: HudiTable, *, after_seconds: float = DAY, dry_run: bool = False
+) -> list[str]:
+    """Delete the data files of reverted rewrites, once no reader can be on them any more.
+
+    A clean does the same, with all other orphans; this is for a table that is never cleaned.
+
+    :param table: the table.
+    :param after_seconds: how long the revert has to be over: longer than any query runs.
+    :param dry_run: whether only to tell which files these are.
+    :return: paths of the files deleted, relative to the table.
+    """
+    storage = table.storage
+    deleted = []
+    for entry in CommitLog(storage).backwards():
+        if entry.reverts is None:
+            continue
+        if not DeadInstant(End.REVERTED, entry.completion_time).is_over(after_seconds):
+            continue
+        partitions = {group.partition_path for group in entry.written}
+        for path in files_in(storage, partitions, entry.rolls_back or ""):
+            if dry_run or storage.delete(path):
+                deleted.append(path)
+    return deleted

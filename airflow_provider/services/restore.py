@@ -1,0 +1,294 @@
+"""Restore: taking a table back to an earlier commit, all later ones undone at once.
+
+One entry of the commit log says which commits are undone; from then on they are no commits any more,
+and whoever was based on them loses at its own commit. What readers see is derived from the entry, newest
+commit first, by whoever finds it: so a restore that was killed is finished by the next writer, and
+every state in between is one in which the table has been before.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.concurrency import (
+    PRIORITIES,
+    CommitLog,
+    LogEntry,
+    pending_instants,
+    rollback,
+    rollback_dead_writers,
+)
+from airflow_provider.concurrency.conflicts import RESTORE
+from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
+from airflow_provider.concurrency.held import held_instants
+from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
+from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
+from airflow_provider.exceptions import (
+    NoSuchInstantError,
+    SnapshotUnavailableError,
+    TableError,
+    UnsupportedTableError,
+    WriteConflictError,
+)
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.archived_timeline import archived_commits
+from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.cleans import lacking
+from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant
+from airflow_provider.table.metadata import RESTORED_TO, RESTORED_TO_COMPLETION, encode
+from airflow_provider.table.storage import FileStatus, Storage
+from airflow_provider.table.timeline import Timeline
+
+log = logging.getLogger(__name__)
+
+_PLANS = frozenset({Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION, Action.INDEXING})
+"""Actions that rest on the snapshot that they were planned on. A clean does not."""
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """What a restore undoes.
+
+    :param back_to: the commit after which the table is as it was.
+    :param undone: later commits, the newest first.
+    :param files: their data files, by instant.
+    """
+
+    back_to: Instant
+    undone: tuple[Instant, ...]
+    files: Mapping[str, tuple[FileStatus, ...]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan for people and for machines, JSON-able."""
+        files = [file for each in self.files.values() for file in each]
+        return {
+            "back_to": self.back_to.requested_time,
+            "undone": [commit.requested_time for commit in self.undone],
+            "files": len(files),
+            "bytes": sum(file.size for file in files),
+        }
+
+
+@dataclass(frozen=True)
+class RestoreResult:
+    """What a restore did.
+
+    :param instant: requested time; None when there was nothing to undo.
+    :param completion_time: when it completed.
+    :param plan: what it undid.
+    """
+
+    instant: str | None
+    completion_time: str | None
+    plan: RestorePlan
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result, JSON-able."""
+        return {"instant": self.instant, "completion_time": self.completion_time, **self.plan.to_dict()}
+
+
+def plan_restore(table: HudiTable, to: str) -> RestorePlan:
+    """What a restore would undo, and whether it could now; nothing is written.
+
+    :param table: the table.
+    :param to: requested time of a commit, which is also that of its savepoint.
+    :raises NoSuchInstantError: when there is no such commit on the active timeline.
+    :raises SnapshotUnavailableError: when files of that commit's snapshot were cleaned.
+    :raises TableError: when a later savepoint, an open transaction or the archive is in the way.
+    """
+    return _plan(table.storage, table.timeline(), to)
+
+
+def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> RestoreResult:
+    """Take a table back to a commit: whatever completed after it is undone, and its files are deleted.
+
+    Dead writers and plans that nobody carries out are rolled back first; a writer that lives is in the
+    way. A commit that is undone cannot be had back.
+
+    :param table: the table.
+    :param to: requested time of a commit, which is also that of its savepoint.
+    :param lock: the table lock; the filesystem lock in the table by default.
+    :raises NoSuchInstantError: when there is no such commit on the active timeline.
+    :raises SnapshotUnavailableError: when files of that commit's snapshot were cleaned.
+    :raises TableError: when a later savepoint, an open transaction or the archive is in the way.
+    :raises WriteConflictError: when a writer lives.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises UnsupportedTableError: when this package does not write such a table, or its storage moves no
+        file in one step, so that a commit could not be undone for good.
+    """
+    table.check_writable()
+    storage, commit_log, started = table.storage, CommitLog(table.storage), time.monotonic()
+    if not storage.moves_atomically:
+        raise UnsupportedTableError(
+            f"table {storage.root} cannot be restored: its storage moves no file in one step, so that a "
+            "writer that was paused could bring back a commit that was undone; copy the snapshot to a new "
+            "table instead",
+            location=storage.root,
+        )
+    publish_head(storage, commit_log)
+    _plan(storage, table.timeline(), to)  # before anything is rolled back for it
+    _end_pending(table)
+    with lock or open_lock({}, storage):
+        while True:
+            base = Base.now(storage, commit_log)
+            plan = _plan(storage, base.timeline, to)
+            if not plan.undone:
+                return RestoreResult(None, None, plan)
+            if (entry := _put_entry(storage, commit_log, base, plan, started)) is not None:
+                break
+    told = "table %s: restore %s went back to %s, %d commits are undone"
+    log.info(told, storage.root, entry.instant, to, len(plan.undone))
+    return RestoreResult(entry.instant, entry.completion_time, plan)
+
+
+def _plan(storage: Storage, timeline: Timeline, to: str) -> RestorePlan:
+    commits = timeline.commits()
+    back_to = next((commit for commit in commits if commit.requested_time == to), None)
+    told = f"table {storage.root} cannot be restored to {to}"
+    if back_to is None:
+        raise NoSuchInstantError(
+            f"{told}: there is no such commit on its active timeline; see `table-services timeline`",
+            instant=to,
+        )
+    moment = back_to.completion_time or ""
+    undone = commits[commits.index(back_to) + 1 :][::-1]
+    _check_nothing_in_the_way(storage, timeline, undone, moment, told)
+    view = FileSystemView(storage, timeline.until(moment))
+    if found := lacking(storage, view, timeline, also_planned=True):
+        path, clean = found
+        raise SnapshotUnavailableError(
+            f"{told}: clean {clean.requested_time} took {path}, which that snapshot needs; choose a "
+            "later commit",
+            instant=to,
+            clean=clean.requested_time,
+        )
+    files: dict[str, list[FileStatus]] = {commit.requested_time: [] for commit in undone}
+    for status in storage.list("", recursive=True) if undone else ():
+        parsed = parse_base_file_name(status.name)
+        if parsed and parsed[2] in files and not status.path.startswith(".hoodie/"):
+            files[parsed[2]].append(status)
+    return RestorePlan(back_to, undone, {instant: tuple(found) for instant, found in files.items()})
+
+
+def _check_nothing_in_the_way(
+    storage: Storage, timeline: Timeline, undone: tuple[Instant, ...], moment: str, told: str
+) -> None:
+    times = {commit.requested_time for commit in undone}
+    later = [i.requested_time for i in timeline.savepoints() if timeline.kept_moment(i) > moment]
+    if later:
+        raise TableError(
+            f"{told}: savepoint {', '.join(later)} keeps a later commit; delete it first", savepoints=later
+        )
+    for instant, txn_id in held_instants(storage).items():
+        if instant in times:
+            raise TableError(
+                f"{told}: commit {instant} belongs to transaction {txn_id}, which has not ended; commit or "
+                "abort it first",
+                instant=instant,
+                txn_id=txn_id,
+            )
+    for archived in archived_commits(storage, completed_after=moment):
+        if timeline.find(archived.requested_time) is None:
+            raise TableError(
+                f"{told}: commit {archived.requested_time}, which completed later, was archived; choose a "
+                "later one",
+                instant=archived.requested_time,
+            )
+
+
+def _end_pending(table: HudiTable) -> None:
+    """Roll back what is dead, and plans that nobody carries out; a live writer is in the way."""
+    rollback_dead_writers(table)
+    for pending in pending_instants(table):
+        if not pending.alive and pending.action in _PLANS:
+            rollback(table, pending.instant, reason="the table is restored")
+        elif pending.alive or pending.action in WRITE_ACTIONS:
+            raise WriteConflictError(
+                f"table {table.location}: {pending.operation or pending.action} {pending.instant} by "
+                f"{pending.owner} is under way; stop it, or wait for its end, and restore again",
+                instant=pending.instant,
+            )
+
+
+def _put_entry(
+    storage: Storage, commit_log: CommitLog, base: Base, plan: RestorePlan, started: float
+) -> LogEntry | None:
+    """The entry that undoes everything, published; None when somebody else was first."""
+    owner = describe_owner()
+    info = HeartbeatInfo(
+        owner, Action.RESTORE, RESTORE, interval=10.0, tolerable_misses=6, base=base.sequence
+    )
+    later_than = base.timeline.newest_completion
+    instant, newest = request_instant(storage, commit_log, base.newest, info, later_than=later_than)
+    staged = staged_metadata_path(instant)
+    storage.put(staged, _metadata(storage, plan, instant, time.monotonic() - started))
+    entry = LogEntry(
+        instant=instant,
+        action=Action.RESTORE,
+        completion_time=completion_time_after(newest, instant, later_than=later_than),
+        operation=RESTORE,
+        priority=PRIORITIES["ingestion"],
+        undoes=frozenset(commit.requested_time for commit in plan.undone),
+        metadata_path=staged,
+        owner=owner,
+        sequence=base.sequence + 1,
+    )
+    if not commit_log.append(entry.sequence, entry):
+        storage.delete(staged)
+        storage.delete(heartbeat_path(instant))
+        return None
+    publish(storage, entry)
+    return entry
+
+
+def _metadata(storage: Storage, plan: RestorePlan, instant: str, took: float) -> bytes:
+    """Hudi's ``HoodieRestoreMetadata``, with a ``HoodieRollbackMetadata`` for each commit that is undone."""
+    infos = [{"commitTime": each.requested_time, "action": str(each.action)} for each in plan.undone]
+    rollbacks = {}
+    for info in infos:
+        partitions: dict[str, dict[str, Any]] = {}
+        for file in plan.files[info["commitTime"]]:
+            partition = file.path.rpartition("/")[0]
+            said = partitions.setdefault(
+                partition,
+                {
+                    "partitionPath": partition,
+                    "successDeleteFiles": [],
+                    "failedDeleteFiles": [],
+                    "rollbackLogFiles": {},
+                    "logFilesFromFailedCommit": {},
+                },
+            )
+            said["successDeleteFiles"].append(storage.url(file.path))
+        rollbacks[info["commitTime"]] = [
+            {
+                "startRollbackTime": instant,
+                "timeTakenInMillis": 0,
+                "totalFilesDeleted": len(plan.files[info["commitTime"]]),
+                "commitsRollback": [info["commitTime"]],
+                "partitionMetadata": partitions,
+                "version": 1,
+                "instantsRollback": [info],
+            }
+        ]
+    record = {
+        "startRestoreTime": instant,
+        "timeTakenInMillis": round(took * 1000),
+        "instantsToRollback": [info["commitTime"] for info in infos],
+        "hoodieRestoreMetadata": rollbacks,
+        "version": 1,
+        "restoreInstantInfo": infos,
+        "extraMetadata": {
+            RESTORED_TO: plan.back_to.requested_time,
+            RESTORED_TO_COMPLETION: plan.back_to.completion_time or "",
+        },
+    }
+    return encode("HoodieRestoreMetadata", record)

@@ -1,0 +1,190 @@
+"""Savepoints: a commit whose snapshot is kept, whatever is cleaned (Hudi's ``savepoint`` action).
+
+A savepoint has the requested time of its commit, and names the data files of that snapshot. It is an entry
+of the commit log, so that it comes before or after a clean's plan, and never into one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.concurrency import PRIORITIES, CommitLog, LogEntry
+from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.instant_time import completion_time_after
+from airflow_provider.concurrency.publish import publish, publish_head
+from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.cleans import lacking
+from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.metadata import decode, encode
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline, instant_path
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """A commit that is kept.
+
+    :param instant: requested time of the commit.
+    :param completion_time: when the savepoint was made.
+    :param created_by: who made it.
+    :param comments: why.
+    :param files: how many data files it keeps.
+    """
+
+    instant: str
+    completion_time: str
+    created_by: str
+    comments: str
+    files: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The savepoint, JSON-able."""
+        return {
+            "instant": self.instant,
+            "completion_time": self.completion_time,
+            "created_by": self.created_by,
+            "comments": self.comments,
+            "files": self.files,
+        }
+
+
+def create_savepoint(
+    table: HudiTable, instant: str | None = None, *, comments: str = "", lock: LockProvider | None = None
+) -> Savepoint:
+    """Keep the snapshot of a commit until the savepoint is deleted; doing it again changes nothing.
+
+    :param table: the table.
+    :param instant: requested time of the commit; the one that completed last when None.
+    :param comments: why, for people.
+    :param lock: the table lock; the filesystem lock in the table by default.
+    :raises NoSuchInstantError: when there is no such commit on the active timeline.
+    :raises SnapshotUnavailableError: when a clean has deleted files of it, or is about to.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    table.check_writable()
+    storage, commit_log = table.storage, CommitLog(table.storage)
+    owner = describe_owner()
+    with lock or open_lock({}, storage):
+        while True:
+            base = Base.now(storage, commit_log)
+            commit = _commit(storage, base.timeline, instant)
+            if found := find_savepoint(table, commit.requested_time):
+                return found
+            content = _content(storage, base.timeline, commit, owner, comments)
+            # Not under the commit's own name: its writer may stand still before it moves that one.
+            staged = f".hoodie/commit_log/staged/{commit.requested_time}.savepoint.avro"
+            storage.put(staged, content)
+            entry = LogEntry(
+                instant=commit.requested_time,
+                action=Action.SAVEPOINT,
+                completion_time=completion_time_after(
+                    base.newest, commit.requested_time, later_than=base.timeline.newest_completion
+                ),
+                operation="SAVEPOINT",
+                priority=PRIORITIES["ingestion"],
+                metadata_path=staged,
+                owner=owner,
+                sequence=base.sequence + 1,
+            )
+            if commit_log.append(entry.sequence, entry):
+                publish(storage, entry)
+                log.info("table %s: commit %s is kept by a savepoint", storage.root, entry.instant)
+
+
+def savepoints(table: HudiTable) -> list[Savepoint]:
+    """All savepoints of a table, in the order in which they were made.
+
+    :param table: the table.
+    """
+    timeline = table.timeline()
+    return [_savepoint(timeline, instant) for instant in timeline.savepoints()]
+
+
+def find_savepoint(table: HudiTable, instant: str) -> Savepoint | None:
+    """The savepoint of a commit, if there is one.
+
+    :param table: the table.
+    :param instant: requested time of the commit.
+    """
+    return next((each for each in savepoints(table) if each.instant == instant), None)
+
+
+def delete_savepoint(table: HudiTable, instant: str) -> None:
+    """Let the snapshot of a commit be cleaned again, as the policy says.
+
+    :param table: the table.
+    :param instant: requested time of the commit.
+    :raises NoSuchInstantError: when there is no such savepoint.
+    """
+    storage = table.storage
+    publish_head(storage, CommitLog(storage))
+    found = next((i for i in table.timeline().savepoints() if i.requested_time == instant), None)
+    if found is None:
+        known = ", ".join(i.requested_time for i in table.timeline().savepoints()) or "none"
+        raise NoSuchInstantError(
+            f"table {storage.root}: there is no savepoint {instant}; there are: {known}", instant=instant
+        )
+    storage.delete(instant_path(found))
+    storage.delete(instant_path(Instant(instant, Action.SAVEPOINT, State.INFLIGHT)))  # another Hudi writer's
+
+
+def _commit(storage: Storage, timeline: Timeline, instant: str | None) -> Instant:
+    commits = timeline.commits()
+    if instant is None and commits:
+        return commits[-1]
+    found = next((commit for commit in commits if commit.requested_time == instant), None)
+    if found is None:
+        raise NoSuchInstantError(
+            f"table {storage.root}: there is no commit {instant or ''} on its active timeline to be kept; "
+            "see `table-services timeline`",
+            instant=instant,
+        )
+    return found
+
+
+def _content(storage: Storage, timeline: Timeline, commit: Instant, owner: str, comments: str) -> bytes:
+    view = FileSystemView(storage, timeline.until(commit.completion_time or ""))
+    if found := lacking(storage, view, timeline, also_planned=True):
+        path, clean = found
+        raise SnapshotUnavailableError(
+            f"table {storage.root}: commit {commit.requested_time} cannot be kept any more: clean "
+            f"{clean.requested_time} took {path}; choose a later commit",
+            instant=commit.requested_time,
+            clean=clean.requested_time,
+        )
+    partitions = {
+        partition: {
+            "partitionPath": partition,
+            "savepointDataFile": [file.path.rpartition("/")[2] for file in view.base_files(partition)],
+        }
+        for partition in view.partitions()
+    }
+    record = {
+        "savepointedBy": owner,
+        "savepointedAt": round(time.time() * 1000),
+        "comments": comments,
+        "partitionMetadata": partitions,
+    }
+    return encode("HoodieSavepointMetadata", record)
+
+
+def _savepoint(timeline: Timeline, instant: Instant) -> Savepoint:
+    said = decode(timeline.read(instant))
+    files = sum(len(each["savepointDataFile"]) for each in said["partitionMetadata"].values())
+    return Savepoint(
+        instant.requested_time,
+        instant.completion_time or "",
+        said["savepointedBy"],
+        said["comments"],
+        files,
+    )
