@@ -98,8 +98,8 @@ def check(simulation: Simulation) -> None:
     assert read_snapshot(storage, view) == expected
     paths = {base_file.path for base_file in view.base_files(PARTITION)}
     needed = _reserved(simulation)
-    left = {status.path for status in storage.list(PARTITION)} - paths
-    assert not {path for path in left if path.rpartition("/")[2].partition("_")[0] not in needed}
+    left = {status.path: parse_base_file_name(status.name) for status in storage.list(PARTITION)}
+    assert not {p for p, parsed in left.items() if parsed and p not in paths and parsed[0] not in needed}
 
 
 def _instants_with_files(storage: Storage) -> set[str]:
