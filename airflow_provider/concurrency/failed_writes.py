@@ -34,7 +34,9 @@ def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> Lo
         only leftovers were removed.
     :raises NoSuchInstantError: when there is no such instant.
     :raises TableError: when the instant has committed (a completed instant is not undone here).
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     storage = table.storage
     commit_log = CommitLog(storage)
     base = publish_head(storage, commit_log)
@@ -66,7 +68,9 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
 
     :param table: the table.
     :return: requested times of the instants rolled back.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     storage = table.storage
     commit_log = CommitLog(storage)
     rolled_back = []

@@ -15,7 +15,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import decode_commit_metadata
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.table.timeline import instant_path
 
 _LOOK_EVERY_SECONDS = 0.5
 
@@ -52,7 +52,7 @@ def pending_instants(table: HudiTable) -> list[PendingInstant]:
     """
     log_, storage = CommitLog(table.storage), table.storage
     heartbeats = observe(storage)
-    timeline = Timeline.load(storage)
+    timeline = table.timeline()
     head = log_.newest()
     # A commit is a commit from its entry on, also while its instant is being published.
     ended = {head.instant, head.rolls_back} if head and not head.plans else set()

@@ -71,14 +71,18 @@ class FileSystemView:
         self._listed: dict[str, dict[str, BaseFile]] = {}
         # No cached_property: before Python 3.12 it holds one lock for all views while it reads.
         self._replaced: Mapping[FileGroupId, str] | None = None
-        self._commits: tuple[frozenset[str], str] | None = None
+        self._commits: tuple[frozenset[str], frozenset[str], str] | None = None
         self._partitions: list[str] | None = None
+
+    def all_partitions(self) -> list[str]:
+        """Partition paths that were ever written to, sorted."""
+        if self._partitions is None:
+            self._partitions = self._list_partitions()
+        return self._partitions
 
     def partitions(self) -> list[str]:
         """Partition paths that hold at least one visible base file, sorted."""
-        if self._partitions is None:
-            self._partitions = self._list_partitions()
-        return [partition for partition in self._partitions if self.base_files(partition)]
+        return [partition for partition in self.all_partitions() if self.base_files(partition)]
 
     def base_files(self, partition_path: str) -> list[BaseFile]:
         """The newest visible slice of every live file group of a partition."""
@@ -144,27 +148,27 @@ class FileSystemView:
             if status.name == PARTITION_METADATA and not status.path.startswith(".hoodie/")
         )
 
-    def _visible(self) -> tuple[frozenset[str], str]:
-        commits = {instant.requested_time for instant in self.timeline.commits()}
-        # What is older than the first instant of the timeline was archived, so it had
-        # completed (Hudi's containsOrBeforeTimelineStarts).
-        starts = min((instant.requested_time for instant in self.timeline.instants), default="")
-        return frozenset(commits), starts
+    def is_committed(self, instant: str) -> bool:
+        """Whether files of an instant are seen: it has completed, or it was archived.
+
+        :param instant: requested time.
+        """
+        if self._commits is None:
+            commits = frozenset(each.requested_time for each in self.timeline.commits())
+            pending = frozenset(each.requested_time for each in self.timeline.pending())
+            self._commits = commits, pending, self.timeline.starts
+        commits, pending, starts = self._commits
+        return instant in commits or (instant < starts and instant not in pending)
 
     def _list(self, partition_path: str) -> dict[str, BaseFile]:
         replaced = self.replaced
-        if self._commits is None:
-            self._commits = self._visible()
-        commits, starts = self._commits
         newest: dict[str, tuple[str, str, str]] = {}
         for name in self._storage.names(partition_path):
             parsed = parse_base_file_name(name)
             if parsed is None:
                 continue
             file_id, write_token, instant = parsed
-            if instant not in commits and instant >= starts:
-                continue
-            if FileGroupId(partition_path, file_id) in replaced:
+            if not self.is_committed(instant) or FileGroupId(partition_path, file_id) in replaced:
                 continue
             known = newest.get(file_id)
             if known is None or instant > known[0]:

@@ -121,7 +121,7 @@ class HudiTable:
 
     def timeline(self) -> Timeline:
         """The active timeline as it is now."""
-        return Timeline.load(self.storage)
+        return Timeline.load(self.storage, self.config.layout)
 
     def view(
         self, as_of: str | None = None, *, valid_write_ids: ValidWriteIds | None = None
@@ -135,6 +135,18 @@ class HudiTable:
 
         return self._view(as_of, valid_write_ids)[0]
 
+    def check_mergeable(self) -> None:
+        """Make sure that the base files alone hold the table's rows.
+
+        :raises UnsupportedTableError: for a merge-on-read table, some of whose rows are in log files.
+        """
+        if self.config.table_type != "COPY_ON_WRITE":
+            raise UnsupportedTableError(
+                f"table {self.location} is {self.config.table_type}: reading its rows is not supported yet, "
+                "because its log files are not merged here; its timeline and file slices can be read",
+                location=self.location,
+            )
+
     def base_files(
         self, as_of: str | None = None, *, valid_write_ids: ValidWriteIds | None = None
     ) -> list[BaseFile]:
@@ -147,7 +159,9 @@ class HudiTable:
         :raises NoSuchInstantError: when nothing had completed as of then.
         :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not, or a file
             that the reader should see was cleaned.
+        :raises UnsupportedTableError: for a merge-on-read table.
         """
+        self.check_mergeable()
         view, hidden = self._view(as_of, valid_write_ids)
         found = view.all_base_files()
         check_not_cleaned(self.storage, view, found, hidden)
