@@ -12,9 +12,10 @@ Layout 1 (table version 6) has log files with Avro blocks in ``.hoodie/archived`
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
@@ -26,6 +27,7 @@ from airflow_provider.table.timeline import TIMELINE_FOLDER
 HISTORY_FOLDER = f"{TIMELINE_FOLDER}/history"
 VERSION_PATH = f"{HISTORY_FOLDER}/_version_"
 
+_MANIFEST = re.compile(r"^manifest_(\d+)$")
 _COLUMNS = ("instantTime", "completionTime", "action")
 
 
@@ -41,6 +43,11 @@ class ArchivedInstant:
     instant: Instant
     metadata: bytes | None = field(repr=False)
     plan: bytes | None = field(repr=False)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> ArchivedInstant:
+        """Read a row of a Parquet file."""
+        return cls(_instant(row), row["metadata"], row["plan"])
 
     @property
     def commit_metadata(self) -> CommitMetadata:
@@ -92,14 +99,22 @@ class Manifest:
         :param storage: the table's storage.
         :raises CorruptTableError: when it is not a manifest.
         """
-        names = storage.names(HISTORY_FOLDER)
-        version = max((int(n[9:]) for n in names if n.startswith("manifest_") and n[9:].isdigit()), default=0)
+        version = max(manifest_versions(storage), default=0)
         if not version:
             return cls()
         try:
-            content = storage.read(manifest_path(version))
+            return cls.read(storage, version)
         except FileNotFoundError:
-            return cls.newest(storage)  # a newer one has come, and this one went
+            return cls.newest(storage)  # newer ones have come, and this one went
+
+    @classmethod
+    def read(cls, storage: Storage, version: int) -> Manifest:
+        """One manifest of a table.
+
+        :raises FileNotFoundError: when there is no such one, or it is too old.
+        :raises CorruptTableError: when it is not a manifest.
+        """
+        content = storage.read(manifest_path(version))
         try:
             listed = json.loads(content)["files"]
             files = tuple(HistoryFile(str(each["fileName"]), int(each["fileLen"])) for each in listed)
@@ -123,6 +138,12 @@ def manifest_path(version: int) -> str:
     :param version: its number.
     """
     return f"{HISTORY_FOLDER}/manifest_{version}"
+
+
+def manifest_versions(storage: Storage) -> list[int]:
+    """The numbers of the manifests that are there."""
+    found = (_MANIFEST.match(name) for name in storage.names(HISTORY_FOLDER))
+    return [int(match[1]) for match in found if match]
 
 
 def newest_archived(storage: Storage) -> str:
@@ -199,7 +220,7 @@ def archived(
                 yield ArchivedInstant(record.instant, record.metadata, record.plan)
         return
     for row in _rows(storage, [*_COLUMNS, "metadata", "plan"], wanted):
-        yield ArchivedInstant(_instant(row), row["metadata"], row["plan"])
+        yield ArchivedInstant.from_row(row)
 
 
 def find_archived(storage: Storage, requested_time: str, layout: int = 2) -> ArchivedInstant | None:
@@ -229,8 +250,9 @@ class _Wanted(NamedTuple):
         )
 
 
-def _rows(storage: Storage, columns: list[str], wanted: _Wanted) -> Iterator[dict[str, object]]:
-    files = [each for each in Manifest.newest(storage).files if each.last > wanted.requested_after]
+def _rows(storage: Storage, columns: list[str], wanted: _Wanted) -> Iterator[dict[str, Any]]:
+    manifest = Manifest.newest(storage)
+    files = [each for each in manifest.files if each.last > wanted.requested_after]
     if not files:
         return
     import pyarrow.dataset as ds  # pulls pandas in, which would cost every import of the engine a second
@@ -240,10 +262,18 @@ def _rows(storage: Storage, columns: list[str], wanted: _Wanted) -> Iterator[dic
     condition &= ds.field("completionTime") > wanted.completed_after
     filesystem, base = storage.arrow()
     paths = [f"{base}/{HISTORY_FOLDER}/{each.name}" for each in files]
-    history = ds.dataset(paths, format="parquet", filesystem=filesystem)
-    yield from history.to_table(columns=columns, filter=condition).to_pylist()
+    try:
+        history = ds.dataset(paths, format="parquet", filesystem=filesystem)
+        rows = history.to_table(columns=columns, filter=condition).to_pylist()
+    except FileNotFoundError as error:
+        if Manifest.newest(storage) == manifest:
+            path = manifest_path(manifest.version)
+            raise CorruptTableError(
+                f"table {storage.root}: {path} names a file that is not there: {error}", path=path
+            ) from error
+        rows = list(_rows(storage, columns, wanted))  # merged, and deleted, since
+    yield from rows
 
 
-def _instant(row: dict[str, object]) -> Instant:
-    action = Action(str(row["action"]))
-    return Instant(str(row["instantTime"]), action, State.COMPLETED, str(row["completionTime"]))
+def _instant(row: Mapping[str, Any]) -> Instant:
+    return Instant(row["instantTime"], Action(row["action"]), State.COMPLETED, row["completionTime"])

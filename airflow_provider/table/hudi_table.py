@@ -15,7 +15,10 @@ from airflow_provider.exceptions import (
     TableExistsError,
     UnsupportedTableError,
 )
+from airflow_provider.table.archived_timeline import find_archived
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
+from airflow_provider.table.instant import WRITE_ACTIONS, Instant, State
+from airflow_provider.table.metadata import CommitMetadata
 from airflow_provider.table.properties import TableConfig, dump_properties, parse_properties
 from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro, avro_to_arrow, without_meta_columns
 from airflow_provider.table.storage import Storage
@@ -122,6 +125,22 @@ class HudiTable:
     def timeline(self) -> Timeline:
         """The active timeline as it is now."""
         return Timeline.load(self.storage, self.config.layout)
+
+    def find_commit(self, requested_time: str) -> tuple[Instant, CommitMetadata] | None:
+        """A completed commit of the active or of the archived timeline, and what it did.
+
+        :param requested_time: of the commit.
+        :return: None when there is no such instant, or it is pending.
+        """
+        timeline = self.timeline()
+        found = timeline.find(requested_time)
+        if found is not None and found.action in WRITE_ACTIONS:
+            done = found.state is State.COMPLETED
+            return (found, timeline.commit_metadata(found)) if done else None
+        archived = find_archived(self.storage, requested_time, self.config.layout)
+        if archived is None or archived.instant.action not in WRITE_ACTIONS:
+            return None
+        return archived.instant, archived.commit_metadata
 
     def view(
         self, as_of: str | None = None, *, valid_write_ids: ValidWriteIds | None = None
