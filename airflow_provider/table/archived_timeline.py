@@ -230,17 +230,20 @@ def find_archived(storage: Storage, requested_time: str, layout: int = 2) -> Arc
     :param requested_time: of the instant.
     :param layout: timeline layout version.
     """
-    before = str(int(requested_time) - 1).zfill(len(requested_time))
-    for found in archived(storage, layout, requested_after=before):
-        if found.instant.requested_time == requested_time:
-            return found
-    return None
+    if layout == 1:
+        for found in archived(storage, layout):
+            if found.instant.requested_time == requested_time:
+                return found
+        return None
+    rows = _rows(storage, [*_COLUMNS, "metadata", "plan"], _Wanted(only=requested_time))
+    return next(map(ArchivedInstant.from_row, rows), None)
 
 
 class _Wanted(NamedTuple):
-    actions: frozenset[Action]
-    requested_after: str
-    completed_after: str
+    actions: frozenset[Action] = frozenset(Action)
+    requested_after: str = ""
+    completed_after: str = ""
+    only: str | None = None
 
     def has(self, instant: Instant) -> bool:
         return (
@@ -249,22 +252,31 @@ class _Wanted(NamedTuple):
             and (instant.completion_time or "") > self.completed_after
         )
 
+    def may_be_in(self, file: HistoryFile) -> bool:
+        if self.only is not None:
+            return file.first <= self.only <= file.last
+        return file.last > self.requested_after
+
 
 def _rows(storage: Storage, columns: list[str], wanted: _Wanted) -> Iterator[dict[str, Any]]:
     manifest = Manifest.newest(storage)
-    files = [each for each in manifest.files if each.last > wanted.requested_after]
+    files = [each for each in manifest.files if wanted.may_be_in(each)]
     if not files:
         return
-    import pyarrow.dataset as ds  # pulls pandas in, which would cost every import of the engine a second
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq  # pulls pandas in, which would cost every import of the engine a second
 
-    condition = ds.field("action").isin(sorted(wanted.actions))
-    condition &= ds.field("instantTime") > wanted.requested_after
-    condition &= ds.field("completionTime") > wanted.completed_after
+    condition = pc.field("action").isin(sorted(wanted.actions))
+    condition &= pc.field("instantTime") > wanted.requested_after
+    condition &= pc.field("completionTime") > wanted.completed_after
+    if wanted.only is not None:
+        condition &= pc.field("instantTime") == wanted.only
     filesystem, base = storage.arrow()
-    paths = [f"{base}/{HISTORY_FOLDER}/{each.name}" for each in files]
+    rows: list[dict[str, Any]] = []
     try:
-        history = ds.dataset(paths, format="parquet", filesystem=filesystem)
-        rows = history.to_table(columns=columns, filter=condition).to_pylist()
+        for each in files:
+            source = filesystem.open_input_file(f"{base}/{HISTORY_FOLDER}/{each.name}")
+            rows += pq.read_table(source, columns=columns, filters=condition).to_pylist()
     except FileNotFoundError as error:
         if Manifest.newest(storage) == manifest:
             path = manifest_path(manifest.version)

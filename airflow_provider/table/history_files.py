@@ -145,7 +145,7 @@ def _files_of(storage: Storage, version: int) -> tuple[HistoryFile, ...]:
 
 
 def _read(storage: Storage, file: HistoryFile) -> list[ArchivedInstant]:
-    import pyarrow.parquet as pq
+    import pyarrow.parquet as pq  # see archived_timeline
 
     path = f"{HISTORY_FOLDER}/{file.name}"
     try:

@@ -26,6 +26,7 @@ from airflow_provider.concurrency.in_flight import oldest_base
 from airflow_provider.concurrency.transactions import undo_writes
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.metastore import ValidWriteIdList
+from airflow_provider.services.archival import archive
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
@@ -191,6 +192,15 @@ def _cluster(simulation: Simulation, table: HudiTable, name: str, instant: str) 
         rows = {key: row for base in inputs for key, row in read_rows(table.storage, base).items()}
         stat = write_rows(table.storage, f"{name}{next(_names)}-0", instant, rows)
         writer.commit([stat], replaced={PARTITION: [base.file_id for base in inputs]})
+
+
+def add_archiver(simulation: Simulation, name: str) -> None:
+    """Archives all that it can but for one commit."""
+
+    def work(table: HudiTable, actor: Actor) -> None:
+        archive(table, keep_min=1, keep_max=2, lock=NoLock())
+
+    simulation.add(name, work)
 
 
 def add_cleaner(simulation: Simulation, name: str) -> None:
