@@ -8,6 +8,7 @@ manifest names. Hudi's ``LSMTimelineWriter``.
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
@@ -172,24 +173,28 @@ def _encode(instants: Iterable[ArchivedInstant]) -> bytes:
         for each in sorted(instants, key=lambda each: each.instant.requested_time)
     ]
     sink = io.BytesIO()
-    table = pa.Table.from_pylist(rows, _schema())
-    pq.write_table(table, sink, compression="gzip", version="1.0", store_schema=False)
+    with pq.ParquetWriter(sink, _SCHEMA, compression="gzip", version="1.0", store_schema=False) as writer:
+        writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
+        # What parquet-avro reads it by.
+        writer.add_key_value_metadata({"parquet.avro.schema": _avro_schema(), "writer.model.name": "avro"})
     return sink.getvalue()
 
 
+_SCHEMA = pa.schema(
+    [
+        ("instantTime", pa.string()),
+        ("completionTime", pa.string()),
+        ("action", pa.string()),
+        ("metadata", pa.binary()),
+        ("plan", pa.binary()),
+        pa.field("version", pa.int32(), nullable=False),
+    ]
+)
+"""What parquet-avro makes of ``HoodieLSMTimelineInstant``."""
+
+
 @cache
-def _schema() -> pa.Schema:
-    """What parquet-avro makes of ``HoodieLSMTimelineInstant``, with the schema that it reads by."""
+def _avro_schema() -> str:
     name = "org.apache.hudi.avro.model.HoodieLSMTimelineInstant.avsc"
-    avro = resources.files(__package__).joinpath("avro", name).read_bytes()
-    return pa.schema(
-        [
-            ("instantTime", pa.string()),
-            ("completionTime", pa.string()),
-            ("action", pa.string()),
-            ("metadata", pa.binary()),
-            ("plan", pa.binary()),
-            pa.field("version", pa.int32(), nullable=False),
-        ],
-        metadata={"parquet.avro.schema": avro, "writer.model.name": "avro"},
-    )
+    text = resources.files(__package__).joinpath("avro", name).read_text(encoding="utf-8")
+    return json.dumps(json.loads(text))
