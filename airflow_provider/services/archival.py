@@ -70,7 +70,7 @@ class ArchivalPlan:
     held_by: str | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.instants or self.dead)
+        return bool(self.instants or self.dead or self.trim)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as a JSON-able dict: ``archived`` (requested times), ``deleted`` (paths of dead
@@ -192,17 +192,19 @@ def plan_archival(
         # Somebody died in the middle, or a dead writer came after.
         stays = max(stays, next((each for each in commits if each > archived), ""))
     if not stays:
-        return ArchivalPlan()
+        starts = timeline.instants[0].requested_time if timeline.instants else ""
+        return ArchivalPlan(trim=_trimmable(storage, commit_log, head, starts))
     dead = _rolled_back(timeline)
     bounds += [*_bounds(storage, timeline, head), *_dead_bounds(dead, dead_writer_seconds)]
     held_by = None
     for bound in bounds:
-        # The commit before stays too: what ends up dead must not be older than the whole timeline.
-        before = next((each for each in reversed(commits) if each < bound.stays), bound.stays)
-        if archived < bound.stays and before < stays:
-            stays, held_by = before, bound.reason
+        kept = bound.stays
+        if bound.may_be_dead:
+            kept = next((each for each in reversed(commits) if each < bound.stays), bound.stays)
+        if archived < bound.stays and kept < stays:
+            stays, held_by = kept, bound.reason
     for bound in _replaced_bounds(storage, timeline, stays):
-        stays, held_by = bound
+        stays, held_by = bound.stays, bound.reason
     leaving = [instant for instant in timeline.instants if instant.requested_time < stays]
     passed = {time for time in dead if archived < time < stays}
     return ArchivalPlan(
@@ -215,19 +217,26 @@ def plan_archival(
 
 
 class _Bound(NamedTuple):
-    """A requested time that stays on the timeline, with all that is later, and why."""
+    """An instant that stays on the timeline, with all that is later, and why.
+
+    :param stays: requested time.
+    :param reason: for people.
+    :param may_be_dead: whether it may end, or has ended, without a commit. Then the commit before it
+        stays too, because readers take files that are older than the timeline for committed.
+    """
 
     stays: str
     reason: str
+    may_be_dead: bool = False
 
 
 def _in_use(storage: Storage, commit_log: CommitLog, head: LogEntry | None) -> Iterator[_Bound]:
     """What writers and open transactions need."""
     heartbeats = observe(storage)
     for instant, heartbeat in heartbeats.items():
-        yield _Bound(instant, f"instant {instant} of {heartbeat.info.owner} is in flight")
+        yield _Bound(instant, f"instant {instant} of {heartbeat.info.owner} is in flight", may_be_dead=True)
     for instant, txn_id in held_instants(storage).items():
-        yield _Bound(instant, f"transaction {txn_id}, which wrote {instant}, has not ended")
+        yield _Bound(instant, f"transaction {txn_id}, which wrote {instant}, has not ended", may_be_dead=True)
     if head is not None:
         yield _Bound(head.instant, f"{head.instant} is the newest entry of the commit log")
     if heartbeats:
@@ -240,7 +249,8 @@ def _in_use(storage: Storage, commit_log: CommitLog, head: LogEntry | None) -> I
 def _bounds(storage: Storage, timeline: Timeline, head: LogEntry | None) -> Iterator[_Bound]:
     """What the timeline says itself."""
     for instant in timeline.pending():
-        yield _Bound(instant.requested_time, f"{instant.action} {instant.requested_time} is {instant.state}")
+        why = f"{instant.action} {instant.requested_time} is {instant.state}"
+        yield _Bound(instant.requested_time, why, may_be_dead=True)
     if head is not None:
         for instant in timeline.completed():
             if (instant.completion_time or "") > head.completion_time:
@@ -283,7 +293,7 @@ def _dead_bounds(dead: dict[str, Instant], seconds: float) -> Iterator[_Bound]:
     for instant, rollback in dead.items():
         age = max(0.0, time.time() - parse_time(rollback.completion_time or "").timestamp())
         if age < seconds:
-            yield _Bound(instant, f"{instant} was rolled back only {age:.0f} s ago")
+            yield _Bound(instant, f"{instant} was rolled back only {age:.0f} s ago", may_be_dead=True)
 
 
 def _files_of(storage: Storage, instants: Iterable[str]) -> Iterator[str]:
@@ -295,13 +305,16 @@ def _files_of(storage: Storage, instants: Iterable[str]) -> Iterator[str]:
 
 
 def _trimmable(storage: Storage, commit_log: CommitLog, head: LogEntry | None, stays: str) -> int:
-    """The last entry of the log's beginning that nobody needs: all of it is archived, or was undone."""
+    """The last entry of the log's beginning that nobody needs, because all of it is archived or was undone;
+    0 when there is none."""
     bases = [heartbeat.info.base - 1 for heartbeat in observe(storage).values()]
     end = min([(head.sequence if head else 1) - 1, *bases])
-    sequence = commit_log.trimmed()
+    trimmed = sequence = commit_log.trimmed()
     while sequence < end and (entry := commit_log.read(sequence + 1)) is not None and entry.instant < stays:
         sequence += 1
-    return sequence
+    # What was trimmed to its end has no last entry any more.
+    is_due = sequence > trimmed or commit_log.read(trimmed) is not None
+    return sequence if is_due else 0
 
 
 def _content(storage: Storage, instant: Instant) -> ArchivedInstant | None:
