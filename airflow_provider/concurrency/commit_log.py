@@ -4,6 +4,10 @@
 put-if-absent, and never changed. The entry *is* the commit point (design section 4).
 Everything else on storage, the completed instant included, is derived from it and can be
 derived again by anybody.
+
+Archival trims the log from its beginning. ``.hoodie/commit_log/trimmed/<20-digit sequence>`` says up to
+where, from before the first of these entries is deleted. A writer that stood still meanwhile, so that
+where it puts its entry there is none any more, finds that out by it.
 """
 
 from __future__ import annotations
@@ -13,12 +17,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from weakref import WeakKeyDictionary
 
-from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.exceptions import CorruptTableError, InstantRolledBackError
+from airflow_provider.table.archived_timeline import find_archived
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.instant import Action
 from airflow_provider.table.storage import Storage
 
 COMMIT_LOG_FOLDER = ".hoodie/commit_log"
+TRIMMED_FOLDER = f"{COMMIT_LOG_FOLDER}/trimmed"
 
 
 @dataclass(frozen=True)
@@ -146,10 +152,12 @@ class CommitLog:
     def newest(self) -> LogEntry | None:
         """The newest entry; None for an empty log."""
         newest = self.read(self._known_heads.get(self._storage, 0))
-        if newest is None:  # not known yet, or trimmed since
-            names = self._storage.names(COMMIT_LOG_FOLDER)
-            newest = self.read(max((int(n[:-5]) for n in names if n.endswith(".json")), default=0))
-        for entry in self.after(newest.sequence if newest else 0):
+        while newest is None:  # not known yet, or trimmed since, perhaps in this moment
+            listed = max(self._listed(), default=0)
+            if not listed:
+                return None
+            newest = self.read(listed)
+        for entry in self.after(newest.sequence):
             newest = entry
         return newest
 
@@ -183,8 +191,8 @@ class CommitLog:
 
     def backwards(self) -> Iterator[LogEntry]:
         """Entries from the newest to the oldest that is kept."""
-        sequence = self.head()
-        while sequence and (entry := self.read(sequence)) is not None:
+        sequence, trimmed = self.head(), self.trimmed()
+        while sequence > trimmed and (entry := self.read(sequence)) is not None:
             yield entry
             sequence -= 1
 
@@ -193,14 +201,52 @@ class CommitLog:
 
         :return: True when this call put it: the commit is done.
         :raises OSError: when it is not known whether it was put, nor found there now.
+        :raises InstantRolledBackError: when others were there and have been trimmed since: who puts
+            entries stood still for so long.
         """
         try:
-            return self._storage.put_if_absent(_path(sequence), entry.to_json())
+            put = self._storage.put_if_absent(_path(sequence), entry.to_json())
         except OSError:
             # The answer was lost, not necessarily the put: the log says which.
             if self.read(sequence) != entry:
                 raise
-            return True
+            put = True
+        # Whoever was slow only after the put has been published, archived and then trimmed by others.
+        if put and sequence <= self.trimmed() and find_archived(self._storage, entry.instant) is None:
+            self._storage.delete(_path(sequence))
+            raise InstantRolledBackError(
+                f"table {self._storage.root}: {entry.operation} {entry.instant} stood still while the commit "
+                f"log went on past its place {sequence} and was trimmed; run it again",
+                instant=entry.instant,
+            )
+        return put
+
+    def trimmed(self) -> int:
+        """Sequence of the last entry that was trimmed; 0 when none was."""
+        return max((int(name) for name in self._storage.names(TRIMMED_FOLDER)), default=0)
+
+    def oldest(self) -> int:
+        """Sequence of the first entry that is kept."""
+        return self.trimmed() + 1
+
+    def trim(self, sequence: int) -> None:
+        """Delete the log's entries up to one; the newest is never among them.
+
+        :param sequence: of the last entry that nobody needs any more.
+        """
+        sequence = min(sequence, self.head() - 1)
+        if sequence > self.trimmed():
+            self._storage.put_if_absent(f"{TRIMMED_FOLDER}/{sequence:020d}", b"")
+        trimmed = self.trimmed()
+        for each in sorted(each for each in self._listed() if each <= trimmed):
+            self._storage.delete(_path(each))
+        for name in self._storage.names(TRIMMED_FOLDER):
+            if int(name) < trimmed:
+                self._storage.delete(f"{TRIMMED_FOLDER}/{name}")
+
+    def _listed(self) -> list[int]:
+        names = self._storage.names(COMMIT_LOG_FOLDER)
+        return [int(name[:-5]) for name in names if name.endswith(".json")]
 
 
 def _path(sequence: int) -> str:

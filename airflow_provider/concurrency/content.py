@@ -22,7 +22,7 @@ class CommitResult:
     :param instant: requested time.
     :param completion_time: when it completed; orders commits.
     :param action: action on the timeline.
-    :param sequence: its place in the commit log.
+    :param sequence: its place in the commit log; 0 when it is archived.
     :param rebases: how often it lost a conflict and was merged again in part.
     """
 

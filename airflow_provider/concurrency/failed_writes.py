@@ -11,7 +11,7 @@ import logging
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path, observe
-from airflow_provider.concurrency.in_flight import action_of, find_rollback
+from airflow_provider.concurrency.in_flight import action_of, is_dead
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
 from airflow_provider.concurrency.publish import clean_up, ensure_published, publish, publish_head
 from airflow_provider.exceptions import NoSuchInstantError, TableError
@@ -37,7 +37,9 @@ def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> Lo
     :raises NoSuchInstantError: when there is no such instant.
     :raises TableError: when the instant has committed (a completed instant is not undone here), or is a
         clean, which can only be finished.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     storage = table.storage
     commit_log = CommitLog(storage)
     base = publish_head(storage, commit_log)
@@ -60,9 +62,9 @@ def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> Lo
             instant=instant,
         )
     action = found.action if found else action_of(heartbeat.info if heartbeat else HeartbeatInfo())
-    if heartbeat is None and (entry := find_rollback(commit_log, instant)):
+    if heartbeat is None and is_dead(storage, commit_log, instant):
         # A writer that did not know yet that it was dead wrote its instant file once more.
-        clean_up(storage, instant, entry.rolled_back_action or action)
+        clean_up(storage, instant, action)
         return None
     return _put_rollback(storage, commit_log, base, instant, action, reason)
 
@@ -75,7 +77,9 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
 
     :param table: the table.
     :return: requested times of the instants rolled back.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     storage = table.storage
     commit_log = CommitLog(storage)
     rolled_back = []
@@ -98,10 +102,8 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
     for instant in (timeline or Timeline.load(storage)).pending():
         if instant.requested_time in heartbeats or storage.stat(heartbeat_path(instant.requested_time)):
             continue
-        if instant.action is not Action.ROLLBACK and (
-            entry := find_rollback(commit_log, instant.requested_time)
-        ):
-            clean_up(storage, instant.requested_time, entry.rolled_back_action or instant.action)
+        if instant.action is not Action.ROLLBACK and is_dead(storage, commit_log, instant.requested_time):
+            clean_up(storage, instant.requested_time, instant.action)
     return rolled_back
 
 

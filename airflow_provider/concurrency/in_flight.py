@@ -10,12 +10,13 @@ import tenacity
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.conflicts import WriteDescription
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, observe
+from airflow_provider.table.archived_timeline import newest_archived
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import decode_commit_metadata
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.table.timeline import instant_path
 
 _LOOK_EVERY_SECONDS = 0.5
 
@@ -52,7 +53,7 @@ def pending_instants(table: HudiTable) -> list[PendingInstant]:
     """
     log_, storage = CommitLog(table.storage), table.storage
     heartbeats = observe(storage)
-    timeline = Timeline.load(storage)
+    timeline = table.timeline()
     head = log_.newest()
     # A commit is a commit from its entry on, also while its instant is being published.
     ended = {head.instant, head.rolls_back} if head and not head.plans else set()
@@ -63,7 +64,7 @@ def pending_instants(table: HudiTable) -> list[PendingInstant]:
     found = []
     for requested_time, action in sorted(pending.items()):
         heartbeat_ = heartbeats.get(requested_time)
-        if heartbeat_ is None and find_rollback(log_, requested_time):
+        if heartbeat_ is None and is_dead(storage, log_, requested_time):
             continue  # what a writer wrote that did not know yet that it was dead
         info = heartbeat_.info if heartbeat_ else HeartbeatInfo()
         found.append(
@@ -161,6 +162,19 @@ def find_rollback(commit_log: CommitLog, instant: str) -> LogEntry | None:
         if entry.completion_time < instant:
             return None
     return None
+
+
+def is_dead(storage: Storage, commit_log: CommitLog, instant: str) -> bool:
+    """Whether what is pending without a heartbeat is of a writer that did not know yet that it was dead.
+
+    Archival goes past a dead instant only once its rollback is long over, and past a pending one never.
+    So what is pending before the last archived instant is dead, also when its rollback was trimmed.
+
+    :param storage: the table's storage.
+    :param commit_log: the table's commit log.
+    :param instant: requested time of a pending instant.
+    """
+    return find_rollback(commit_log, instant) is not None or instant <= newest_archived(storage)
 
 
 def action_of(info: HeartbeatInfo) -> Action:

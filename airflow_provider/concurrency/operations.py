@@ -8,7 +8,9 @@ from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.content import CommitResult
 from airflow_provider.concurrency.in_flight import PendingInstant, pending_instants
 from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.table.archived_timeline import archived
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import WRITE_ACTIONS
 
 
 def find_operation(
@@ -19,7 +21,7 @@ def find_operation(
     :param table: the table.
     :param operation_key: as given to :func:`begin_write`.
     :param since: an instant time at or before the first attempt, so that only the log's end
-        has to be read; the whole log is read when None.
+        has to be read; the whole log, and what was archived, is read when None.
     :return: the commit when it completed; the pending instant when it has not ended; None
         when there was none, or it was rolled back or undone.
     """
@@ -27,7 +29,7 @@ def find_operation(
     commit_log = CommitLog(storage)
     pending = [instant for instant in pending_instants(table) if instant.operation_key == operation_key]
     publish_head(storage, commit_log)
-    for key, commit in _commits(commit_log, since):
+    for key, commit in _commits(table, commit_log, since):
         if key == operation_key:
             return commit
     return pending[-1] if pending else None
@@ -44,19 +46,21 @@ def find_operations(table: HudiTable, prefix: str, *, since: str | None = None) 
     commit_log = CommitLog(table.storage)
     publish_head(table.storage, commit_log)
     found: dict[str, CommitResult] = {}
-    for key, commit in _commits(commit_log, since):
+    for key, commit in _commits(table, commit_log, since):
         if key.startswith(prefix):
             found.setdefault(key, commit)
     return found
 
 
-def _commits(commit_log: CommitLog, since: str | None) -> Iterator[tuple[str, CommitResult]]:
-    """Commits that stand, with their operation keys, from the newest on."""
+def _commits(
+    table: HudiTable, commit_log: CommitLog, since: str | None
+) -> Iterator[tuple[str, CommitResult]]:
+    """Commits that stand, with their operation keys; those in the log from the newest on."""
     reverted: set[int] = set()
     restored: set[str] = set()
     for entry in commit_log.backwards():
         if since is not None and entry.completion_time < since:
-            break
+            return
         restored |= entry.undoes
         if entry.reverts is not None:
             reverted.add(entry.reverts)
@@ -67,3 +71,8 @@ def _commits(commit_log: CommitLog, since: str | None) -> Iterator[tuple[str, Co
                 entry.operation_key,
                 CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence),
             )
+    # Only what was archived was trimmed, and what was archived cannot be reverted any more.
+    for found in archived(table.storage, table.config.layout, actions=WRITE_ACTIONS, completed_after=since):
+        instant = found.instant
+        if (key := found.commit_metadata.extra_metadata.get("operation_key")) is not None:
+            yield key, CommitResult(instant.requested_time, instant.completion_time or "", instant.action, 0)

@@ -67,8 +67,8 @@ def publish_head(storage: Storage, log: CommitLog) -> LogEntry | None:
 
 
 def ensure_published(storage: Storage, entry: LogEntry) -> None:
-    """Publish an entry unless its instant is on the timeline."""
-    if not is_published(storage, entry):
+    """Publish an entry unless its instant is on the timeline, or was archived."""
+    if not is_published(storage, entry) and _is_newest(storage, entry):
         publish(storage, entry)
 
 
@@ -129,6 +129,11 @@ def staged_metadata_path(instant: str) -> str:
     return f".hoodie/commit_log/staged/{instant}.avro"
 
 
+def _is_newest(storage: Storage, entry: LogEntry) -> bool:
+    """Whether nothing came after an entry, so that it may be unpublished; what is older was, once."""
+    return CommitLog(storage).head() == entry.sequence
+
+
 def _publish_commit(storage: Storage, entry: LogEntry) -> None:
     if entry.pending_action is not None:
         _rename_pending(storage, entry.instant, entry.pending_action, entry.action)
@@ -146,7 +151,7 @@ def _move_staged(storage: Storage, entry: LogEntry) -> None:
         # in the meantime finds nothing to move.
         storage.move_if_absent(staged, path)
     except FileNotFoundError:
-        if storage.stat(path) is None and CommitLog(storage).read(entry.sequence + 1) is None:
+        if storage.stat(path) is None and _is_newest(storage, entry):
             raise CorruptTableError(
                 f"table {storage.root}: commit log entry {entry.sequence} names {staged}, which is gone, "
                 f"and {path} does not exist; restore one of the two files",
@@ -167,6 +172,8 @@ def _rename_pending(storage: Storage, instant: str, old: Action, new: Action) ->
 
 
 def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
+    if not _is_newest(storage, entry):
+        return  # done while this process stood still, and perhaps archived since
     started = time.monotonic()
     dead, dead_action = entry.rolls_back or "", entry.rolled_back_action or Action.COMMIT
     doomed = (

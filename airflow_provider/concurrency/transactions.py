@@ -154,8 +154,7 @@ def undo_writes(table: HudiTable, txn_id: int) -> None:
 def is_completed(table: HudiTable, instant: str) -> bool:
     """Whether an instant is a commit, published if its writer did not come to that."""
     publish_head(table.storage, CommitLog(table.storage))
-    found = table.timeline().find(instant)
-    return found is not None and found.state is State.COMPLETED
+    return table.find_commit(instant) is not None
 
 
 def partition_specs(table: HudiTable, paths: Iterable[str]) -> list[PartitionSpec]:
@@ -170,7 +169,7 @@ def partition_specs(table: HudiTable, paths: Iterable[str]) -> list[PartitionSpe
 
 
 def partitions_of(table: HudiTable, instant: str) -> list[str]:
-    """The partition paths in which a commit wrote files; none when it is archived."""
+    """The partition paths in which a commit wrote files."""
     return sorted(_files_of(table, instant))
 
 
@@ -178,10 +177,10 @@ def insertions(table: HudiTable, instant: str) -> list[Insertion]:
     """What a commit added, as INSERT events tell it: one for each partition.
 
     :param table: the table.
-    :param instant: the commit's requested time; one that is archived added nothing that is still known.
+    :param instant: the commit's requested time.
     """
-    found = table.timeline().find(instant)
-    replace = found is not None and found.action is Action.REPLACE_COMMIT
+    found = table.find_commit(instant)
+    replace = found is not None and found[0].action is Action.REPLACE_COMMIT
     is_partitioned = bool(table.config.partition_fields)
     return [
         Insertion(files, partition_values(path, table.config) if is_partitioned else None, replace)
@@ -190,11 +189,10 @@ def insertions(table: HudiTable, instant: str) -> list[Insertion]:
 
 
 def _files_of(table: HudiTable, instant: str) -> dict[str, list[str]]:
-    """URLs of the files that a commit wrote, by partition path; none when it is archived."""
-    timeline = table.timeline()
-    found = timeline.find(instant)
+    """URLs of the files that a commit wrote, by partition path; none of what is no commit."""
+    found = table.find_commit(instant)
     files: dict[str, list[str]] = {}
-    for stat in timeline.commit_metadata(found).write_stats if found is not None else ():
+    for stat in found[1].write_stats if found is not None else ():
         files.setdefault(stat.partition_path, []).append(table.storage.url(stat.path))
     return files
 

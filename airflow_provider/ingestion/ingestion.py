@@ -9,7 +9,14 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
 
-from airflow_provider.concurrency import Rebase, Rebased, Writer, begin_write, wait_for_instant
+from airflow_provider.concurrency import (
+    CommitResult,
+    Rebase,
+    Rebased,
+    Writer,
+    begin_write,
+    wait_for_instant,
+)
 from airflow_provider.exceptions import CommitError, HigherPriorityWriteError, WriteConflictError, from_dict
 from airflow_provider.ingestion.file_group_plan import (
     FileGroupPlan,
@@ -23,6 +30,7 @@ from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import result_of
 from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.services.archival import archive_when_due
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import WriteStat
@@ -77,7 +85,7 @@ def write_rows(
         ingestion = Ingestion(job, table, writer, rows.unsent())
         try:
             with writer, around(ingestion):
-                return ingestion.run()
+                result, commit = ingestion.run()
         except HigherPriorityWriteError as error:
             _give_way(job, table, error, patience)
         except _BeginAgainError as error:
@@ -85,6 +93,9 @@ def write_rows(
             if begun_again > job.max_rebases:
                 raise WriteConflictError(str(error), **error.details) from None
             log.info("begun again: %s", error)
+        else:
+            archive_when_due(table, commit.sequence, lock=lock)
+            return result
 
 
 class _BeginAgainError(WriteConflictError):
@@ -125,10 +136,10 @@ class Ingestion:
         enough = _NEGLIGIBLE * self._job.target_file_size / sum(self._rows.counts.values())
         return bytes_per_row(lambda: self.writer.view.timeline, self._table.schema, worth_knowing=enough)
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> tuple[dict[str, Any], CommitResult]:
         """Plan, write, commit.
 
-        :return: see :func:`~airflow_provider.ingestion.result.result_of`.
+        :return: see :func:`~airflow_provider.ingestion.result.result_of`; and the commit.
         """
         job, table, writer = self._job, self._table, self.writer
         plan = self._planned(self._rows, writer.view)
@@ -145,7 +156,7 @@ class Ingestion:
             unique_keys=job.kind.promises_unique_keys,
             rebase=self._merge_again,
         )
-        return result_of(job, table, commit, self._stats, rebases=commit.rebases)
+        return result_of(job, table, commit, self._stats, rebases=commit.rebases), commit
 
     @property
     def _stats(self) -> list[WriteStat]:

@@ -59,17 +59,16 @@ def earlier_result(job: IngestJob, table: HudiTable, commit: CommitResult) -> di
     :param job: the ingestion.
     :param table: its table.
     :param commit: what the earlier try committed.
-    :raises NoSuchInstantError: when the commit is no longer on the active timeline.
+    :raises NoSuchInstantError: when the commit is neither on the active nor on the archived timeline.
     """
-    timeline = table.timeline()
-    instant = timeline.find(commit.instant)
-    if instant is None:
+    found = table.find_commit(commit.instant)
+    if found is None:
         raise NoSuchInstantError(
-            f"table {table.location}: commit {commit.instant} of operation {job.operation_key} is archived; "
+            f"table {table.location}: commit {commit.instant} of operation {job.operation_key} is gone; "
             "what it did is no longer known",
             instant=commit.instant,
         )
-    metadata = timeline.commit_metadata(instant)
+    _, metadata = found
     told = {name: metadata.extra_metadata.get(name) for name in ("txn_id", "write_id")}
     ids = {name: None if text is None else int(text) for name, text in told.items()}
     return {**result_of(job, table, commit, metadata.write_stats, already_committed=True), **ids}

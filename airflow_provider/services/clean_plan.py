@@ -376,7 +376,7 @@ class _Planner:
             if (end := dead.get(instant)) and instant not in self._completion:
                 orphan = FileToDelete(status.path, status.size, _OF_THE_DEAD[end.end])
                 orphans.append((orphan, self._holder_of_orphan(orphan, end)))
-            elif self._view.shows(instant):
+            elif self._view.is_committed(instant):
                 group = FileGroupId(status.path.rpartition("/")[0], file_id)
                 groups.setdefault(group, {}).setdefault(instant, []).append(status)
         slices: list[_Slice] = []

@@ -73,7 +73,7 @@ def dead_instants(storage: Storage, commit_log: CommitLog, view: FileSystemView)
             continue
         for dead in decode(view.timeline.read(instant)).get("commitsRollback") or ():
             # The JVM carries a plan that it has rolled back out again under the same requested time.
-            if not view.shows(dead) and view.timeline.find(dead) is None:
+            if not view.is_committed(dead) and view.timeline.find(dead) is None:
                 found.setdefault(dead, DeadInstant(End.ROLLED_BACK, instant.completion_time or ""))
     return found
 

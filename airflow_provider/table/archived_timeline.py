@@ -1,71 +1,291 @@
-"""The archived timeline: instants that were moved out of ``.hoodie/timeline``.
+"""The archived timeline: instants that were moved out of the active one.
 
-Hudi's LSM timeline (``LSMTimeline``): Parquet files in ``.hoodie/timeline/history``, named
-``<first instant>_<last instant>_<level>.parquet``; the manifest of the current version says
-which of them count.
+Layout 2 is Hudi's LSM timeline (``LSMTimeline``): Parquet files in ``.hoodie/timeline/history``,
+named ``<first instant>_<last instant>_<level>.parquet``. ``manifest_<n>`` says which of them count,
+and ``_version_`` which manifest does. A manifest is complete when it is there, so the newest one is
+believed here, also while ``_version_`` is behind it.
+
+Layout 1 (table version 6) has log files with Avro blocks in ``.hoodie/archived``; see
+:mod:`airflow_provider.table.legacy_archive`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
+from airflow_provider.table.legacy_archive import legacy_records
+from airflow_provider.table.metadata import CommitMetadata, decode_commit_metadata
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import TIMELINE_FOLDER
 
 HISTORY_FOLDER = f"{TIMELINE_FOLDER}/history"
+VERSION_PATH = f"{HISTORY_FOLDER}/_version_"
 
-_COLUMNS = {"requested": "instantTime", "completed": "completionTime", "action": "action"}
+_MANIFEST = re.compile(r"^manifest_(\d+)$")
+_COLUMNS = ("instantTime", "completionTime", "action")
+
+
+@dataclass(frozen=True)
+class ArchivedInstant:
+    """An instant with its content, as it was when it was archived.
+
+    :param instant: completed.
+    :param metadata: content of the completed instant, Avro; None where it was empty.
+    :param plan: content of the requested instant, Avro; None where it was empty.
+    """
+
+    instant: Instant
+    metadata: bytes | None = field(repr=False)
+    plan: bytes | None = field(repr=False)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> ArchivedInstant:
+        """Read a row of a Parquet file."""
+        return cls(_instant(row), row["metadata"], row["plan"])
+
+    @property
+    def commit_metadata(self) -> CommitMetadata:
+        """The commit metadata of a commit or replacecommit."""
+        return decode_commit_metadata(self.metadata or b"")
+
+
+class HistoryFile(NamedTuple):
+    """A Parquet file of the archived timeline.
+
+    :param name: without its folder.
+    :param size: bytes.
+    """
+
+    name: str
+    size: int
+
+    @property
+    def first(self) -> str:
+        """Requested time of its first instant."""
+        return self.name.split("_")[0]
+
+    @property
+    def last(self) -> str:
+        """Requested time of its last instant."""
+        return self.name.split("_")[1]
+
+    @property
+    def level(self) -> int:
+        """How often its instants were merged into a larger file."""
+        return int(self.name.removesuffix(".parquet").split("_")[2])
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Which files make up the archived timeline.
+
+    :param version: its number; 0 where nothing was archived.
+    :param files: in the order in which they were added.
+    """
+
+    version: int = 0
+    files: tuple[HistoryFile, ...] = ()
+
+    @classmethod
+    def newest(cls, storage: Storage) -> Manifest:
+        """The newest manifest of a table.
+
+        :param storage: the table's storage.
+        :raises CorruptTableError: when it is not a manifest.
+        """
+        version = max(manifest_versions(storage), default=0)
+        if not version:
+            return cls()
+        try:
+            return cls.read(storage, version)
+        except FileNotFoundError:
+            return cls.newest(storage)  # newer ones have come, and this one went
+
+    @classmethod
+    def read(cls, storage: Storage, version: int) -> Manifest:
+        """One manifest of a table.
+
+        :raises FileNotFoundError: when there is no such one, or it is too old.
+        :raises CorruptTableError: when it is not a manifest.
+        """
+        content = storage.read(manifest_path(version))
+        try:
+            listed = json.loads(content)["files"]
+            files = tuple(HistoryFile(str(each["fileName"]), int(each["fileLen"])) for each in listed)
+        except (ValueError, KeyError, TypeError) as error:
+            path = manifest_path(version)
+            raise CorruptTableError(
+                f"table {storage.root}: {path} is not a manifest of the archived timeline: {error!r}",
+                path=path,
+            ) from error
+        return cls(version, files)
+
+    def to_json(self) -> bytes:
+        """The manifest's file content."""
+        files = [{"fileName": each.name, "fileLen": each.size} for each in self.files]
+        return json.dumps({"files": files}, indent=2).encode()
+
+
+def manifest_path(version: int) -> str:
+    """Where a manifest lies, relative to the table.
+
+    :param version: its number.
+    """
+    return f"{HISTORY_FOLDER}/manifest_{version}"
+
+
+def manifest_versions(storage: Storage) -> list[int]:
+    """The numbers of the manifests that are there."""
+    found = (_MANIFEST.match(name) for name in storage.names(HISTORY_FOLDER))
+    return [int(match[1]) for match in found if match]
+
+
+def newest_archived(storage: Storage) -> str:
+    """Requested time of the last archived instant of a table of layout 2; empty when there is none.
+
+    Archival goes from the oldest instant on and never past one that is pending or not undone yet. So
+    whatever is not after this one has ended.
+
+    :param storage: the table's storage.
+    """
+    return max((each.last for each in Manifest.newest(storage).files), default="")
+
+
+def archived_instants(
+    storage: Storage,
+    layout: int = 2,
+    *,
+    actions: Collection[Action] = tuple(Action),
+    requested_after: str | None = None,
+    completed_after: str | None = None,
+) -> Iterator[Instant]:
+    """Completed instants that were archived, without their content.
+
+    Of an LSM timeline only the columns with times and actions are read, and no file whose instants were
+    all requested too early.
+
+    :param storage: the table's storage.
+    :param layout: timeline layout version.
+    :param actions: leave others out.
+    :param requested_after: leave out what was requested at or before this time.
+    :param completed_after: leave out what completed at or before this time.
+    :raises CorruptTableError: when the archived timeline cannot be read.
+    """
+    wanted = _Wanted(frozenset(actions), requested_after or "", completed_after or "")
+    if layout == 1:
+        for record in legacy_records(storage):
+            if wanted.has(record.instant):
+                yield record.instant
+        return
+    for row in _rows(storage, list(_COLUMNS), wanted):
+        yield _instant(row)
 
 
 def archived_commits(
-    storage: Storage, *, requested_after: str | None = None, completed_after: str | None = None
+    storage: Storage,
+    layout: int = 2,
+    *,
+    requested_after: str | None = None,
+    completed_after: str | None = None,
 ) -> Iterator[Instant]:
-    """Completed commits and replacecommits that were archived.
+    """Completed commits and replacecommits that were archived; see :func:`archived_instants`."""
+    return archived_instants(
+        storage,
+        layout,
+        actions=WRITE_ACTIONS,
+        requested_after=requested_after,
+        completed_after=completed_after,
+    )
 
-    Only the columns with times and actions are read; no commit metadata.
+
+def archived(
+    storage: Storage,
+    layout: int = 2,
+    *,
+    actions: Collection[Action] = tuple(Action),
+    requested_after: str | None = None,
+    completed_after: str | None = None,
+) -> Iterator[ArchivedInstant]:
+    """Like :func:`archived_instants`, with content."""
+    wanted = _Wanted(frozenset(actions), requested_after or "", completed_after or "")
+    if layout == 1:
+        for record in legacy_records(storage):
+            if wanted.has(record.instant):
+                yield ArchivedInstant(record.instant, record.metadata, record.plan)
+        return
+    for row in _rows(storage, [*_COLUMNS, "metadata", "plan"], wanted):
+        yield ArchivedInstant.from_row(row)
+
+
+def find_archived(storage: Storage, requested_time: str, layout: int = 2) -> ArchivedInstant | None:
+    """One archived instant, with its content.
 
     :param storage: the table's storage.
-    :param requested_after: leave out what was requested at or before this time.
-    :param completed_after: leave out what completed at or before this time.
-    :raises CorruptTableError: when the manifest is not one.
+    :param requested_time: of the instant.
+    :param layout: timeline layout version.
     """
-    names = _current_files(storage)
-    if requested_after is not None:
-        names = [name for name in names if name.split("_")[1] > requested_after]
-    if not names:
-        return
-    import pyarrow.dataset as ds  # pulls pandas in, which would cost every import of the engine a second
+    if layout == 1:
+        for found in archived(storage, layout):
+            if found.instant.requested_time == requested_time:
+                return found
+        return None
+    rows = _rows(storage, [*_COLUMNS, "metadata", "plan"], _Wanted(only=requested_time))
+    return next(map(ArchivedInstant.from_row, rows), None)
 
-    wanted = ds.field(_COLUMNS["action"]).isin([str(action) for action in WRITE_ACTIONS])
-    if requested_after is not None:
-        wanted &= ds.field(_COLUMNS["requested"]) > requested_after
-    if completed_after is not None:
-        wanted &= ds.field(_COLUMNS["completed"]) > completed_after
-    filesystem, base = storage.arrow()
-    paths = [f"{base}/{HISTORY_FOLDER}/{name}" for name in names]
-    history = ds.dataset(paths, format="parquet", filesystem=filesystem)
-    for row in history.to_table(columns=list(_COLUMNS.values()), filter=wanted).to_pylist():
-        yield Instant(
-            row[_COLUMNS["requested"]],
-            Action(row[_COLUMNS["action"]]),
-            State.COMPLETED,
-            row[_COLUMNS["completed"]],
+
+class _Wanted(NamedTuple):
+    actions: frozenset[Action] = frozenset(Action)
+    requested_after: str = ""
+    completed_after: str = ""
+    only: str | None = None
+
+    def has(self, instant: Instant) -> bool:
+        return (
+            instant.action in self.actions
+            and instant.requested_time > self.requested_after
+            and (instant.completion_time or "") > self.completed_after
         )
 
+    def may_be_in(self, file: HistoryFile) -> bool:
+        if self.only is not None:
+            return file.first <= self.only <= file.last
+        return file.last > self.requested_after
 
-def _current_files(storage: Storage) -> list[str]:
+
+def _rows(storage: Storage, columns: list[str], wanted: _Wanted) -> Iterator[dict[str, Any]]:
+    manifest = Manifest.newest(storage)
+    files = [each for each in manifest.files if wanted.may_be_in(each)]
+    if not files:
+        return
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq  # pulls pandas in, which would cost every import of the engine a second
+
+    condition = pc.field("action").isin(sorted(wanted.actions))
+    condition &= pc.field("instantTime") > wanted.requested_after
+    condition &= pc.field("completionTime") > wanted.completed_after
+    if wanted.only is not None:
+        condition &= pc.field("instantTime") == wanted.only
+    filesystem, base = storage.arrow()
+    rows: list[dict[str, Any]] = []
     try:
-        version = storage.read(f"{HISTORY_FOLDER}/_version_").decode().strip()
-        manifest = storage.read(f"{HISTORY_FOLDER}/manifest_{version}")
-    except FileNotFoundError:
-        return []  # nothing was archived
-    try:
-        return [str(entry["fileName"]) for entry in json.loads(manifest)["files"]]
-    except (ValueError, KeyError, TypeError) as error:
-        path = f"{HISTORY_FOLDER}/manifest_{version}"
-        raise CorruptTableError(
-            f"table {storage.root}: {path} is not a manifest of the archived timeline: {error!r}", path=path
-        ) from error
+        for each in files:
+            source = filesystem.open_input_file(f"{base}/{HISTORY_FOLDER}/{each.name}")
+            rows += pq.read_table(source, columns=columns, filters=condition).to_pylist()
+    except FileNotFoundError as error:
+        if Manifest.newest(storage) == manifest:
+            path = manifest_path(manifest.version)
+            raise CorruptTableError(
+                f"table {storage.root}: {path} names a file that is not there: {error}", path=path
+            ) from error
+        rows = list(_rows(storage, columns, wanted))  # merged, and deleted, since
+    yield from rows
+
+
+def _instant(row: Mapping[str, Any]) -> Instant:
+    return Instant(row["instantTime"], Action(row["action"]), State.COMPLETED, row["completionTime"])

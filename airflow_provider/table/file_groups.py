@@ -71,14 +71,18 @@ class FileSystemView:
         self._listed: dict[str, dict[str, BaseFile]] = {}
         # No cached_property: before Python 3.12 it holds one lock for all views while it reads.
         self._replaced: Mapping[FileGroupId, str] | None = None
-        self._commits: tuple[frozenset[str], str] | None = None
+        self._commits: tuple[frozenset[str], frozenset[str], str] | None = None
         self._partitions: list[str] | None = None
+
+    def all_partitions(self) -> list[str]:
+        """Partition paths that were ever written to, sorted."""
+        if self._partitions is None:
+            self._partitions = sorted(self._storage.folders_holding(PARTITION_METADATA))
+        return self._partitions
 
     def partitions(self) -> list[str]:
         """Partition paths that hold at least one visible base file, sorted."""
-        if self._partitions is None:
-            self._partitions = sorted(self._storage.folders_holding(PARTITION_METADATA))
-        return [partition for partition in self._partitions if self.base_files(partition)]
+        return [partition for partition in self.all_partitions() if self.base_files(partition)]
 
     def base_files(self, partition_path: str) -> list[BaseFile]:
         """The newest visible slice of every live file group of a partition."""
@@ -137,22 +141,17 @@ class FileSystemView:
                 out.update(dict.fromkeys(known[instant.file_name], instant.completion_time or ""))
         return out
 
-    def shows(self, instant: str) -> bool:
-        """Whether files of an instant are seen.
+    def is_committed(self, instant: str) -> bool:
+        """Whether files of an instant are seen: it has completed, or it was archived.
 
         :param instant: requested time.
         """
         if self._commits is None:
-            self._commits = self._visible()
-        commits, starts = self._commits
-        return instant in commits or instant < starts
-
-    def _visible(self) -> tuple[frozenset[str], str]:
-        commits = {instant.requested_time for instant in self.timeline.commits()}
-        # What is older than the first instant of the timeline was archived, so it had
-        # completed (Hudi's containsOrBeforeTimelineStarts).
-        starts = min((instant.requested_time for instant in self.timeline.instants), default="")
-        return frozenset(commits), starts
+            commits = frozenset(each.requested_time for each in self.timeline.commits())
+            pending = frozenset(each.requested_time for each in self.timeline.pending())
+            self._commits = commits, pending, self.timeline.starts
+        commits, pending, starts = self._commits
+        return instant in commits or (instant < starts and instant not in pending)
 
     def _list(self, partition_path: str) -> dict[str, BaseFile]:
         replaced = self.replaced
@@ -162,9 +161,7 @@ class FileSystemView:
             if parsed is None:
                 continue
             file_id, write_token, instant = parsed
-            if not self.shows(instant):
-                continue
-            if FileGroupId(partition_path, file_id) in replaced:
+            if not self.is_committed(instant) or FileGroupId(partition_path, file_id) in replaced:
                 continue
             known = newest.get(file_id)
             if known is None or instant > known[0]:

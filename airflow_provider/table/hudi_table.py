@@ -15,8 +15,11 @@ from airflow_provider.exceptions import (
     TableExistsError,
     UnsupportedTableError,
 )
+from airflow_provider.table.archived_timeline import find_archived
 from airflow_provider.table.cleans import check_complete
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
+from airflow_provider.table.instant import WRITE_ACTIONS, Instant, State
+from airflow_provider.table.metadata import CommitMetadata
 from airflow_provider.table.properties import TableConfig, dump_properties, parse_properties
 from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro, avro_to_arrow, without_meta_columns
 from airflow_provider.table.storage import Storage
@@ -122,7 +125,23 @@ class HudiTable:
 
     def timeline(self) -> Timeline:
         """The active timeline as it is now."""
-        return Timeline.load(self.storage)
+        return Timeline.load(self.storage, self.config.layout)
+
+    def find_commit(self, requested_time: str) -> tuple[Instant, CommitMetadata] | None:
+        """A completed commit of the active or of the archived timeline, and what it did.
+
+        :param requested_time: of the commit.
+        :return: None when there is no such instant, or it is pending.
+        """
+        timeline = self.timeline()
+        found = timeline.find(requested_time)
+        if found is not None and found.action in WRITE_ACTIONS:
+            done = found.state is State.COMPLETED
+            return (found, timeline.commit_metadata(found)) if done else None
+        archived = find_archived(self.storage, requested_time, self.config.layout)
+        if archived is None or archived.instant.action not in WRITE_ACTIONS:
+            return None
+        return archived.instant, archived.commit_metadata
 
     def view(
         self, as_of: str | None = None, *, valid_write_ids: ValidWriteIds | None = None
@@ -136,6 +155,18 @@ class HudiTable:
 
         return self._view(as_of, valid_write_ids)[0]
 
+    def check_mergeable(self) -> None:
+        """Make sure that the base files alone hold the table's rows.
+
+        :raises UnsupportedTableError: for a merge-on-read table, some of whose rows are in log files.
+        """
+        if self.config.table_type != "COPY_ON_WRITE":
+            raise UnsupportedTableError(
+                f"table {self.location} is {self.config.table_type}: reading its rows is not supported yet, "
+                "because its log files are not merged here; its timeline and file slices can be read",
+                location=self.location,
+            )
+
     def base_files(
         self, as_of: str | None = None, *, valid_write_ids: ValidWriteIds | None = None
     ) -> list[BaseFile]:
@@ -148,7 +179,9 @@ class HudiTable:
         :raises NoSuchInstantError: when nothing had completed as of then.
         :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not, or a file
             that the reader should see was cleaned.
+        :raises UnsupportedTableError: for a merge-on-read table.
         """
+        self.check_mergeable()
         view, hidden = self._view(as_of, valid_write_ids)
         found = view.all_base_files()
         check_not_cleaned(self.storage, view, found, hidden)

@@ -13,6 +13,8 @@ ways to read on from there, and each makes another promise:
     The checkpoint is a requested time, and everything that completed after it is read at once;
     the checkpoint moves only as far as no earlier commit is in flight, and until then what lies
     beyond it is read again: every commit at least once, and never lost.
+
+A table of version 6 keeps no completion times. There ``completion`` is read as ``fenced``.
 """
 
 from __future__ import annotations
@@ -39,7 +41,6 @@ from airflow_provider.table.metadata import (
     decode,
 )
 from airflow_provider.table.schema import with_meta_columns
-from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -155,12 +156,16 @@ def increment(
     :raises InvalidInputError: when a checkpoint is not an instant time, or the order is unknown.
     :raises CheckpointExpiredError: when commits of the window were archived, files that it needs were
         cleaned, or a restore has undone commits up to the checkpoint.
+    :raises UnsupportedTableError: for a merge-on-read table.
     """
     order = _order(order)
+    table.check_mergeable()
+    if order is Order.COMPLETION and table.config.layout == 1:
+        order = Order.FENCED
     start, end = _checkpoint(start, "start"), _checkpoint(end, "end")
     if end is not None and order is Order.REQUESTED:
         raise InvalidInputError("end: windows in requested order have no end; leave it out", end=end)
-    moment = _Moment.of(table.storage)
+    moment = _Moment.of(table)
     if order is Order.COMPLETION:
         commits = [i for i in moment.completed if _within(_completion(i), start, end)]
         upto = _completion(commits[-1]) if commits else start
@@ -199,7 +204,7 @@ def movable_checkpoint(table: HudiTable, start: str | None = None) -> str | None
     :return: a requested time; ``start`` when the checkpoint may not move.
     :raises InvalidInputError: when the checkpoint is not an instant time.
     """
-    return _Moment.of(table.storage).fence(_checkpoint(start, "start"), None)
+    return _Moment.of(table).fence(_checkpoint(start, "start"), None)
 
 
 @dataclass(frozen=True)
@@ -218,16 +223,16 @@ class _Moment:
     metadata: Callable[[Instant], CommitMetadata]
 
     @classmethod
-    def of(cls, storage: Storage) -> _Moment:
+    def of(cls, table: HudiTable) -> _Moment:
         """Look at a table.
 
         A listing that runs while files are created may show the later one and miss the earlier.
         So what counts as completed is what had completed when a first listing ended; the second
         one shows all of that, and every write that was requested before.
         """
-        newest = max(map(_completion, Timeline.load(storage).commits()), default="")
-        heartbeats = [name for name in storage.names(_HEARTBEAT_FOLDER) if name.isdigit()]
-        timeline = Timeline.load(storage)
+        newest = max(map(_completion, table.timeline().commits()), default="")
+        heartbeats = [name for name in table.storage.names(_HEARTBEAT_FOLDER) if name.isdigit()]
+        timeline = table.timeline()
         commits = timeline.commits()
         in_flight = [i for i in timeline.pending() if i.action in WRITE_ACTIONS]
         in_flight += [i for i in commits if _completion(i) > newest]
@@ -360,9 +365,11 @@ def _verify_not_archived(
     if after is None:
         return
     if order is Order.COMPLETION:
-        archived, position = archived_commits(table.storage, completed_after=after), _completion
+        archived = archived_commits(table.storage, completed_after=after)
+        position = _completion
     else:
-        archived, position = archived_commits(table.storage, requested_after=after), _request
+        archived = archived_commits(table.storage, table.config.layout, requested_after=after)
+        position = _request
     for instant in archived:
         # Archival writes the history first and takes instants off the timeline after.
         if _within(position(instant), None, until) and timeline.find(instant.requested_time) is None:

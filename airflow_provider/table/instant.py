@@ -2,13 +2,15 @@
 
 File names are those of timeline layout 2 (table version 8 and later): Hudi's
 ``InstantFileNameGeneratorV2``. A completed instant carries both its requested and its
-completion time: ``<requested>_<completed>.<action>``.
+completion time: ``<requested>_<completed>.<action>``. Layout 1 (table version 6,
+``InstantFileNameGeneratorV1``) has no completion time: ``<requested>.<action>``. Readers of such
+tables order commits by their requested times, so that stands for the completion time here.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -36,6 +38,11 @@ class Action(StrEnum):
         """The action under which Hudi records the completed instant."""
         return _WHEN_COMPLETED.get(self, self)
 
+    @property
+    def when_pending(self) -> tuple[Action, ...]:
+        """The actions under which a completed instant of this action may have been pending."""
+        return tuple(action for action in Action if action.when_completed is self)
+
 
 _WHEN_COMPLETED = {
     Action.CLUSTERING: Action.REPLACE_COMMIT,
@@ -59,6 +66,7 @@ _TIME = r"\d{14}(?:\d{3})?"
 _COMPLETED = re.compile(rf"^({_TIME})_({_TIME})\.([a-z]+)$")
 _PENDING = re.compile(rf"^({_TIME})\.([a-z]+)\.(requested|inflight)$")
 _INFLIGHT_COMMIT = re.compile(rf"^({_TIME})\.inflight$")
+_COMPLETED_IN_LAYOUT_1 = re.compile(rf"^({_TIME})\.([a-z]+)$")
 
 
 @dataclass(frozen=True)
@@ -69,34 +77,44 @@ class Instant:
     :param action: what it does.
     :param state: how far it got.
     :param completion_time: ``yyyyMMddHHmmssSSS``, UTC; only when completed.
+    :param layout: timeline layout version, which says how its file is named.
     """
 
     requested_time: str
     action: Action
     state: State
     completion_time: str | None = None
+    layout: int = field(default=2, compare=False, repr=False)
 
     @property
     def file_name(self) -> str:
         """The file's name in the timeline folder."""
         if self.state is State.COMPLETED:
+            if self.layout == 1:
+                return f"{self.requested_time}.{self.action.when_completed}"
             return f"{self.requested_time}_{self.completion_time}.{self.action.when_completed}"
         if self.state is State.INFLIGHT and self.action is Action.COMMIT:
             return f"{self.requested_time}.inflight"
         return f"{self.requested_time}.{self.action}.{self.state}"
 
     @classmethod
-    def parse(cls, file_name: str) -> Instant | None:
-        """The instant that a timeline file stands for; None for any other file."""
-        try:
-            if match := _COMPLETED.match(file_name):
-                return cls(match[1], Action(match[3]), State.COMPLETED, match[2])
-            if match := _PENDING.match(file_name):
-                return cls(match[1], Action(match[2]), State(match[3]))
-        except ValueError:
-            return None  # an action of a later Hudi
+    def parse(cls, file_name: str, layout: int = 2) -> Instant | None:
+        """The instant that a timeline file stands for; None for any other file.
+
+        :param file_name: without its folder.
+        :param layout: timeline layout version.
+        """
         if match := _INFLIGHT_COMMIT.match(file_name):
-            return cls(match[1], Action.COMMIT, State.INFLIGHT)
+            return cls(match[1], Action.COMMIT, State.INFLIGHT, layout=layout)
+        try:
+            if match := _PENDING.match(file_name):
+                return cls(match[1], Action(match[2]), State(match[3]), layout=layout)
+            if layout == 2 and (match := _COMPLETED.match(file_name)):
+                return cls(match[1], Action(match[3]), State.COMPLETED, match[2])
+            if layout == 1 and (match := _COMPLETED_IN_LAYOUT_1.match(file_name)):
+                return cls(match[1], Action(match[2]), State.COMPLETED, match[1], layout)
+        except ValueError:
+            pass  # an action of a later Hudi
         return None
 
 

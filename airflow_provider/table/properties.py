@@ -31,7 +31,9 @@ _KEY_GENERATOR_CLASS = "hoodie.table.keygenerator.class"
 _METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 
 _KEY_GENERATORS = {"SIMPLE", "COMPLEX", "NON_PARTITION"}
-_VERSIONS = (8, 9)
+_LAYOUTS = {6: 1, 8: 2, 9: 2}
+"""Timeline layout of each table version that can be read."""
+_TABLE_TYPES = ("COPY_ON_WRITE", "MERGE_ON_READ")
 
 # What a table must not have switched on (or off), as HoodieTableConfig names it.
 _REQUIRED_SETTINGS = {
@@ -81,7 +83,7 @@ class TableConfig:
 
     :param name: the table's name.
     :param database: the database's name; empty when there is none.
-    :param table_type: ``COPY_ON_WRITE``.
+    :param table_type: ``COPY_ON_WRITE`` or ``MERGE_ON_READ``.
     :param version: table version.
     :param layout: timeline layout version.
     :param record_key_fields: columns that make up the record key.
@@ -212,17 +214,17 @@ class TableConfig:
         }
 
     def _verify_supported(self) -> None:
-        if self.table_type != "COPY_ON_WRITE":
-            raise self._unsupported(_TYPE, self.table_type, "COPY_ON_WRITE", "log files are not merged here")
-        if self.version not in _VERSIONS:
+        if self.table_type not in _TABLE_TYPES:
+            known = " or ".join(_TABLE_TYPES)
+            raise self._unsupported(_TYPE, self.table_type, known, "Hudi has no other types")
+        if self.version not in _LAYOUTS:
+            known = ", ".join(map(str, _LAYOUTS))
             raise self._unsupported(
-                _VERSION,
-                str(self.version),
-                " or ".join(map(str, _VERSIONS)),
-                "upgrade the table with Hudi's CLI",
+                _VERSION, str(self.version), known, "upgrade or downgrade the table with Hudi's CLI"
             )
-        if self.layout != 2:
-            raise self._unsupported(_LAYOUT, str(self.layout), "2", "upgrade the table with Hudi's CLI")
+        if self.layout != (layout := _LAYOUTS[self.version]):
+            why = f"that is the layout of version {self.version}"
+            raise self._unsupported(_LAYOUT, str(self.layout), str(layout), why)
         if self.key_generator not in _KEY_GENERATORS:
             kinds = ", ".join(sorted(_KEY_GENERATORS))
             raise self._unsupported(

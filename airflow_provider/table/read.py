@@ -38,6 +38,7 @@ def snapshot(
         writers go on.
     :raises NoSuchInstantError: when nothing had completed as of then.
     :raises SnapshotUnavailableError: when the files cannot tell apart what is seen and what is not.
+    :raises UnsupportedTableError: for a merge-on-read table.
     """
     import pyarrow.dataset as ds  # pulls pandas in, which would cost every import of the engine a second
 

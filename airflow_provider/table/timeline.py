@@ -1,14 +1,17 @@
-"""The active timeline of a table: ``.hoodie/timeline``."""
+"""The active timeline of a table: ``.hoodie/timeline``, or in layout 1 ``.hoodie`` itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, parse_time
-from airflow_provider.table.metadata import CommitMetadata, decode_commit_metadata
+from airflow_provider.table.metadata import CommitMetadata, decode, decode_commit_metadata
 from airflow_provider.table.storage import Storage
 
 TIMELINE_FOLDER = ".hoodie/timeline"
@@ -16,9 +19,17 @@ TIMELINE_FOLDER = ".hoodie/timeline"
 _ORDER = {State.REQUESTED: 0, State.INFLIGHT: 1, State.COMPLETED: 2}
 
 
+def timeline_folder(layout: int) -> str:
+    """Where the instants lie, relative to the table.
+
+    :param layout: timeline layout version.
+    """
+    return TIMELINE_FOLDER if layout == 2 else ".hoodie"
+
+
 def instant_path(instant: Instant) -> str:
     """Where an instant's file lies, relative to the table."""
-    return f"{TIMELINE_FOLDER}/{instant.file_name}"
+    return f"{timeline_folder(instant.layout)}/{instant.file_name}"
 
 
 class Timeline:
@@ -26,12 +37,14 @@ class Timeline:
 
     :param storage: the table's storage.
     :param instants: every instant, each in the furthest state that it has reached.
+    :param starts: see :attr:`starts`; found among the instants when None.
     """
 
-    def __init__(self, storage: Storage, instants: Iterable[Instant]) -> None:
+    def __init__(self, storage: Storage, instants: Iterable[Instant], starts: str | None = None) -> None:
         self._storage = storage
         self._by_time: Mapping[str, Instant] = {_key(each): each for each in instants}
         self._newest_completion: str | None = None
+        self._starts = starts
 
     @cached_property
     def instants(self) -> tuple[Instant, ...]:
@@ -39,12 +52,15 @@ class Timeline:
         return tuple(instant for _, instant in sorted(self._by_time.items()))
 
     @classmethod
-    def load(cls, storage: Storage) -> Timeline:
+    def load(cls, storage: Storage, layout: int = 2) -> Timeline:
         """Read the timeline folder: one listing, no file is opened.
 
         What an earlier listing through the same storage object showed is not parsed again.
+
+        :param storage: the table's storage.
+        :param layout: timeline layout version.
         """
-        listing = _Listing.of(storage, frozenset(storage.names(TIMELINE_FOLDER)))
+        listing = _Listing.of(storage, layout, frozenset(_listed(storage, timeline_folder(layout))))
         timeline = cls(storage, ())
         timeline._by_time, timeline._newest_completion = listing.furthest, listing.newest_completion
         timeline.__dict__["_names"] = listing.names
@@ -83,7 +99,7 @@ class Timeline:
 
         :param earlier: a timeline of the same table, from :meth:`load` too.
         """
-        found = (Instant.parse(name) for name in self._names - earlier._names)
+        found = map(Instant.parse, self._names - earlier._names)
         return tuple(i for i in found if i is not None and not earlier._has_completed(i.requested_time))
 
     def _has_completed(self, requested_time: str) -> bool:
@@ -96,6 +112,17 @@ class Timeline:
         if self._newest_completion is None:
             self._newest_completion = max(map(_completion, self._by_time.values()), default="")
         return self._newest_completion
+
+    @property
+    def starts(self) -> str:
+        """Requested time of the first completed commit; what is older was archived, so it had completed
+        (Hudi's ``containsOrBeforeTimelineStarts``), unless it is still pending.
+
+        Views of an earlier moment start where the whole timeline does. Empty without a commit.
+        """
+        if self._starts is None:
+            self._starts = min((i.requested_time for i in self.commits()), default="")
+        return self._starts
 
     def pending(self) -> tuple[Instant, ...]:
         """Requested and inflight instants, in the order of their requested times."""
@@ -123,9 +150,10 @@ class Timeline:
             (
                 i
                 if i.state is not State.COMPLETED or is_shown(i)
-                else Instant(i.requested_time, i.action, State.INFLIGHT)
+                else Instant(i.requested_time, i.action, State.INFLIGHT, layout=i.layout)
                 for i in self.instants
             ),
+            self.starts,
         )
 
     def as_of(self, moment: str) -> Timeline:
@@ -170,6 +198,21 @@ class Timeline:
         """The commit metadata of a completed commit or replacecommit."""
         return decode_commit_metadata(self.read(instant))
 
+    def plan(self, instant: Instant) -> dict[str, Any] | None:
+        """The plan that an instant was requested with: Hudi's own record, such as
+        ``HoodieRequestedReplaceMetadata`` with its ``clusteringPlan``, ``HoodieCompactionPlan`` or
+        ``HoodieCleanerPlan``.
+
+        :param instant: pending or completed.
+        :return: None for an instant that has no plan, such as an ingestion.
+        """
+        for action in instant.action.when_pending or (instant.action,):
+            with suppress(FileNotFoundError):
+                requested = replace(instant, action=action, state=State.REQUESTED)
+                content = self._storage.read(instant_path(requested))
+                return decode(content) if content else None
+        return None
+
 
 class _Listing:
     """What a listing of the timeline folder says; made from the one before, name by new name."""
@@ -182,13 +225,13 @@ class _Listing:
         self.newest_completion = newest_completion
 
     @classmethod
-    def of(cls, storage: Storage, names: frozenset[str]) -> _Listing:
+    def of(cls, storage: Storage, layout: int, names: frozenset[str]) -> _Listing:
         known = cls._newest.get(storage)
         if known is None or not known.names <= names:
             known = cls(frozenset(), {}, "")  # an instant that was there is gone
         furthest, newest_completion = dict(known.furthest), known.newest_completion
         for name in names - known.names:
-            instant = Instant.parse(name)
+            instant = Instant.parse(name, layout)
             if instant is None:
                 continue
             newest_completion = max(newest_completion, _completion(instant))
@@ -203,6 +246,21 @@ def _key(instant: Instant) -> str:
     # Requested times are unique but for a savepoint's, which is that of a commit.
     is_savepoint = instant.action is Action.SAVEPOINT
     return f"{instant.requested_time}.{instant.action}" if is_savepoint else instant.requested_time
+
+
+def _listed(storage: Storage, folder: str) -> Iterable[str]:
+    """Names of the instants' files, as they were at one moment.
+
+    Archival takes instants off from the oldest on, so nothing is missing from a listing as long as the
+    oldest name in it is still there. A folder of a page or less is listed in one step.
+    """
+    while True:
+        names = list(storage.names(folder))
+        if len(names) <= _ONE_PAGE or storage.stat(f"{folder}/{min(names)}") is not None:
+            return names
+
+
+_ONE_PAGE = 400
 
 
 def _completion(instant: Instant) -> str:

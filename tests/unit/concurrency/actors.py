@@ -24,6 +24,7 @@ from airflow_provider.concurrency.readers import reader_lease
 from airflow_provider.concurrency.transactions import undo_writes
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.metastore import ValidWriteIdList
+from airflow_provider.services.archival import archive
 from airflow_provider.services.clean_plan import Retention
 from airflow_provider.services.cleaning import clean
 from airflow_provider.services.clustering import pending_clusterings, run_clustering, schedule_clustering
@@ -188,6 +189,15 @@ def _cluster(table: HudiTable, name: str, instant: str) -> None:
 
 EVERYTHING = Retention("KEEP_LATEST_FILE_VERSIONS", 1, reverted_after=0.0)
 """Keeps only what somebody needs."""
+
+
+def add_archiver(simulation: Simulation, name: str) -> None:
+    """Archives all that it can but for one commit."""
+
+    def work(table: HudiTable, actor: Actor) -> None:
+        archive(table, keep_min=1, keep_max=2, lock=NoLock())
+
+    simulation.add(name, work)
 
 
 def add_cleaner(simulation: Simulation, name: str) -> None:

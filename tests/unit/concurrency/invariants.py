@@ -10,6 +10,7 @@ from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.concurrency.readers import READERS_FOLDER
 from airflow_provider.concurrency.transactions import undo_writes
 from airflow_provider.services.cleaning import clean
+from airflow_provider.table.archived_timeline import archived_instants
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.storage import Storage
@@ -29,7 +30,7 @@ def recover(simulation: Simulation) -> list[LogEntry]:
     rollback_dead_writers(table)
     for txn_id in set(held_instants(table.storage).values()):
         undo_writes(table, txn_id)
-    return list(log.after(0))
+    return simulation.entries()
 
 
 def check(simulation: Simulation) -> None:
@@ -59,7 +60,8 @@ def check(simulation: Simulation) -> None:
     committed = {entry.instant for entry in lasting}
     assert simulation.acknowledged <= committed
     assert not dead & committed
-    assert {(i.requested_time, i.completion_time) for i in timeline.completed()} == {
+    archived = {(i.requested_time, i.completion_time) for i in archived_instants(storage)}
+    assert archived | {(i.requested_time, i.completion_time) for i in timeline.completed()} == {
         (entry.instant, entry.completion_time) for entry in ended if entry.instant not in reverted
     }
     open_plans = set(planned) - {entry.instant for entry in ended} - dead

@@ -18,6 +18,7 @@ from typing import Any, Self
 import pyarrow as pa
 from greenlet import getcurrent, greenlet
 
+from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER, LogEntry
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.exceptions import CommitError
 from airflow_provider.locks import LockHolder
@@ -78,7 +79,11 @@ class MemoryStorage(Storage):
         if path in self._files:
             return False
         self._files[path] = (data, self._clock())
+        self.created(path, data)
         return True
+
+    def created(self, path: str, data: bytes) -> None:
+        """Told of each file that was put where there was none."""
 
     moves_atomically = True
 
@@ -142,9 +147,18 @@ class SteppedStorage(MemoryStorage):
     def __init__(self, simulation: Simulation, actor: Actor) -> None:
         super().__init__(simulation.files, simulation.clock)
         self._actor = actor
+        self._simulation = simulation
 
     def at(self, operation: str, path: str) -> None:
         self._actor.wait_for_turn(f"{operation} {path}")
+
+    def created(self, path: str, data: bytes) -> None:
+        if _is_entry(path):
+            self._simulation.logged.setdefault(path, data)
+
+
+def _is_entry(path: str) -> bool:
+    return path.startswith(COMMIT_LOG_FOLDER) and path.endswith(".json")
 
 
 class Actor:
@@ -206,12 +220,14 @@ class Simulation:
 
     :ivar writes: by instant; of all that began, whether or not they ended.
     :ivar acknowledged: instants that their writers were told to be committed.
+    :ivar logged: the commit log with the entries that were trimmed.
     :ivar observed: by reader: the snapshots that it took, one after the other.
     """
 
     files: dict[str, tuple[bytes, float]] = field(default_factory=dict)
     writes: dict[str, Write] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
+    logged: dict[str, bytes] = field(default_factory=dict)
     observed: dict[str, list[dict[str, list[str]]]] = field(default_factory=dict)
     actors: list[Actor] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
@@ -236,6 +252,11 @@ class Simulation:
     def table(self) -> HudiTable:
         """Direct access, without yield points."""
         return HudiTable(MemoryStorage(self.files, self.clock), self.config)
+
+    def entries(self) -> list[LogEntry]:
+        """All entries of the commit log, also those that were trimmed since."""
+        content = {**{p: data for p, (data, _) in self.files.items() if _is_entry(p)}, **self.logged}
+        return [LogEntry.from_json(int(path[-25:-5]), data) for path, data in sorted(content.items())]
 
     def expire_heartbeats(self, folder: str = HEARTBEAT_FOLDER) -> None:
         """Every writer is silent for too long in the eyes of the others; it does not know."""

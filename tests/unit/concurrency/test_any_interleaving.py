@@ -26,6 +26,7 @@ from .actors import (
     FAIL,
     REBASE,
     REVERT,
+    add_archiver,
     add_cleaner,
     add_clusterer,
     add_executor,
@@ -41,6 +42,7 @@ KEYS = ("a", "b", "c", "new")
 SHARES = 4  # so that several processes can work on it
 INGESTION, BACKFILL = PRIORITIES["ingestion"], PRIORITIES["backfill"]
 SERVICES: dict[str, Callable[[Simulation, str], None]] = {
+    "archiver": add_archiver,
     "clusterer": add_clusterer,
     "executor": add_executor,
     "cleaner": add_cleaner,

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.table.histories import History
 
 _ARCHIVES = Path(__file__).parents[4] / "shared" / "data" / "hudi_tables"
+
+
+def told_of_jvm_tables(name: str) -> Any:
+    """What a JSON file beside the archives says about them."""
+    return json.loads((_ARCHIVES / name).read_text())
 
 
 class JvmTables:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,10 +18,9 @@ from airflow_provider.table.incremental import increment
 from airflow_provider.table.instant import Action
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import TIMELINE_FOLDER
-from tests.unit.table.conftest import JvmTables
+from tests.unit.table.conftest import JvmTables, told_of_jvm_tables
 from tests.unit.table.histories import History
 
-_INVENTORY = Path(__file__).parents[4] / "shared" / "data" / "hudi_tables" / "inventory.json"
 BEGINNING = "20000101000000000"
 COPY_ON_WRITE = ["rs_cow_v8_simple", "rs_cow_v9_txns_simple_nometa", "rs_cow_v9_txns_simple_meta"]
 
@@ -30,7 +28,7 @@ COPY_ON_WRITE = ["rs_cow_v8_simple", "rs_cow_v9_txns_simple_nometa", "rs_cow_v9_
 @pytest.mark.parametrize("name", COPY_ON_WRITE)
 def test_increments_of_the_jvm_tables(name: str, jvm_tables: JvmTables) -> None:
     table = HudiTable.open(str(jvm_tables.table(name)))
-    (known,) = [each for each in json.loads(_INVENTORY.read_text()) if each["zip"] == f"{name}.zip"]
+    (known,) = [each for each in told_of_jvm_tables("inventory.json") if each["zip"] == f"{name}.zip"]
     commits = [each for each in known["instants"] if "incremental_after_rows" in each]
     assert increment(table, BEGINNING).scanner().count_rows() == known["incremental_from_0_rows"]
     for each in commits:

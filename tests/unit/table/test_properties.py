@@ -156,8 +156,8 @@ def test_a_renamed_table_fails_its_checksum() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("hoodie.table.type", "MERGE_ON_READ"),
-        ("hoodie.table.version", "6"),
+        ("hoodie.table.type", "MERGE_ON_WRITE"),
+        ("hoodie.table.version", "5"),
         ("hoodie.table.version", "10"),
         ("hoodie.timeline.layout.version", "1"),
         ("hoodie.table.keygenerator.type", "CUSTOM"),

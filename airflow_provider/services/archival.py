@@ -1,0 +1,354 @@
+"""Archival: the oldest instants leave the active timeline, and the commit log its beginning.
+
+Every listing of the timeline costs what is on it, so it is kept between two numbers of commits (Hudi's
+``hoodie.keep.min.commits`` and ``hoodie.keep.max.commits``). What leaves goes into the archived
+timeline, where it can still be read.
+
+A reader takes whatever is older than the first commit of the timeline for committed. So instants leave
+from the oldest on, without a gap, and not past one
+
+- that is pending, that a live writer may still ask about, or that an open transaction may undo;
+- that a savepoint keeps;
+- whose replaced file groups still have files: they would show again;
+- that was rolled back a short time ago: its writer may stand still, and write a file of it when it
+  wakes up. Files of dead writers that were left are deleted before their instants are passed.
+
+Each step can be done twice and by several at once: first the history, then its manifest, then the
+instants' files from the oldest on, then the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from airflow_provider.concurrency import CommitLog, LogEntry
+from airflow_provider.concurrency.heartbeat import observe
+from airflow_provider.concurrency.held import held_instants
+from airflow_provider.concurrency.publish import clean_up, publish_head
+from airflow_provider.exceptions import InvalidInputError, TableServiceError
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.table.archived_timeline import ArchivedInstant, newest_archived
+from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.history_files import append_history, merge_history
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import Action, Instant, State, parse_time
+from airflow_provider.table.metadata import decode
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import TIMELINE_FOLDER, Timeline, instant_path
+
+log = logging.getLogger(__name__)
+
+KEEP_MIN_COMMITS = "hoodie.keep.min.commits"
+KEEP_MAX_COMMITS = "hoodie.keep.max.commits"
+_DEFAULTS = {KEEP_MIN_COMMITS: 20, KEEP_MAX_COMMITS: 30}
+
+DEAD_WRITER_SECONDS = 24 * 3600.0
+"""How long a dead writer may stand still, and wake up."""
+
+
+@dataclass(frozen=True)
+class ArchivalPlan:
+    """What leaves the active timeline.
+
+    :param instants: completed, from the oldest on.
+    :param dead: pending instants of dead writers that came after their archival.
+    :param leftovers: data files of dead writers, relative to the table.
+    :param trim: the commit log's last entry that is not needed any more; 0 for none.
+    :param held_by: why instants stay that should leave; None where all that should do leave.
+    """
+
+    instants: tuple[Instant, ...] = ()
+    dead: tuple[Instant, ...] = ()
+    leftovers: tuple[str, ...] = ()
+    trim: int = 0
+    held_by: str | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.instants or self.dead or self.trim)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as a JSON-able dict: ``archived`` (requested times), ``deleted`` (paths of dead
+        writers' files, relative to the table), ``trimmed`` (last entry of the commit log that left) and
+        ``held_by``."""
+        return {
+            "archived": [instant.requested_time for instant in self.instants],
+            "deleted": list(self.leftovers),
+            "trimmed": self.trim,
+            "held_by": self.held_by,
+        }
+
+
+def archive(
+    table: HudiTable,
+    *,
+    keep_min: int | None = None,
+    keep_max: int | None = None,
+    dead_writer_seconds: float = DEAD_WRITER_SECONDS,
+    lock: LockProvider | None = None,
+) -> ArchivalPlan:
+    """Archive what is due. Run again after a crash, it goes on there.
+
+    :param table: the table.
+    :param keep_min: see :func:`plan_archival`.
+    :param keep_max: see :func:`plan_archival`.
+    :param dead_writer_seconds: see :func:`plan_archival`.
+    :param lock: the table lock, taken only where something is due; the filesystem lock in the table by
+        default.
+    :return: what was archived.
+    :raises InvalidInputError: when the numbers cannot work.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    planned = partial(
+        plan_archival, table, keep_min=keep_min, keep_max=keep_max, dead_writer_seconds=dead_writer_seconds
+    )
+    plan = planned()
+    if not plan:
+        return plan
+    storage = table.storage
+    contents = {instant.requested_time: _content(storage, instant) for instant in plan.instants}
+    with lock or open_lock({}, storage):
+        # Once more, because what holds an instant may have come in between. What leaves does not change.
+        plan = planned()
+        for path in plan.leftovers:
+            storage.delete(path)
+        found = (
+            contents.get(instant.requested_time) or _content(storage, instant) for instant in plan.instants
+        )
+        append_history(storage, [each for each in found if each is not None])
+        for instant in plan.dead:
+            clean_up(storage, instant.requested_time, instant.action)
+        _take_off(storage, plan.instants)
+        CommitLog(storage).trim(plan.trim)
+    merge_history(storage)
+    if plan.instants:
+        first, last = plan.instants[0].requested_time, plan.instants[-1].requested_time
+        log.info("table %s: archived %d instants, %s to %s", table.location, len(plan.instants), first, last)
+    return plan
+
+
+def archive_when_due(
+    table: HudiTable, sequence: int, *, every: int = 10, lock: LockProvider | None = None
+) -> None:
+    """What follows a commit: at every so many it is looked whether something is due.
+
+    A failure is logged, and of no other consequence: the commit is done.
+
+    :param table: the table.
+    :param sequence: of the commit in the commit log.
+    :param every: entries of the log between two looks.
+    :param lock: see :func:`archive`.
+    """
+    # Two in a row, so that a table whose commits and plans take turns is looked at too.
+    if sequence % every > 1:
+        return
+    try:
+        archive(table, lock=lock)
+    except (TableServiceError, OSError) as error:
+        log.warning("table %s could not be archived now: %s", table.location, error)
+
+
+def plan_archival(
+    table: HudiTable,
+    *,
+    keep_min: int | None = None,
+    keep_max: int | None = None,
+    dead_writer_seconds: float = DEAD_WRITER_SECONDS,
+) -> ArchivalPlan:
+    """What would leave the active timeline now. Nothing is archived by this.
+
+    :param table: the table.
+    :param keep_min: commits that stay; the table's ``hoodie.keep.min.commits``, or 20, when None.
+    :param keep_max: commits up to which nothing leaves; the table's ``hoodie.keep.max.commits``, or 30,
+        when None.
+    :param dead_writer_seconds: how long the rollback of an instant has to be over before archival passes
+        it: longer than a process can stand still and wake up, and than any query on a reverted
+        clustering runs.
+    :raises InvalidInputError: when ``keep_min`` is not between 1 and ``keep_max`` - 1.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    table.check_writable()
+    keep_min, keep_max = _limit(table, KEEP_MIN_COMMITS, keep_min), _limit(table, KEEP_MAX_COMMITS, keep_max)
+    if not 1 <= keep_min < keep_max:
+        raise InvalidInputError(
+            f"{KEEP_MIN_COMMITS} must be at least 1 and below {KEEP_MAX_COMMITS}, not {keep_min} and "
+            f"{keep_max}"
+        )
+    # In this order: whatever begins after the look at the log is requested after all that is archived.
+    storage, commit_log = table.storage, CommitLog(table.storage)
+    head = publish_head(storage, commit_log)
+    bounds = list(_in_use(storage, commit_log, head))
+    timeline = table.timeline()
+    archived = newest_archived(storage)
+    commits = sorted(instant.requested_time for instant in timeline.commits())
+    stays = commits[-keep_min] if len(commits) > keep_max else ""
+    if timeline.instants and timeline.instants[0].requested_time <= archived:
+        # Somebody died in the middle, or a dead writer came after.
+        stays = max(stays, next((each for each in commits if each > archived), ""))
+    if not stays:
+        starts = timeline.instants[0].requested_time if timeline.instants else ""
+        return ArchivalPlan(trim=_trimmable(storage, commit_log, head, starts))
+    dead = _rolled_back(timeline)
+    bounds += [*_bounds(storage, timeline, head), *_dead_bounds(dead, dead_writer_seconds)]
+    held_by = None
+    for bound in bounds:
+        kept = bound.stays
+        if bound.may_be_dead:
+            kept = next((each for each in reversed(commits) if each < bound.stays), bound.stays)
+        if archived < bound.stays and kept < stays:
+            stays, held_by = kept, bound.reason
+    for bound in _replaced_bounds(storage, timeline, stays):
+        stays, held_by = bound.stays, bound.reason
+    leaving = [instant for instant in timeline.instants if instant.requested_time < stays]
+    passed = {time for time in dead if archived < time < stays}
+    return ArchivalPlan(
+        instants=tuple(i for i in leaving if i.state is State.COMPLETED),
+        dead=tuple(i for i in leaving if i.state is not State.COMPLETED),
+        leftovers=tuple(_files_of(storage, passed)) if passed else (),
+        trim=_trimmable(storage, commit_log, head, stays),
+        held_by=held_by,
+    )
+
+
+class _Bound(NamedTuple):
+    """An instant that stays on the timeline, with all that is later, and why.
+
+    :param stays: requested time.
+    :param reason: for people.
+    :param may_be_dead: whether it may end, or has ended, without a commit. Then the commit before it
+        stays too, because readers take files that are older than the timeline for committed.
+    """
+
+    stays: str
+    reason: str
+    may_be_dead: bool = False
+
+
+def _in_use(storage: Storage, commit_log: CommitLog, head: LogEntry | None) -> Iterator[_Bound]:
+    """What writers and open transactions need."""
+    heartbeats = observe(storage)
+    for instant, heartbeat in heartbeats.items():
+        yield _Bound(instant, f"instant {instant} of {heartbeat.info.owner} is in flight", may_be_dead=True)
+    for instant, txn_id in held_instants(storage).items():
+        yield _Bound(instant, f"transaction {txn_id}, which wrote {instant}, has not ended", may_be_dead=True)
+    if head is not None:
+        yield _Bound(head.instant, f"{head.instant} is the newest entry of the commit log")
+    if heartbeats:
+        # A writer asks about everything that completed after its base, whenever that was requested.
+        base = min(heartbeat.info.base for heartbeat in heartbeats.values())
+        for entry in commit_log.after(base):
+            yield _Bound(entry.instant, f"a writer in flight asks about {entry.instant}")
+
+
+def _bounds(storage: Storage, timeline: Timeline, head: LogEntry | None) -> Iterator[_Bound]:
+    """What the timeline says itself."""
+    for instant in timeline.pending():
+        why = f"{instant.action} {instant.requested_time} is {instant.state}"
+        yield _Bound(instant.requested_time, why, may_be_dead=True)
+    if head is not None:
+        for instant in timeline.completed():
+            if (instant.completion_time or "") > head.completion_time:
+                yield _Bound(instant.requested_time, f"{instant.requested_time} completed just now")
+    for name in storage.names(TIMELINE_FOLDER):
+        instant_ = Instant.parse(name)
+        if instant_ is not None and instant_.action is Action.SAVEPOINT:
+            yield _Bound(instant_.requested_time, f"savepoint {instant_.requested_time} keeps it")
+
+
+def _replaced_bounds(storage: Storage, timeline: Timeline, stays: str) -> Iterator[_Bound]:
+    """The first instant whose replaced file groups would show again, because files of them are there."""
+    present: dict[str, set[str]] = {}
+    for instant in sorted(timeline.commits(), key=lambda each: each.requested_time):
+        if instant.action is not Action.REPLACE_COMMIT or instant.requested_time >= stays:
+            continue
+        for partition, file_ids in timeline.commit_metadata(instant).replaced.items():
+            if partition not in present:
+                parsed = map(parse_base_file_name, storage.names(partition))
+                present[partition] = {each[0] for each in parsed if each is not None}
+            if left := sorted(present[partition].intersection(file_ids)):
+                name = f"{partition}/{left[0]}".lstrip("/")
+                why = f"file group {name}, which {instant.requested_time} replaced, is not cleaned yet"
+                yield _Bound(instant.requested_time, why)
+                return
+
+
+def _rolled_back(timeline: Timeline) -> dict[str, Instant]:
+    """The instants that rollbacks on the timeline made dead, with these rollbacks."""
+    found = {}
+    for instant in timeline.completed():
+        if instant.action is Action.ROLLBACK:
+            for dead in decode(timeline.read(instant)).get("commitsRollback") or ():
+                found[str(dead)] = instant
+    return found
+
+
+def _dead_bounds(dead: dict[str, Instant], seconds: float) -> Iterator[_Bound]:
+    """Readers must not take a file that a dead writer writes late for one of an archived commit."""
+    for instant, rollback in dead.items():
+        age = max(0.0, time.time() - parse_time(rollback.completion_time or "").timestamp())
+        if age < seconds:
+            yield _Bound(instant, f"{instant} was rolled back only {age:.0f} s ago", may_be_dead=True)
+
+
+def _files_of(storage: Storage, instants: Iterable[str]) -> Iterator[str]:
+    wanted = set(instants)
+    for status in storage.list("", recursive=True):
+        parsed = parse_base_file_name(status.name)
+        if parsed is not None and parsed[2] in wanted and not status.path.startswith(".hoodie/"):
+            yield status.path
+
+
+def _trimmable(storage: Storage, commit_log: CommitLog, head: LogEntry | None, stays: str) -> int:
+    """The last entry of the log's beginning that nobody needs, because all of it is archived or was undone;
+    0 when there is none."""
+    bases = [heartbeat.info.base - 1 for heartbeat in observe(storage).values()]
+    end = min([(head.sequence if head else 1) - 1, *bases])
+    trimmed = sequence = commit_log.trimmed()
+    while sequence < end and (entry := commit_log.read(sequence + 1)) is not None and entry.instant < stays:
+        sequence += 1
+    # What was trimmed to its end has no last entry any more.
+    is_due = sequence > trimmed or commit_log.read(trimmed) is not None
+    return sequence if is_due else 0
+
+
+def _content(storage: Storage, instant: Instant) -> ArchivedInstant | None:
+    """An instant with its files' content; None when it left already."""
+    try:
+        metadata = storage.read(instant_path(instant))
+    except FileNotFoundError:
+        return None
+    for action in instant.action.when_pending or (instant.action,):
+        with suppress(FileNotFoundError):
+            plan = storage.read(instant_path(replace(instant, action=action, state=State.REQUESTED)))
+            return ArchivedInstant(instant, metadata or None, plan or None)
+    return ArchivedInstant(instant, metadata or None, None)
+
+
+def _take_off(storage: Storage, instants: Iterable[Instant]) -> None:
+    """Delete instants' files: the oldest first, and of each what made it pending first.
+
+    So no reader finds a gap, and none finds an instant pending that had completed.
+    """
+    leaving = {instant.requested_time for instant in instants}
+    found = []
+    for name in storage.names(TIMELINE_FOLDER):
+        instant = Instant.parse(name)
+        if instant is not None and instant.requested_time in leaving:
+            found.append((instant.requested_time, instant.state is State.COMPLETED, name))
+    for _, _, name in sorted(found):
+        storage.delete(f"{TIMELINE_FOLDER}/{name}")
+
+
+def _limit(table: HudiTable, name: str, given: int | None) -> int:
+    if given is not None:
+        return given
+    text = table.config.raw.get(name, str(_DEFAULTS[name]))
+    if not text.isdecimal():
+        raise InvalidInputError(f"table {table.location} has {name}={text!r}, which is not a number")
+    return int(text)

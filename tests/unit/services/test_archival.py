@@ -1,0 +1,443 @@
+"""What leaves the active timeline, what stays, and that it can still be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hudi import HudiTableBuilder
+
+from airflow_provider.concurrency import (
+    PRIORITIES,
+    CommitLog,
+    CommitResult,
+    ServicePlan,
+    begin_write,
+    find_operation,
+    find_operations,
+    pending_instants,
+    rollback,
+    rollback_dead_writers,
+    schedule,
+)
+from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER
+from airflow_provider.concurrency.publish import ensure_published
+from airflow_provider.concurrency.transactions import is_completed, partitions_of
+from airflow_provider.exceptions import (
+    CheckpointExpiredError,
+    InstantRolledBackError,
+    InvalidInputError,
+    UnsupportedTableError,
+)
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services import archival
+from airflow_provider.services.archival import archive, archive_when_due, plan_archival
+from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.archived_timeline import (
+    HISTORY_FOLDER,
+    VERSION_PATH,
+    Manifest,
+    archived,
+    archived_instants,
+)
+from airflow_provider.table.incremental import increment
+from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.metadata import decode_commit_metadata
+from airflow_provider.table.timeline import TIMELINE_FOLDER, instant_path
+from tests.unit.table.conftest import JvmTables
+
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("fare", pa.float64())])
+FEW = {"keep_min": 2, "keep_max": 3}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> HudiTable:
+    return HudiTable.create(
+        str(tmp_path / "trips"), name="trips", schema=SCHEMA, record_key=["id"], partition_by=["city"]
+    )
+
+
+def ingest(table: HudiTable, fares: dict[int, float], city: str = "sf", **options: Any) -> dict[str, Any]:
+    columns = {"id": list(fares), "city": [city] * len(fares), "fare": list(fares.values())}
+    return ingest_arrow(table, pa.table(columns, SCHEMA), **options)
+
+
+def commits(table: HudiTable, count: int, first: int = 0) -> list[str]:
+    return [ingest(table, {number: float(number)})["instant"] for number in range(first, first + count)]
+
+
+def on_timeline(table: HudiTable) -> list[str]:
+    return [instant.requested_time for instant in table.timeline().instants]
+
+
+def fares(table: HudiTable) -> dict[int, float]:
+    """The rows, which hudi-rs must see too."""
+    rows = snapshot(table).to_table().to_pylist()
+    batches = HudiTableBuilder.from_base_uri(table.location).build().read()
+    theirs = pa.Table.from_batches(batches).to_pylist() if batches else []
+    found = sorted((row["id"], row["fare"]) for row in rows)
+    assert found == sorted((row["id"], row["fare"]) for row in theirs)
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+class Refused:
+    """A lock that must not be taken."""
+
+    fencing_token = 0
+    excludes_hudi = False
+
+    def __enter__(self) -> Self:
+        raise AssertionError("the lock was taken")
+
+
+# --- what leaves
+
+
+def test_the_oldest_commits_leave_and_the_rows_stay(table: HudiTable) -> None:
+    done = commits(table, 6)
+    before, timeline = fares(table), table.timeline()
+    contents = {i.requested_time: timeline.read(i) for i in timeline.commits()}
+    plan = archive(table, **FEW)
+    assert [instant.requested_time for instant in plan.instants] == done[:4]
+    assert plan.held_by is None
+    assert on_timeline(table) == done[4:]
+    assert not [name for name in table.storage.names(TIMELINE_FOLDER) if name[:17] in done[:4]]
+    assert fares(table) == before
+    found = list(archived(table.storage))
+    assert [each.instant for each in found] == [i for i in timeline.commits() if i.requested_time in done[:4]]
+    assert [each.metadata for each in found] == [contents[time] for time in done[:4]]
+    assert [each.plan for each in found] == [None] * 4
+    assert ingest(table, {0: 7.0})["rows_updated"] == 1
+    assert fares(table) == {**before, 0: 7.0}
+
+
+def test_nothing_is_due(table: HudiTable) -> None:
+    commits(table, 3)
+    before = sorted(Path(table.location).rglob("*"))
+    assert not archive(table, lock=Refused(), **FEW)  # type: ignore[arg-type]
+    assert sorted(Path(table.location).rglob("*")) == before
+
+
+def test_the_table_says_how_many_commits_stay(table: HudiTable) -> None:
+    path = Path(table.location) / ".hoodie" / "hoodie.properties"
+    path.write_text(path.read_text() + "hoodie.keep.min.commits=1\nhoodie.keep.max.commits=2\n")
+    table = HudiTable.open(table.location)
+    for number in range(25):
+        ingest(table, {number: 1.0})
+        assert len(table.timeline().commits()) <= 11, "archived at every tenth commit"
+    assert len(table.timeline().commits()) == 6, "one stayed at the twentieth"
+    assert len(fares(table)) == 25
+
+
+@pytest.mark.parametrize(("keep_min", "keep_max"), [(0, 3), (3, 3), (4, 3)])
+def test_numbers_that_cannot_work(table: HudiTable, keep_min: int, keep_max: int) -> None:
+    with pytest.raises(InvalidInputError, match=f"not {keep_min} and {keep_max}"):
+        plan_archival(table, keep_min=keep_min, keep_max=keep_max)
+
+
+def test_a_table_that_we_do_not_write_is_not_archived(jvm_tables: JvmTables) -> None:
+    with pytest.raises(UnsupportedTableError):
+        archive(HudiTable.open(str(jvm_tables.table("rs_cow_v8_simple"))), **FEW)
+
+
+# --- what stays
+
+
+def test_a_write_in_flight_stays_with_all_that_came_after_it(table: HudiTable) -> None:
+    first = commits(table, 3)
+    writer = begin_write(table, operation="UPSERT")
+    later = commits(table, 4, first=3)
+    plan = archive(table, **FEW)
+    assert [instant.requested_time for instant in plan.instants] == first[:2]
+    assert plan.held_by == f"instant {writer.instant} of {writer._info.owner} is in flight"
+    assert on_timeline(table) == [first[2], writer.instant, *later]
+    assert CommitLog(table.storage).trimmed() == 2, "the entry on which the writer is based stays"
+    writer.abort()
+
+
+def test_what_completed_since_the_base_of_a_writer_stays(table: HudiTable) -> None:
+    """A commit that was requested before a writer and completed after its base."""
+    slow = begin_write(table, operation="INSERT")
+    slow.plan([], ["city=sf"])
+    early = commits(table, 4)
+    writer = begin_write(table, operation="UPSERT")
+    slow.commit([])
+    commits(table, 2, first=4)
+    plan = plan_archival(table, **FEW)
+    assert plan.instants == ()
+    assert plan.held_by == f"a writer in flight asks about {slow.instant}"
+    writer.abort()
+    assert {i.requested_time for i in plan_archival(table, dead_writer_seconds=0, **FEW).instants} >= {*early}
+
+
+def test_a_plan_stays(table: HudiTable) -> None:
+    first = commits(table, 2)
+    group = table.view().all_base_files()[0].file_group
+    planned = schedule(
+        table,
+        lambda view, taken: ServicePlan(frozenset({group}), b"plan"),
+        action=Action.CLUSTERING,
+        operation="CLUSTER",
+        priority=PRIORITIES["table_service"],
+    )
+    commits(table, 4, first=2)
+    plan = archive(table, **FEW)
+    assert plan.held_by == f"clustering {planned} is requested"
+    assert [instant.requested_time for instant in plan.instants] == first[:1]
+    assert any(entry.plans for entry in CommitLog(table.storage).backwards())
+
+
+def test_what_an_open_transaction_may_undo_stays(table: HudiTable) -> None:
+    commits(table, 1)
+    with begin_write(table, operation="INSERT", open_txn=7) as writer:
+        writer.plan([], ["city=la"])
+        writer.commit([])
+    commits(table, 5, first=1)
+    plan = archive(table, **FEW)
+    assert plan.instants == ()
+    assert plan.held_by == f"transaction 7, which wrote {writer.instant}, has not ended"
+
+
+def test_a_savepoint_stays(table: HudiTable) -> None:
+    done = commits(table, 6)
+    saved = table.timeline().commits()[2]
+    path = instant_path(Instant(saved.requested_time, Action.SAVEPOINT, State.COMPLETED, done[5]))
+    table.storage.put(path, b"savepoint")
+    plan = archive(table, **FEW)
+    assert [instant.requested_time for instant in plan.instants] == done[:2]
+    assert plan.held_by == f"savepoint {saved.requested_time} keeps it"
+    table.storage.delete(path)
+    assert len(archive(table, **FEW).instants) == 2
+
+
+def test_a_replacecommit_stays_until_what_it_replaced_is_cleaned(table: HudiTable) -> None:
+    commits(table, 2)
+    replaced = ingest(table, {50: 1.0}, operation="insert_overwrite")["instant"]
+    assert fares(table) == {50: 1.0}
+    commits(table, 4, first=60)
+    before = fares(table)
+    plan = archive(table, **FEW)
+    assert len(plan.instants) == 2
+    assert f"which {replaced} replaced, is not cleaned yet" in str(plan.held_by)
+    assert fares(table) == before
+    for group in table.view().replaced:
+        for name in table.storage.names(group.partition_path):
+            if name.startswith(group.file_id):
+                table.storage.delete(f"{group.partition_path}/{name}")
+    plan = archive(table, **FEW)
+    assert replaced in [instant.requested_time for instant in plan.instants]
+    assert fares(table) == before
+
+
+def dead_writer(table: HudiTable) -> tuple[str, str]:
+    """A writer that was rolled back while it stood still, and wrote a file when it woke up."""
+    writer = begin_write(table, operation="INSERT")
+    writer.plan([], ["city=sf"])
+    writer._heartbeat.stop()
+    rollback(table, writer.instant)
+    path = f"city=sf/late-0_0-0-0_{writer.instant}.parquet"
+    source = table.view().all_base_files()[0].path
+    table.storage.put(path, table.storage.read(source))
+    return writer.instant, path
+
+
+def test_a_dead_instant_is_passed_only_when_its_writer_cannot_wake_up_any_more(table: HudiTable) -> None:
+    first = commits(table, 2)
+    instant, path = dead_writer(table)
+    commits(table, 4, first=2)
+    before = fares(table)
+    plan = archive(table, **FEW)
+    assert plan.held_by == f"{instant} was rolled back only 0 s ago"
+    assert [each.requested_time for each in plan.instants] == first[:1]
+    assert fares(table) == before
+    plan = archive(table, dead_writer_seconds=0, **FEW)
+    assert plan.leftovers == (path,)
+    assert table.storage.stat(path) is None
+    assert fares(table) == before, "nothing that was rolled back shows"
+
+
+def test_what_a_dead_writer_writes_onto_the_timeline_is_cleaned_up(table: HudiTable) -> None:
+    commits(table, 2)
+    instant, path = dead_writer(table)
+    commits(table, 5, first=2)
+    archive(table, dead_writer_seconds=0, **FEW)
+    assert CommitLog(table.storage).trimmed()
+    before = fares(table)
+    late = begin_write(table, operation="INSERT")
+    late.plan([], ["city=sf"])
+    inflight = instant_path(Instant(late.instant, Action.COMMIT, State.INFLIGHT))
+    content = table.storage.read(inflight)
+    late.abort()
+    stale = instant_path(Instant(instant, Action.COMMIT, State.INFLIGHT))
+    for clean_up in (rollback_dead_writers, lambda table: archive(table, dead_writer_seconds=0, **FEW)):
+        table.storage.put(stale, content)
+        table.storage.put(path, table.storage.read(table.view().all_base_files()[0].path))
+        assert pending_instants(table) == [], "nobody waits for it"
+        assert snapshot(table).count_rows() == len(before)
+        clean_up(table)
+        assert table.storage.stat(stale) is None
+        assert table.storage.stat(path) is None
+        assert fares(table) == before
+
+
+# --- the commit log
+
+
+def test_the_commit_log_is_trimmed_with_the_timeline(table: HudiTable) -> None:
+    commits(table, 6)
+    archive(table, **FEW)
+    log = CommitLog(table.storage)
+    assert (log.trimmed(), log.oldest(), log.head()) == (4, 5, 6)
+    assert [entry.sequence for entry in log.backwards()] == [6, 5]
+    names = table.storage.names(COMMIT_LOG_FOLDER)
+    assert sorted(name for name in names if name.endswith(".json")) == [f"{5:020d}.json", f"{6:020d}.json"]
+    fresh = CommitLog(HudiTable.open(table.location).storage)
+    assert fresh.head() == 6, "found without knowing where it begins"
+
+
+def test_who_stood_still_past_the_logs_beginning_finds_that_out(table: HudiTable) -> None:
+    """A writer that had asked for its heartbeat, and then stood still right before it put its entry."""
+    commits(table, 1)
+    asleep = HudiTable.open(table.location)
+    writer = begin_write(asleep, operation="INSERT", heartbeat_interval=3600.0)
+    writer.plan([], ["city=sf"])
+    rollback(table, writer.instant)
+    commits(table, 6, first=1)
+    archive(table, dead_writer_seconds=0, **FEW)
+    assert CommitLog(table.storage).trimmed() >= 2
+    before = fares(table)
+    with pytest.raises(InstantRolledBackError, match="stood still"):
+        writer.commit([])
+    assert CommitLog(table.storage).read(2) is None
+    assert fares(table) == before
+    assert CommitLog(HudiTable.open(table.location).storage).head() == CommitLog(table.storage).head()
+
+
+def test_who_stood_still_right_after_its_entry_has_committed(table: HudiTable) -> None:
+    commits(table, 6)
+    log = CommitLog(table.storage)
+    entry = log.read(2)
+    assert entry is not None
+    archive(table, **FEW)
+    assert log.append(2, entry), "the put's answer came only now, and the entry has gone"
+
+
+def test_a_stale_publisher_brings_nothing_back(table: HudiTable) -> None:
+    commits(table, 2)
+    dead, _ = dead_writer(table)
+    log = CommitLog(table.storage)
+    stale = list(log.after(0))
+    assert [entry.rolls_back for entry in stale] == [None, None, dead]
+    commits(table, 6, first=2)
+    archive(table, dead_writer_seconds=0, **FEW)
+    before = sorted(table.storage.names(TIMELINE_FOLDER))
+    for entry in stale:
+        ensure_published(table.storage, entry)
+    assert sorted(table.storage.names(TIMELINE_FOLDER)) == before
+
+
+def test_what_became_of_an_operation_is_found_in_the_archive(table: HudiTable) -> None:
+    first = ingest(table, {1: 1.0}, operation_key="run/1")
+    commits(table, 6, first=2)
+    archive(table, **FEW)
+    found = find_operation(table, "run/1")
+    assert isinstance(found, CommitResult)
+    assert (found.instant, found.completion_time) == (first["instant"], first["completion_time"])
+    assert find_operation(table, "run/1", since=first["instant"]) == found
+    assert find_operation(table, "run/1", since=table.timeline().newest_completion) is None
+    assert find_operations(table, "run/") == {"run/1": found}
+    assert find_operation(table, "run/2") is None
+    again = ingest(table, {1: 1.0}, operation_key="run/1")
+    assert again == {**first, "already_committed": True}
+    assert is_completed(table, first["instant"])
+    assert partitions_of(table, first["instant"]) == ["city=sf"]
+
+
+# --- consumers
+
+
+def test_a_checkpoint_that_was_archived_has_expired(table: HudiTable) -> None:
+    commits(table, 6)
+    start = table.timeline().commits()[1].completion_time
+    kept = table.timeline().commits()[3].completion_time
+    assert increment(table, start).scanner().count_rows() == 4
+    archive(table, **FEW)
+    with pytest.raises(CheckpointExpiredError, match="was archived"):
+        increment(table, start)
+    assert increment(table, kept).scanner().count_rows() == 2
+
+
+# --- the history's files
+
+
+def test_the_history_is_shaped_as_the_jvms(table: HudiTable, jvm_tables: JvmTables) -> None:
+    commits(table, 6)
+    archive(table, **FEW)
+    (ours,) = (Path(table.location) / HISTORY_FOLDER).glob("*.parquet")
+    theirs = next((jvm_tables.table("jvm_mor_v9_mdt_legacy_hfile") / HISTORY_FOLDER).glob("2*.parquet"))
+
+    def shape(path: Path) -> list[tuple[Any, ...]]:
+        schema = pq.ParquetFile(path).schema
+        columns = [schema.column(index) for index in range(len(schema.names))]
+        return [(c.name, c.physical_type, str(c.logical_type), c.max_definition_level) for c in columns]
+
+    assert shape(ours) == shape(theirs)
+    mine, jvm = (pq.ParquetFile(path).metadata.metadata for path in (ours, theirs))
+    assert json.loads(mine[b"parquet.avro.schema"]) == json.loads(jvm[b"parquet.avro.schema"])
+    first, last, level = ours.stem.split("_")
+    found = [each.requested_time for each in archived_instants(table.storage)]
+    assert (first, last, level) == (found[0], found[-1], "0")
+    assert table.storage.read(VERSION_PATH) == b"1"
+    assert json.loads(table.storage.read(f"{HISTORY_FOLDER}/manifest_1")) == {
+        "files": [{"fileName": ours.name, "fileLen": ours.stat().st_size}]
+    }
+
+
+def test_files_of_the_history_are_merged_level_by_level(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider.table.history_files.MERGED_FILES", 3)
+    done = commits(table, 3)
+    for number in range(3, 23):
+        done += commits(table, 1, first=number)
+        archive(table, keep_min=2, keep_max=3)
+        found = [each.requested_time for each in archived_instants(table.storage)]
+        assert sorted(found) == done[: len(found)]
+        assert len(found) + len(on_timeline(table)) == len(done)
+    files = Manifest.newest(table.storage).files
+    assert len(files) <= 6
+    assert max(each.level for each in files) == 2
+    version = int(table.storage.read(VERSION_PATH))
+    names = set(table.storage.names(HISTORY_FOLDER))
+    assert {name for name in names if "manifest" in name} == {f"manifest_{version - n}" for n in range(3)}
+    needed = {each.name for n in range(3) for each in Manifest.read(table.storage, version - n).files}
+    assert {name for name in names if name.endswith(".parquet")} == needed
+    assert all(decode_commit_metadata(each.metadata or b"").write_stats for each in archived(table.storage))
+    assert len(fares(table)) == 23
+
+
+# --- after a commit
+
+
+def test_a_commit_archives_when_it_is_due(table: HudiTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    monkeypatch.setattr(archival, "archive", lambda table, lock: tried.append(count))
+    for count in range(2, 32):
+        archive_when_due(table, count)
+    assert tried == [10, 11, 20, 21, 30, 31]
+
+
+def test_a_commit_is_done_whatever_becomes_of_the_archival(
+    table: HudiTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    commits(table, 39)
+    table.storage.put(f"{HISTORY_FOLDER}/manifest_99", b"no manifest")
+    commits(table, 1, first=39)
+    assert "could not be archived now" in caplog.text
+    assert "manifest_99 is not a manifest" in caplog.text
+    assert len(fares(table)) == 40

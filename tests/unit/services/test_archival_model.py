@@ -1,0 +1,163 @@
+"""Whatever happened to a table, and whenever it was archived: the rows are those of a dictionary."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pyarrow as pa
+from hudi import HudiTableBuilder
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from airflow_provider.concurrency import CommitResult, Writer, begin_write, find_operation, rollback
+from airflow_provider.exceptions import CheckpointExpiredError
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.archival import archive
+from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.archived_timeline import archived_instants
+from airflow_provider.table.incremental import Increment, increment
+from airflow_provider.table.timeline import TIMELINE_FOLDER
+
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("fare", pa.int64())])
+ids = st.sets(st.integers(0, 5), min_size=1, max_size=3)
+cities = st.sampled_from(["la", "sf"])
+
+
+class Archived(RuleBasedStateMachine):
+    """Writes of every kind, dead writers that wake up late, cleaning, and archival in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = tempfile.TemporaryDirectory()
+        self.table = HudiTable.create(
+            str(Path(self._folder.name) / "t"),
+            name="t",
+            schema=SCHEMA,
+            record_key=["id"],
+            partition_by=["city"],
+        )
+        self.rows: dict[tuple[str, int], int] = {}
+        self.commits: dict[str, str] = {}
+        self.in_flight: list[Writer] = []
+        self.count = 0
+        self.consumer: Increment | None = None
+        self.copy: dict[tuple[str, int], int] = {}
+
+    def teardown(self) -> None:
+        for writer in self.in_flight:
+            writer.abort()
+        self._folder.cleanup()
+
+    def _ingest(self, operation: str, city: str, wanted: set[int]) -> None:
+        self.count += 1
+        columns = {"id": sorted(wanted), "city": [city] * len(wanted), "fare": [self.count] * len(wanted)}
+        key = f"run/{self.count}"
+        source = pa.table(columns, SCHEMA)
+        result = ingest_arrow(self.table, source, operation=operation, operation_key=key)
+        self.commits[key] = result["instant"]
+
+    @initialize()
+    def a_first_commit(self) -> None:
+        # What is older than the first commit of a table counts as committed, whatever it is.
+        self._upserted("sf", {0})
+
+    @rule(city=cities, wanted=ids)
+    def upsert(self, city: str, wanted: set[int]) -> None:
+        self._upserted(city, wanted)
+
+    def _upserted(self, city: str, wanted: set[int]) -> None:
+        self._ingest("upsert", city, wanted)
+        self.rows.update({(city, each): self.count for each in wanted})
+
+    @rule(city=cities, wanted=ids)
+    def delete(self, city: str, wanted: set[int]) -> None:
+        self._ingest("delete", city, wanted)
+        for each in wanted:
+            self.rows.pop((city, each), None)
+
+    @rule(city=cities, wanted=ids)
+    def insert_overwrite(self, city: str, wanted: set[int]) -> None:
+        self._ingest("insert_overwrite", city, wanted)
+        self.rows = {key: value for key, value in self.rows.items() if key[0] != city}
+        self.rows.update({(city, each): self.count for each in wanted})
+
+    @rule()
+    def write_begins(self) -> None:
+        writer = begin_write(self.table, operation="INSERT", heartbeat_interval=3600.0)
+        writer.plan([], ["city=sf"])
+        self.in_flight.append(writer)
+
+    @precondition(lambda self: self.in_flight)
+    @rule(wakes_up=st.booleans())
+    def write_is_rolled_back(self, wakes_up: bool) -> None:
+        writer = self.in_flight.pop(0)
+        rollback(self.table, writer.instant)
+        files = self.table.view().all_base_files()
+        if wakes_up and files:
+            content = self.table.storage.read(files[0].path)
+            self.table.storage.put(f"city=sf/late-0_0-0-0_{writer.instant}.parquet", content)
+        writer._heartbeat.stop()
+
+    @rule()
+    def replaced_file_groups_are_cleaned(self) -> None:
+        if self.in_flight:
+            return
+        for group in self.table.view().replaced:
+            for name in self.table.storage.names(group.partition_path):
+                if name.startswith(f"{group.file_id}_"):
+                    self.table.storage.delete(f"{group.partition_path}/{name}")
+
+    @rule(keep_min=st.integers(1, 3), keep_max=st.integers(4, 6))
+    def archived(self, keep_min: int, keep_max: int) -> None:
+        plan = archive(self.table, keep_min=keep_min, keep_max=keep_max, dead_writer_seconds=0)
+        left = len(self.table.timeline().commits())
+        assert plan.held_by is not None or left <= keep_max
+        assert not any(writer.instant in plan.to_dict()["archived"] for writer in self.in_flight)
+
+    @rule()
+    def consumer_polls(self) -> None:
+        start = None if self.consumer is None else self.consumer.end
+        try:
+            found = increment(self.table, start)
+        except CheckpointExpiredError:
+            found, self.copy = increment(self.table), {}
+        told = found.scanner().to_table().to_pylist()
+        self.copy.update({(row["city"], row["id"]): row["fare"] for row in told})
+        self.consumer = found
+        # Deletes are not told; all that is there has arrived.
+        assert {key: self.copy.get(key) for key in self.rows} == self.rows
+
+    @invariant()
+    def every_reader_sees_the_rows(self) -> None:
+        batches = HudiTableBuilder.from_base_uri(self.table.location).build().read()
+        theirs = pa.Table.from_batches(batches).to_pylist() if batches else []
+        for rows in (snapshot(self.table).to_table().to_pylist(), theirs):
+            assert sorted((row["city"], row["id"], row["fare"]) for row in rows) == sorted(
+                (*key, value) for key, value in self.rows.items()
+            )
+
+    @invariant()
+    def every_commit_is_known_once(self) -> None:
+        found = [i.requested_time for i in archived_instants(self.table.storage)]
+        active = {i.requested_time for i in self.table.timeline().completed()}
+        assert len(found) == len(set(found))
+        assert not set(found) & active
+        assert set(self.commits.values()) <= set(found) | active
+        pending = {i.requested_time for i in self.table.timeline().pending()}
+        assert pending == {writer.instant for writer in self.in_flight}
+        assert max(found, default="") < min(active, default="9")
+        assert len(list(self.table.storage.names(TIMELINE_FOLDER))) <= 3 * (len(active) + len(pending)) + 1
+
+    @precondition(lambda self: self.commits)
+    @rule(data=st.data())
+    def an_operation_is_tried_again(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.commits)))
+        found = find_operation(self.table, key)
+        assert isinstance(found, CommitResult)
+        assert found.instant == self.commits[key]
+
+
+TestArchived = Archived.TestCase
+TestArchived.settings = settings(stateful_step_count=25)
