@@ -184,7 +184,7 @@ def encode(schema_name: str, record: Mapping[str, Any]) -> bytes:
     :param record: the fields; those left out take their default.
     """
     buffer = io.BytesIO()
-    fastavro.writer(buffer, _schema(schema_name), [dict(record)], codec="null")
+    fastavro.writer(buffer, avro_schema(schema_name), [dict(record)], codec="null")
     return buffer.getvalue()
 
 
@@ -240,5 +240,6 @@ class _PackagedSchemas(AbstractSchemaRepository):
 
 
 @cache
-def _schema(name: str) -> Any:
+def avro_schema(name: str) -> Any:
+    """The parsed Avro schema of one of Hudi's records, by the record's name."""
     return fastavro.schema.load_schema(f"{_NAMESPACE}.{name}", repo=_PackagedSchemas())
