@@ -239,6 +239,14 @@ class _PackagedSchemas(AbstractSchemaRepository):
             raise SchemaRepositoryError(f"no Avro schema {name}") from error
 
 
+def avro_schema_text(name: str) -> str:
+    """The schema of one of Hudi's records as it is written where readers look for it.
+
+    :param name: of a record whose schema does not refer to another file's.
+    """
+    return json.dumps(_PackagedSchemas().load(f"{_NAMESPACE}.{name}"), separators=(",", ":"))
+
+
 @cache
 def avro_schema(name: str) -> Any:
     """The parsed Avro schema of one of Hudi's records, by the record's name."""
