@@ -38,9 +38,8 @@ def test_xxh64_is_that_of_its_specification(size: int, expected: int) -> None:
 
 
 def test_keys_that_the_jvm_wrote() -> None:
-    assert (
-        column_stats_key("currency", "region=us", _FILE) == "/m6lxu4Dh5w=431THTTwO5Q=W7RhzS2IFnrW7FlqIkFJUw=="
-    )
+    key = column_stats_key("currency", "region=us", _FILE)
+    assert key == "/m6lxu4Dh5w=431THTTwO5Q=W7RhzS2IFnrW7FlqIkFJUw=="
     assert partition_stats_key("currency", "region=us") == "/m6lxu4Dh5w=431THTTwO5Q="
     assert column_stats_prefix("currency") == "/m6lxu4Dh5w="
     assert bloom_filter_key("region=us", _FILE) == "431THTTwO5Q=W7RhzS2IFnrW7FlqIkFJUw=="
