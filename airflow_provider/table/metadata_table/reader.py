@@ -13,8 +13,6 @@ from functools import cached_property, partial
 from typing import Any
 
 from airflow_provider.exceptions import CorruptTableError
-from airflow_provider.indexing.keys import file_group_index
-from airflow_provider.indexing.records import Payload, decode_payload, merge
 from airflow_provider.table.byte_range import ByteRange
 from airflow_provider.table.hfile import HFileReader
 from airflow_provider.table.instant import State
@@ -26,6 +24,8 @@ from airflow_provider.table.log_file import (
     valid_log_blocks,
 )
 from airflow_provider.table.log_records import block_hfile, deleted_records, parsed_schema
+from airflow_provider.table.metadata_table.keys import file_group_index
+from airflow_provider.table.metadata_table.records import Payload, decode_payload, merge
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 

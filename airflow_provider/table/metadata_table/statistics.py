@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.indexing.records import (
+from airflow_provider.table.base_file import BaseFileFooter
+from airflow_provider.table.log_records import WrappedValue
+from airflow_provider.table.metadata_table.records import (
     ColumnStats,
     RecordLocation,
     RecordType,
@@ -23,8 +25,6 @@ from airflow_provider.indexing.records import (
     ValueType,
     merge,
 )
-from airflow_provider.table.base_file import BaseFileFooter
-from airflow_provider.table.log_records import WrappedValue
 from airflow_provider.table.schema import META_COLUMNS
 
 MAX_COLUMNS = 32

@@ -12,7 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
-from airflow_provider.indexing.records import (
+from airflow_provider.table.byte_range import ByteRange
+from airflow_provider.table.hfile import HFileReader
+from airflow_provider.table.log_file import BlockType, LogFileName, read_log_blocks
+from airflow_provider.table.log_records import WrappedValue, block_hfile, parsed_schema
+from airflow_provider.table.metadata_table.records import (
     ColumnStats,
     FileInfo,
     FileList,
@@ -27,10 +31,6 @@ from airflow_provider.indexing.records import (
     merge,
     schema_text,
 )
-from airflow_provider.table.byte_range import ByteRange
-from airflow_provider.table.hfile import HFileReader
-from airflow_provider.table.log_file import BlockType, LogFileName, read_log_blocks
-from airflow_provider.table.log_records import WrappedValue, block_hfile, parsed_schema
 from tests.unit.table.conftest import JvmTables
 
 _SCHEMA = parsed_schema(schema_text())

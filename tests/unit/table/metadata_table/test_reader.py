@@ -10,7 +10,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.indexing.keys import (
+from airflow_provider.table import HudiTable
+from airflow_provider.table.base_file import parse_base_file_name, read_base_file
+from airflow_provider.table.instant import parse_time
+from airflow_provider.table.log_file import LogFileName
+from airflow_provider.table.metadata_table.keys import (
     ALL_PARTITIONS,
     column_stats_key,
     column_stats_prefix,
@@ -18,19 +22,21 @@ from airflow_provider.indexing.keys import (
     partition_of_files_key,
     partition_stats_key,
 )
-from airflow_provider.indexing.metadata_table import MetadataTable, metadata_storage
-from airflow_provider.indexing.partitions import MetadataPartition, file_id
-from airflow_provider.indexing.records import ColumnStats, FileList, Payload, RecordLocation, SecondaryKey
-from airflow_provider.indexing.statistics import (
+from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_id
+from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
+from airflow_provider.table.metadata_table.records import (
+    ColumnStats,
+    FileList,
+    Payload,
+    RecordLocation,
+    SecondaryKey,
+)
+from airflow_provider.table.metadata_table.statistics import (
     INDEXED_META_COLUMNS,
     column_stats,
     indexed_columns,
     partition_stats,
 )
-from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file import parse_base_file_name, read_base_file
-from airflow_provider.table.instant import parse_time
-from airflow_provider.table.log_file import LogFileName
 from airflow_provider.table.storage import Storage
 from tests.unit.table.conftest import JvmTables
 

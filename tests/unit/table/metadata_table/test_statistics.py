@@ -13,8 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.indexing.records import ColumnStats, RecordLocation, RecordType, ValueType
-from airflow_provider.indexing.statistics import (
+from airflow_provider.table.base_file import BaseFileWriter, read_base_file, read_footer
+from airflow_provider.table.bloom_filter import BloomFilter
+from airflow_provider.table.log_records import WrappedValue
+from airflow_provider.table.metadata_table.records import ColumnStats, RecordLocation, RecordType, ValueType
+from airflow_provider.table.metadata_table.statistics import (
     INDEXED_META_COLUMNS,
     column_stats,
     indexed_columns,
@@ -23,9 +26,6 @@ from airflow_provider.indexing.statistics import (
     stored_bloom_filter,
     value_type,
 )
-from airflow_provider.table.base_file import BaseFileWriter, read_base_file, read_footer
-from airflow_provider.table.bloom_filter import BloomFilter
-from airflow_provider.table.log_records import WrappedValue
 from airflow_provider.table.storage import Storage
 
 _DAY = datetime.date(2024, 2, 3)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.indexing.keys import (
+from airflow_provider.table.metadata_table.keys import (
     _xxh64,
     bloom_filter_key,
     column_stats_key,
