@@ -67,5 +67,7 @@ class ByteRange:
         return kept[start - kept_from : end - kept_from]
 
     def keep(self, start: int, end: int) -> None:
-        """Fetch bytes of which parts will be read next, in one request."""
-        self._kept = (start, self.read(start, end))
+        """Fetch bytes of which parts will be read next, in one request, unless they are here."""
+        kept_from, kept = self._kept
+        if not kept_from <= start <= end <= kept_from + len(kept):
+            self._kept = (start, self.read(start, end))

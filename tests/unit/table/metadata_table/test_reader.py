@@ -22,7 +22,7 @@ from airflow_provider.table.metadata_table.keys import (
     partition_of_files_key,
     partition_stats_key,
 )
-from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_id
+from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import (
     ColumnStats,
@@ -155,7 +155,9 @@ def test_file_groups_and_their_slices(metadata: MetadataTable) -> None:
         "secondary_index_txn_date_idx": 10,
     }.items():
         slices = metadata.file_slices(partition)
-        assert [each.file_id for each in slices] == [file_id(partition, index) for index in range(count)]
+        assert [each.file_id for each in slices] == [
+            file_group_id(partition, index) for index in range(count)
+        ]
     (files,) = metadata.file_slices(MetadataPartition.FILES)
     assert files.base_file is not None
     assert files.base_file.instant == "20260307162449278"
