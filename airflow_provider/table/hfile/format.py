@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
@@ -236,9 +236,10 @@ def encode_pair(key: bytes, value: bytes) -> bytes:
     return b"".join((_LENGTHS.pack(whole, len(value), len(key)), key, _KEY_REST, value, _MVCC))
 
 
-def decode_pairs(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+def decode_pairs(data: bytes, wanted: Container[bytes] | None = None) -> Iterator[tuple[bytes, bytes]]:
     """The pairs of a data block, in the order of their keys.
 
+    :param wanted: keys, where others are of no interest.
     :raises ValueError: when they do not fill the block exactly.
     """
     position, end = 0, len(data)
@@ -252,7 +253,9 @@ def decode_pairs(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         if value_length < 0 or key_length + _KEY_LENGTH.size > whole or after > end:
             raise ValueError(f"a pair at byte {position} of a data block does not fit into it")
         key_at = position + first
-        yield data[key_at : key_at + key_length], data[value_at : value_at + value_length]
+        key = data[key_at : key_at + key_length]
+        if wanted is None or key in wanted:
+            yield key, data[value_at : value_at + value_length]
         position = after
 
 

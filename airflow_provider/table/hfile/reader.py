@@ -83,9 +83,8 @@ class HFileReader:
             entry = self._block_of(key)
             if entry is not None:
                 wanted.setdefault(entry, set()).add(key)
-        for entry, pairs in self._data_blocks(wanted):
-            searched = wanted[entry]
-            yield from (pair for pair in pairs if pair[0] in searched)
+        for entry, block in self._data_blocks(wanted):
+            yield from self._pairs(block, wanted[entry])
 
     def with_prefix(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The pairs whose keys begin so, in the order of the keys."""
@@ -96,8 +95,8 @@ class HFileReader:
 
     def scan(self, begin: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """All pairs from a key on, in the order of the keys."""
-        for _, pairs in self._data_blocks(self._blocks_from(begin)):
-            yield from (pair for pair in pairs if pair[0] >= begin)
+        for _, block in self._data_blocks(self._blocks_from(begin)):
+            yield from (pair for pair in self._pairs(block) if pair[0] >= begin)
 
     def meta_block(self, name: str) -> bytes | None:
         """What was stored under a name beside the pairs; None when nothing was."""
@@ -167,17 +166,16 @@ class HFileReader:
                 self._lower[entry.offset] = hfile.decode_lower_index(block)
         return self._lower[entry.offset]
 
-    def _data_blocks(
-        self, entries: Iterable[IndexEntry]
-    ) -> Iterator[tuple[IndexEntry, list[tuple[bytes, bytes]]]]:
+    def _data_blocks(self, entries: Iterable[IndexEntry]) -> Iterator[tuple[IndexEntry, bytes]]:
         for group in _neighbours(entries):
             if len(group) > 1:
                 self._content.keep(group[0].offset, group[-1].offset + group[-1].size)
             for entry in group:
-                block = self._block(entry, hfile.DATA)
-                with self._naming_the_file():
-                    pairs = list(hfile.decode_pairs(block))
-                yield entry, pairs
+                yield entry, self._block(entry, hfile.DATA)
+
+    def _pairs(self, block: bytes, wanted: set[bytes] | None = None) -> list[tuple[bytes, bytes]]:
+        with self._naming_the_file():
+            return list(hfile.decode_pairs(block, wanted))
 
     @contextmanager
     def _naming_the_file(self) -> Iterator[None]:

@@ -11,6 +11,11 @@ import hashlib
 from base64 import b64encode
 from functools import lru_cache
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
 ALL_PARTITIONS = "__all_partitions__"
 """The key of the record that lists a table's partitions, in ``files``."""
 
@@ -72,6 +77,28 @@ def file_group_index(key: str, file_groups: int) -> int:
     signed = code - (1 << 32) if code >> 31 else code
     # Java has no positive counterpart of its smallest number, and its remainder keeps the sign.
     return (abs(signed) if signed != -(1 << 31) else 1 << 31) % file_groups
+
+
+def file_group_indexes(keys: pa.Array | pa.ChunkedArray, file_groups: int) -> npt.NDArray[np.int64]:
+    """:func:`file_group_index` of many keys at once.
+
+    :param keys: strings without nulls.
+    """
+    array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    array = array.cast(pa.large_string())
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets or bytes(8), np.int64)[array.offset : array.offset + len(array) + 1]
+    starts, lengths = ends[:-1], np.diff(ends)
+    content = np.frombuffer(data or b"", np.uint8)
+    codes = np.zeros(len(array), np.uint32)
+    for position in range(int(lengths.max(initial=0))):
+        longer = np.flatnonzero(lengths > position)
+        codes[longer] = codes[longer] * np.uint32(31) + content[starts[longer] + position]
+    indexes: npt.NDArray[np.int64] = np.abs(codes.view(np.int32).astype(np.int64)) % file_groups
+    # Of other characters than ASCII's, the bytes are not Java's units.
+    for other in np.flatnonzero(~pc.string_is_ascii(array).to_numpy(zero_copy_only=False)):
+        indexes[other] = file_group_index(array[int(other)].as_py(), file_groups)
+    return indexes
 
 
 @lru_cache(maxsize=65_536)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any
+from functools import cached_property, lru_cache, partial
 
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.byte_range import ByteRange
@@ -23,9 +22,9 @@ from airflow_provider.table.log_file import (
     read_log_blocks,
     valid_log_blocks,
 )
-from airflow_provider.table.log_records import block_hfile, deleted_records, parsed_schema
+from airflow_provider.table.log_records import block_hfile, deleted_records
 from airflow_provider.table.metadata_table.keys import file_group_index
-from airflow_provider.table.metadata_table.records import Payload, decode_payload, merge
+from airflow_provider.table.metadata_table.records import Payload, RecordDecoder, merge
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 
@@ -37,6 +36,7 @@ _DELETED = None
 """What a log says of a key that it takes out."""
 
 Changes = list[Payload | None]
+Find = Callable[[HFileReader], Iterator[tuple[bytes, bytes]]]
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,7 @@ class MetadataTable:
         What the log files say is kept in memory, what the base file says is not.
         """
         changes = self._changes(file_slice, HFileReader.scan)
-        base = self._base(file_slice)
-        yield from _merged(base.scan() if base else (), changes, base)
+        yield from _merged(self._base_records(file_slice, HFileReader.scan), changes)
 
     def look_up(self, partition: str, keys: Iterable[str]) -> dict[str, Payload]:
         """The records of those keys that have one.
@@ -141,19 +140,19 @@ class MetadataTable:
         found: dict[str, Payload] = {}
         for index, wanted in by_slice.items():
             file_slice = file_slices[index]
-            changes = self._changes(file_slice, partial(HFileReader.get_all, keys=wanted), wanted)
-            base = self._base(file_slice)
-            found.update(_merged(base.get_all(wanted) if base else (), changes, base))
+            find = partial(HFileReader.get_all, keys=wanted)
+            changes = self._changes(file_slice, find, wanted)
+            found.update(_merged(self._base_records(file_slice, find), changes))
         return found
 
     def with_prefix(self, partition: str, prefix: str) -> Iterator[tuple[str, Payload]]:
         """The records whose keys begin so, as those of all statistics of a column do."""
         begin = prefix.encode()
         for file_slice in self.file_slices(partition):
-            changes = self._changes(file_slice, partial(HFileReader.with_prefix, prefix=begin))
+            find = partial(HFileReader.with_prefix, prefix=begin)
+            changes = self._changes(file_slice, find)
             changes = {key: value for key, value in changes.items() if key.startswith(begin)}
-            base = self._base(file_slice)
-            yield from _merged(base.with_prefix(begin) if base else (), changes, base)
+            yield from _merged(self._base_records(file_slice, find), changes)
 
     def _list(self, partition: str) -> list[FileSlice]:
         bases: dict[str, MetadataFile] = {}
@@ -204,21 +203,19 @@ class MetadataTable:
         starts = self.timeline.instants[0].requested_time if self.timeline.instants else ""
         return instant < starts
 
-    def _base(self, file_slice: FileSlice) -> HFileReader | None:
+    def _base_records(self, file_slice: FileSlice, find: Find) -> Iterator[tuple[bytes, Payload]]:
         base_file = file_slice.base_file
         if base_file is None:
-            return None
-        if base_file.path not in self._readers:
-            self._readers[base_file.path] = HFileReader.open(
-                self._storage, base_file.path, size=base_file.size
-            )
-        return self._readers[base_file.path]
+            return
+        path, size = base_file.path, base_file.size
+        if path not in self._readers:
+            self._readers[path] = HFileReader.open(self._storage, path, size=size)
+        decode = _decoder(self._readers[path])
+        for key, value in find(self._readers[path]):
+            yield key, decode(value)
 
     def _changes(
-        self,
-        file_slice: FileSlice,
-        find: Callable[[HFileReader], Iterator[tuple[bytes, bytes]]],
-        wanted: Collection[bytes] | None = None,
+        self, file_slice: FileSlice, find: Find, wanted: Collection[bytes] | None = None
     ) -> dict[bytes, Changes]:
         """What the log files say of keys, one after the other."""
         changes: dict[bytes, Changes] = {}
@@ -231,9 +228,9 @@ class MetadataTable:
                         changes.setdefault(key, []).append(_DELETED)
             elif block.block_type is BlockType.HFILE_DATA:
                 reader = block_hfile(block)
-                schema = _schema_of(reader)
+                decode = _decoder(reader)
                 for key, value in find(reader):
-                    changes.setdefault(key, []).append(decode_payload(value, schema))
+                    changes.setdefault(key, []).append(decode(value))
             else:
                 raise CorruptTableError(
                     f"{block.content.name} has a block of type {block.block_type.name}; the metadata table "
@@ -248,32 +245,33 @@ class MetadataTable:
         return self._blocks[log_file.path]
 
 
-def _schema_of(reader: HFileReader) -> Any:
+def _decoder(reader: HFileReader) -> RecordDecoder:
     try:
-        return parsed_schema(reader.file_info["schema"].decode())
+        return _decoder_of(reader.file_info["schema"].decode())
     except KeyError:
         raise CorruptTableError(
             "an HFile of the metadata table does not say its schema; drop the index and build it again"
         ) from None
 
 
+_decoder_of = lru_cache(maxsize=32)(RecordDecoder)
+
+
 def _merged(
-    base: Iterable[tuple[bytes, bytes]], changes: dict[bytes, Changes], reader: HFileReader | None
+    base: Iterable[tuple[bytes, Payload]], changes: dict[bytes, Changes]
 ) -> Iterator[tuple[str, Payload]]:
     """Base records with what the logs say of them, and new ones, in the order of the keys."""
-    schema = _schema_of(reader) if reader else None
     new = iter(sorted(changes))
     upcoming = next(new, None)
-    for key, value in base:
+    for key, payload in base:
         while upcoming is not None and upcoming < key:
             yield from _applied(upcoming, None, changes[upcoming])
             upcoming = next(new, None)
-        decoded = decode_payload(value, schema)
         if upcoming == key:
-            yield from _applied(key, decoded, changes[key])
+            yield from _applied(key, payload, changes[key])
             upcoming = next(new, None)
         else:
-            yield key.decode(), decoded
+            yield key.decode(), payload
     while upcoming is not None:
         yield from _applied(upcoming, None, changes[upcoming])
         upcoming = next(new, None)

@@ -12,15 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import IntEnum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
 from airflow_provider.table.instant import format_time, parse_time
-from airflow_provider.table.log_records import WrappedValue, decode_datum, encode_datum
+from airflow_provider.table.log_records import WrappedValue, decode_datum, encode_datum, parsed_schema
 from airflow_provider.table.metadata import avro_schema, avro_schema_text
 
 _NAME = "HoodieMetadataRecord"
+
+_MOST_LOCATIONS = 65_536
+"""Locations kept with their bytes: all keys of a base file have the same, so there are few of them."""
 
 
 class RecordType(IntEnum):
@@ -247,27 +250,54 @@ def schema_text() -> str:
 
 def encode_payload(payload: Payload) -> bytes:
     """A record's bytes, by the schema of :func:`schema_text`."""
+    return _encode_location(payload) if isinstance(payload, RecordLocation) else _encode(payload)
+
+
+def _encode(payload: Payload) -> bytes:
     return encode_datum(avro_schema(_NAME), {"key": ""} | _to_avro(payload))
 
 
-def decode_payload(data: bytes, schema: Any) -> Payload:
-    """Read a record.
+_encode_location = lru_cache(maxsize=_MOST_LOCATIONS)(_encode)
 
-    :param data: its bytes.
-    :param schema: the schema that it was written with.
-    :raises CorruptTableError: when the bytes are no such record.
-    :raises UnsupportedTableError: when it is of an unknown type.
+
+class RecordDecoder:
+    """Reads records that were written with one schema.
+
+    :param schema: the schema's text.
+    :raises CorruptTableError: when the text is no Avro schema.
     """
-    try:
-        record = decode_datum(schema, data)
-        record_type = record["type"]
-        if record_type not in list(RecordType):
-            raise UnsupportedTableError(f"a record of the metadata table is of unknown type {record_type}")
-        return _FROM_AVRO[RecordType(record_type)](RecordType(record_type), record)
-    except (ValueError, EOFError, IndexError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptTableError(
-            f"a record of the metadata table cannot be read ({error!r}); drop the index and build it again"
-        ) from error
+
+    def __init__(self, schema: str) -> None:
+        self._schema = parsed_schema(schema)
+        self._locations: dict[bytes, RecordLocation] = {}
+
+    def __call__(self, data: bytes) -> Payload:
+        """Read a record.
+
+        :raises CorruptTableError: when the bytes are no such record.
+        :raises UnsupportedTableError: when it is of an unknown type.
+        """
+        known = self._locations.get(data)
+        if known is not None:
+            return known
+        payload = self._decode(data)
+        if isinstance(payload, RecordLocation) and len(self._locations) < _MOST_LOCATIONS:
+            self._locations[data] = payload
+        return payload
+
+    def _decode(self, data: bytes) -> Payload:
+        try:
+            record = decode_datum(self._schema, data)
+            record_type = record["type"]
+            if record_type not in list(RecordType):
+                raise UnsupportedTableError(
+                    f"a record of the metadata table is of unknown type {record_type}"
+                )
+            return _FROM_AVRO[RecordType(record_type)](RecordType(record_type), record)
+        except (ValueError, EOFError, IndexError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptTableError(
+                f"a record of the metadata table cannot be read: {error!r}; drop the index, build it again"
+            ) from error
 
 
 def _to_avro(payload: Payload) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from airflow_provider.table.instant import Action, Instant, State, parse_time
 from airflow_provider.table.log_file import BlockType, HeaderKey, LogFileName, encode_log_block
 from airflow_provider.table.log_records import DeletedRecord, encode_deletes
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
-from airflow_provider.table.metadata_table.keys import file_group_index
+from airflow_provider.table.metadata_table.keys import file_group_indexes
 from airflow_provider.table.metadata_table.partitions import file_group_id
 from airflow_provider.table.metadata_table.reader import FileSlice, MetadataTable
 from airflow_provider.table.metadata_table.records import Payload, encode_payload, schema_text
@@ -115,10 +115,11 @@ def by_file_group(keys: Iterable[str], count: int) -> dict[int, list[str]]:
 
     :param count: how many file groups the partition has.
     """
+    ordered = sorted(keys)  # by code points, which is the order of the UTF-8 bytes
     found: dict[int, list[str]] = {}
-    for key in keys:
-        found.setdefault(file_group_index(key, count), []).append(key)
-    return {index: sorted(found[index], key=str.encode) for index in sorted(found)}
+    for key, index in zip(ordered, file_group_indexes(pa.array(ordered, pa.string()), count), strict=True):
+        found.setdefault(int(index), []).append(key)
+    return dict(sorted(found.items()))
 
 
 def write_base_file(
@@ -191,7 +192,7 @@ def write_log_file(
     header: dict[int, str] = {HeaderKey.SCHEMA: schema_text()}
     name = str(LogFileName(file_id, instant, 1, write_token))
     written = {key: payload for key, payload in changes.items() if payload is not None}
-    deleted = sorted(changes.keys() - written.keys(), key=str.encode)
+    deleted = sorted(changes.keys() - written.keys())
     blocks = []
     if written:
         content = _encode_records(written, instant)
@@ -300,7 +301,7 @@ def write_instant(
 def _encode_records(records: Mapping[str, Payload], instant: str) -> bytes:
     sink = io.BytesIO()
     writer = HFileWriter(sink, created=_created(instant))
-    for key in sorted(records, key=str.encode):
+    for key in sorted(records):
         writer.append(key.encode(), encode_payload(records[key]))
     writer.add_file_info("schema", schema_text().encode())
     writer.finish()

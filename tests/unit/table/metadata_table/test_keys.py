@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from airflow_provider.table.metadata_table.keys import (
     column_stats_key,
     column_stats_prefix,
     file_group_index,
+    file_group_indexes,
     files_key,
     partition_of_files_key,
     partition_stats_key,
@@ -65,3 +67,12 @@ def test_file_groups_are_chosen_by_javas_hash_code(key: str, hash_code: int) -> 
     for groups in (2, 7, 10, 1000):
         assert file_group_index(key, groups) == abs(hash_code) % groups
     assert file_group_index(key, 1) == 0
+
+
+@given(st.lists(st.text(max_size=12)), st.integers(1, 50))
+def test_file_groups_of_many_keys_are_those_of_each(keys: list[str], groups: int) -> None:
+    expected = [file_group_index(key, groups) for key in keys]
+    array = pa.array(["", *keys], pa.string())[1:]
+    assert file_group_indexes(array, groups).tolist() == expected
+    chunks = pa.chunked_array([keys[:2], keys[2:]], pa.large_string())
+    assert file_group_indexes(chunks, groups).tolist() == expected

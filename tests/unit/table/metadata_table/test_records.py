@@ -15,25 +15,25 @@ from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
 from airflow_provider.table.byte_range import ByteRange
 from airflow_provider.table.hfile import HFileReader
 from airflow_provider.table.log_file import BlockType, LogFileName, read_log_blocks
-from airflow_provider.table.log_records import WrappedValue, block_hfile, parsed_schema
+from airflow_provider.table.log_records import WrappedValue, block_hfile
 from airflow_provider.table.metadata_table.records import (
     ColumnStats,
     FileInfo,
     FileList,
     Payload,
+    RecordDecoder,
     RecordLocation,
     RecordType,
     SecondaryKey,
     StoredBloomFilter,
     ValueType,
-    decode_payload,
     encode_payload,
     merge,
     schema_text,
 )
 from tests.unit.table.conftest import JvmTables
 
-_SCHEMA = parsed_schema(schema_text())
+_decode = RecordDecoder(schema_text())
 
 
 def _hfiles(root: Path) -> Iterator[HFileReader]:
@@ -63,7 +63,7 @@ def test_every_record_of_the_jvm_keeps_its_bytes(jvm_tables: JvmTables) -> None:
     table = jvm_tables.table("rs_cow_v9_txns_simple_meta") / ".hoodie/metadata"
     for reader in _hfiles(table):
         for _, value in reader.scan():
-            payload = decode_payload(value, _SCHEMA)
+            payload = _decode(value)
             types.add(type(payload))
             ours = encode_payload(payload)
             # A compaction of the JVM puts the file's name into each record, after four null columns.
@@ -76,10 +76,10 @@ def test_records_of_older_schemas_are_read(jvm_tables: JvmTables) -> None:
     count = 0
     for archive in ("jvm_mor_v6_archived", "jvm_mor_v9_mdt_legacy_hfile"):
         for reader in _hfiles(jvm_tables.table(archive) / ".hoodie/metadata"):
-            schema = parsed_schema(reader.file_info["schema"].decode())
+            decode = RecordDecoder(reader.file_info["schema"].decode())
             for _, value in reader.scan():
-                payload = decode_payload(value, schema)
-                assert decode_payload(encode_payload(payload), _SCHEMA) == payload
+                payload = decode(value)
+                assert _decode(encode_payload(payload)) == payload
                 count += 1
     assert count > 400
 
@@ -134,7 +134,7 @@ _payloads = st.one_of(
 def test_what_was_written_is_read(payload: Payload) -> None:
     if isinstance(payload, ColumnStats) and payload.value_type is None:
         assert payload.type_info is None
-    assert decode_payload(encode_payload(payload), _SCHEMA) == payload
+    assert _decode(encode_payload(payload)) == payload
 
 
 def test_a_location_knows_its_instant() -> None:
@@ -226,9 +226,9 @@ def test_of_all_else_the_newer_counts() -> None:
 def test_what_is_no_record_is_named() -> None:
     with pytest.raises(CorruptTableError, match="FileList and a RecordLocation of one key"):
         merge(RecordLocation.at("p", "f", "20260307222434124"), FileList({}))
-    with pytest.raises(CorruptTableError, match="drop the index and build it again"):
-        decode_payload(b"\0\0", _SCHEMA)
+    with pytest.raises(CorruptTableError, match="drop the index, build it again"):
+        _decode(b"\0\0")
     with pytest.raises(CorruptTableError, match="drop the index"):
-        decode_payload(b"\0\0\0\0\0\0\x06\0\0\0\0\0", _SCHEMA)  # statistics of a column, without them
+        _decode(b"\0\0\0\0\0\0\x06\0\0\0\0\0")  # statistics of a column, without them
     with pytest.raises(UnsupportedTableError, match="unknown type 9"):
-        decode_payload(b"\0\0\0\0\0\0\x12\0\0\0\0\0", _SCHEMA)
+        _decode(b"\0\0\0\0\0\0\x12\0\0\0\0\0")

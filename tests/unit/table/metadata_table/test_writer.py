@@ -17,7 +17,7 @@ from airflow_provider.table.byte_range import ByteRange
 from airflow_provider.table.hfile import HFileReader, HFileWriter
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.log_file import BlockType, HeaderKey, LogBlock, LogFileName, read_log_blocks
-from airflow_provider.table.log_records import block_hfile, deleted_records, parsed_schema
+from airflow_provider.table.log_records import block_hfile, deleted_records
 from airflow_provider.table.metadata import WriteStat, decode
 from airflow_provider.table.metadata_table.keys import ALL_PARTITIONS, files_key
 from airflow_provider.table.metadata_table.partitions import (
@@ -30,9 +30,9 @@ from airflow_provider.table.metadata_table.records import (
     FileInfo,
     FileList,
     Payload,
+    RecordDecoder,
     RecordLocation,
     RecordType,
-    decode_payload,
 )
 from airflow_provider.table.metadata_table.writer import (
     BULK_INSERT,
@@ -267,8 +267,8 @@ def _deleted(block: LogBlock) -> list[str]:
 def _written(block: LogBlock) -> list[tuple[str, Payload]]:
     if block.block_type is not BlockType.HFILE_DATA:
         return []
-    schema = parsed_schema(block.header[HeaderKey.SCHEMA])
-    return [(key.decode(), decode_payload(value, schema)) for key, value in block_hfile(block).scan()]
+    decode = RecordDecoder(block.header[HeaderKey.SCHEMA])
+    return [(key.decode(), decode(value)) for key, value in block_hfile(block).scan()]
 
 
 def test_the_configuration_is_the_jvms(jvm_tables: JvmTables) -> None:
