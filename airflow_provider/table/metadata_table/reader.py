@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 
 from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.table.archived_timeline import archived_commits
 from airflow_provider.table.byte_range import ByteRange
 from airflow_provider.table.hfile import HFileReader
 from airflow_provider.table.instant import State
@@ -191,8 +192,15 @@ class MetadataTable:
 
     def _completion(self, instant: str) -> str:
         known = self.timeline.find(instant)
-        # One that was archived completed before all that is left.
+        if known is None and self._is_committed(instant):
+            return self._archived.get(instant, instant)
         return (known.completion_time if known else None) or instant
+
+    @cached_property
+    def _archived(self) -> dict[str, str]:
+        """Completion times of archived instants; read when a log file is as old as one of them."""
+        found = archived_commits(self._storage)
+        return {each.requested_time: each.completion_time or each.requested_time for each in found}
 
     def _is_committed(self, instant: str) -> bool:
         if instant in self._pending:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.table import HudiTable
 from airflow_provider.table.base_file import parse_base_file_name, read_base_file
-from airflow_provider.table.instant import parse_time
+from airflow_provider.table.instant import Action, parse_time
 from airflow_provider.table.log_file import LogFileName
 from airflow_provider.table.metadata_table.keys import (
     ALL_PARTITIONS,
@@ -26,6 +27,7 @@ from airflow_provider.table.metadata_table.partitions import MetadataPartition, 
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import (
     ColumnStats,
+    FileInfo,
     FileList,
     Payload,
     RecordLocation,
@@ -37,8 +39,20 @@ from airflow_provider.table.metadata_table.statistics import (
     indexed_columns,
     partition_stats,
 )
+from airflow_provider.table.metadata_table.writer import (
+    BULK_INSERT,
+    COMPACT,
+    UPSERT,
+    compacted,
+    create_metadata_table,
+    initialise_file_groups,
+    log_changes,
+    write_instant,
+)
+from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.storage import Storage
 from tests.unit.table.conftest import JvmTables
+from tests.unit.table.histories import at
 
 
 @pytest.fixture(scope="module")
@@ -242,3 +256,40 @@ def test_a_merge_on_read_tables_files_are_listed_too(jvm_tables: JvmTables) -> N
         if path.suffix == ".parquet" or LogFileName.parse(path.name) is not None:
             expected.setdefault(path.parent.name, {})[path.name] = path.stat().st_size
     assert found == expected
+
+
+def test_a_log_file_whose_instant_was_archived_is_in_the_right_slice(tmp_path: Path) -> None:
+    """Requested before a compaction was planned, completed after it, archived before it."""
+    storage = Storage(str(tmp_path))
+    create_metadata_table(storage, TableConfig("t"))
+    initialise_file_groups(storage, "files", 1, at(0))
+    write_instant(storage, Action.DELTA_COMMIT, at(0), at(1), BULK_INSERT, [])
+    files = MetadataPartition.FILES
+    late = log_changes(
+        storage, MetadataTable(storage), at(2), {files: {"p": FileList({"late": FileInfo(1)})}}
+    )
+    (file_slice,) = MetadataTable(storage).file_slices(files)
+    base = compacted(storage, MetadataTable(storage), file_slice, at(3))
+    write_instant(storage, Action.DELTA_COMMIT, at(2), at(4), UPSERT, late)
+    write_instant(storage, Action.COMPACTION, at(3), at(5), COMPACT, [base])
+    expected = {"p": FileList({"late": FileInfo(1)})}
+    assert dict(MetadataTable(storage).records(files)) == expected
+
+    history = pa.table(
+        {
+            "instantTime": [at(0), at(2)],
+            "completionTime": [at(1), at(4)],
+            "action": ["deltacommit", "deltacommit"],
+        }
+    )
+    folder = tmp_path / ".hoodie/timeline/history"
+    folder.mkdir()
+    pq.write_table(history, folder / f"{at(0)}_{at(2)}_0.parquet")
+    (folder / "manifest_1").write_text(
+        json.dumps({"files": [{"fileName": f"{at(0)}_{at(2)}_0.parquet", "fileLen": 1}]})
+    )
+    (folder / "_version_").write_text("1")
+    for name in storage.names(".hoodie/timeline"):
+        if name.startswith((at(0), at(2))):
+            storage.delete(f".hoodie/timeline/{name}")
+    assert dict(MetadataTable(storage).records(files)) == expected
