@@ -52,6 +52,8 @@ class WriteStat:
     :param prev_base_file: name of the base file that was rewritten.
     :param min_event_time: smallest value of the ordering column; unit as in the table.
     :param max_event_time: largest value of the ordering column; unit as in the table.
+    :param log_version: of a log file: the number in its name.
+    :param log_files: names of the log files written; :attr:`path` is then the last one's.
     """
 
     file_id: str
@@ -67,6 +69,8 @@ class WriteStat:
     prev_base_file: str | None = None
     min_event_time: int | None = None
     max_event_time: int | None = None
+    log_version: int | None = None
+    log_files: tuple[str, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as a JSON-able dict."""
@@ -75,7 +79,8 @@ class WriteStat:
     @classmethod
     def from_dict(cls, described: Mapping[str, Any]) -> WriteStat:
         """Read what :meth:`to_dict` made."""
-        return cls(**described)
+        log_files = described.get("log_files")
+        return cls(**dict(described) | {"log_files": log_files and tuple(log_files)})
 
 
 _STAT_FIELDS = {
@@ -92,6 +97,8 @@ _STAT_FIELDS = {
     "prev_base_file": "prevBaseFile",
     "min_event_time": "minEventTime",
     "max_event_time": "maxEventTime",
+    "log_version": "logVersion",
+    "log_files": "logFiles",
 }
 
 # Counters that the JVM writes as 0, not null, for a copy-on-write file.
@@ -138,7 +145,7 @@ def encode_commit_metadata(meta: CommitMetadata, action: str) -> bytes:
         by_partition.setdefault(stat.partition_path, []).append(_stat_to_avro(stat))
     record: dict[str, Any] = {
         "partitionToWriteStats": by_partition,
-        "compacted": False,
+        "compacted": meta.operation_type == "COMPACT",
         "extraMetadata": dict(meta.extra_metadata),
         "version": None,
         "operationType": meta.operation_type,
@@ -190,7 +197,7 @@ def encode(schema_name: str, record: Mapping[str, Any]) -> bytes:
     :param record: the fields; those left out take their default.
     """
     buffer = io.BytesIO()
-    fastavro.writer(buffer, _schema(schema_name), [dict(record)], codec="null")
+    fastavro.writer(buffer, avro_schema(schema_name), [dict(record)], codec="null")
     return buffer.getvalue()
 
 
@@ -233,14 +240,17 @@ def _decode_json(data: bytes) -> dict[str, Any]:
 
 def _stat_to_avro(stat: WriteStat) -> dict[str, Any]:
     record: dict[str, Any] = dict.fromkeys(_ZERO_STATS, 0)
-    return record | {avro: getattr(stat, name) for name, avro in _STAT_FIELDS.items()}
+    record |= {avro: getattr(stat, name) for name, avro in _STAT_FIELDS.items()}
+    if stat.log_files is not None:
+        record["logFiles"] = list(stat.log_files)  # a tuple in a union names its branch
+    return record
 
 
 def _stat_from_avro(partition: str, record: Mapping[str, Any]) -> WriteStat:
     found = {name: record.get(avro) for name, avro in _STAT_FIELDS.items()}
     known = {name: value for name, value in found.items() if value is not None}
     # A workload profile (an inflight file) names neither the path nor the partition of its files.
-    return WriteStat(**{"file_id": "", "path": "", "partition_path": partition} | known)
+    return WriteStat.from_dict({"file_id": "", "path": "", "partition_path": partition} | known)
 
 
 class _PackagedSchemas(AbstractSchemaRepository):
@@ -254,6 +264,15 @@ class _PackagedSchemas(AbstractSchemaRepository):
             raise SchemaRepositoryError(f"no Avro schema {name}") from error
 
 
+def avro_schema_text(name: str) -> str:
+    """The schema of one of Hudi's records as it is written where readers look for it.
+
+    :param name: of a record whose schema does not refer to another file's.
+    """
+    return json.dumps(_PackagedSchemas().load(f"{_NAMESPACE}.{name}"), separators=(",", ":"))
+
+
 @cache
-def _schema(name: str) -> Any:
+def avro_schema(name: str) -> Any:
+    """The parsed Avro schema of one of Hudi's records, by the record's name."""
     return fastavro.schema.load_schema(f"{_NAMESPACE}.{name}", repo=_PackagedSchemas())

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
 
@@ -29,6 +29,7 @@ _TIMEZONE = "hoodie.table.timeline.timezone"
 _KEY_GENERATOR_TYPE = "hoodie.table.keygenerator.type"
 _KEY_GENERATOR_CLASS = "hoodie.table.keygenerator.class"
 _METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
+_INFLIGHT_METADATA_PARTITIONS = "hoodie.table.metadata.partitions.inflight"
 
 _KEY_GENERATORS = {"SIMPLE", "COMPLEX", "NON_PARTITION"}
 _LAYOUTS = {6: 1, 8: 2, 9: 2}
@@ -196,6 +197,23 @@ class TableConfig:
     def metadata_partitions(self) -> tuple[str, ...]:
         """Partitions of the metadata table that readers trust, so that writers must keep them."""
         return _names(self.raw.get(_METADATA_PARTITIONS))
+
+    @property
+    def inflight_metadata_partitions(self) -> tuple[str, ...]:
+        """Partitions of the metadata table that are being built: written to, but never read."""
+        return _names(self.raw.get(_INFLIGHT_METADATA_PARTITIONS))
+
+    def with_metadata_partitions(self, complete: Iterable[str], inflight: Iterable[str] = ()) -> TableConfig:
+        """This configuration with other partitions of the metadata table.
+
+        :param complete: those that readers may trust.
+        :param inflight: those that are being built.
+        """
+        partitions = {
+            _METADATA_PARTITIONS: ",".join(sorted(complete)),
+            _INFLIGHT_METADATA_PARTITIONS: ",".join(sorted(inflight)),
+        }
+        return replace(self, raw=self.to_properties() | partitions)
 
     def _initial_properties(self) -> dict[str, str]:
         return {

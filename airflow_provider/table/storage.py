@@ -156,6 +156,18 @@ class Storage:
                 return source.read()
         return cast(bytes, self._filesystem.cat_file(self._absolute(path)))
 
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """A part of the file's content, in one request.
+
+        :param start: position of the first byte.
+        :param end: position after the last byte; behind the file's end there are none.
+        :raises FileNotFoundError: when there is no such file.
+        """
+        if self._is_local:
+            with open(self._absolute(path), "rb", buffering=0) as source:  # noqa: PTH123
+                return os.pread(source.fileno(), end - start, start)
+        return cast(bytes, self._filesystem.cat_file(self._absolute(path), start=start, end=end))
+
     def list(self, path: str, *, recursive: bool = False) -> list[FileStatus]:
         """Files and folders under a folder; an absent folder is an empty one.
 

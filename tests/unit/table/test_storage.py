@@ -70,6 +70,15 @@ def test_a_data_file_is_written_and_read(storage: Storage) -> None:
         assert source.read() == b"content"
 
 
+def test_a_part_of_a_file_is_read(storage: Storage) -> None:
+    storage.put("a/file", b"0123456789")
+    assert storage.read_range("a/file", 2, 5) == b"234"
+    assert storage.read_range("a/file", 8, 20) == b"89"
+    assert storage.read_range("a/file", 3, 3) == b""
+    with pytest.raises(FileNotFoundError):
+        storage.read_range("a/nothing", 0, 1)
+
+
 def test_a_relative_path_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="absolute path or a URL"):
         Storage("lake/flights")

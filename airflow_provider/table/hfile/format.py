@@ -1,0 +1,379 @@
+"""The parts that an HFile of version 3 consists of: blocks, index entries, file info, trailer.
+
+Source: ``hudi-io/hfile_format.md`` and ``org.apache.hudi.io.hfile`` of Apache Hudi, which follow
+HBase. Numbers are big-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from typing import NamedTuple
+
+from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
+from airflow_provider.table.hfile.protobuf import (
+    decode_delimited,
+    decode_message,
+    encode_delimited,
+    encode_message,
+)
+
+DATA = b"DATABLK*"
+META = b"METABLKc"
+ROOT_INDEX = b"IDXROOT2"
+INTERMEDIATE_INDEX = b"IDXINTE2"
+LEAF_INDEX = b"IDXLEAF2"
+FILE_INFO = b"FILEINF2"
+_TRAILER = b'TRABLK"$'
+
+TRAILER_SIZE = 4096
+BLOCK_HEADER_SIZE = 33
+
+_PBUF = b"PBUF"
+_VERSION = 3
+_MOST_LEVELS = 16  # of an index; each multiplies the blocks by the entries of an index block
+_COMPARATOR = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"  # as Hudi's own writer says
+
+# Magic, bytes on disk and uncompressed without this header, offset of the previous block,
+# checksum type, bytes a checksum, bytes of header and data without checksums.
+_HEADER = struct.Struct(">8siiqBii")
+_NO_CHECKSUM = 0
+_BYTES_PER_CHECKSUM = 16_384
+_NO_PREVIOUS = -1
+
+_LENGTHS = struct.Struct(">iiH")  # of the key with all that belongs to it, of the value, of the key
+_KEY_LENGTH = struct.Struct(">H")
+# What makes a key complete for HBase: no column family, the newest timestamp, type Put.
+_KEY_REST = struct.pack(">BqB", 0, 2**63 - 1, 4)
+_MVCC = b"\0"  # the version that HBase keeps of each pair; Hudi has none
+PAIR_OVERHEAD = _LENGTHS.size + len(_KEY_REST) + len(_MVCC)
+
+_POINTER = struct.Struct(">qi")
+
+MAX_KEY_LENGTH = 0x7FFF  # Java reads it as a signed number
+
+
+class Compression(IntEnum):
+    """How blocks are compressed (``HFileCompressionCodec``)."""
+
+    GZ = 1
+    NONE = 2
+
+
+class IndexEntry(NamedTuple):
+    """Where a block lies.
+
+    :param key: the first key in it, or a meta block's name.
+    :param offset: position of its header.
+    :param size: bytes, with its header.
+    """
+
+    key: bytes
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Trailer:
+    """The end of an HFile, which says where everything else is.
+
+    :param file_info_offset: position of the file info block.
+    :param load_on_open_offset: position of the root index block.
+    :param data_bytes: bytes in data blocks, uncompressed.
+    :param data_index_count: entries of the root index.
+    :param meta_index_count: entries of the meta index.
+    :param entry_count: pairs in the file.
+    :param index_levels: 1 when the root index points to data blocks.
+    :param first_data_block: its position; -1 when the file has none.
+    :param last_data_block: likewise.
+    :param compression: how blocks are compressed.
+    """
+
+    file_info_offset: int
+    load_on_open_offset: int
+    data_bytes: int
+    data_index_count: int
+    meta_index_count: int
+    entry_count: int
+    index_levels: int
+    first_data_block: int
+    last_data_block: int
+    compression: Compression
+
+    def encode(self) -> bytes:
+        """The trailer's bytes, always 4096."""
+        message = encode_message(
+            [
+                (1, self.file_info_offset),
+                (2, self.load_on_open_offset),
+                (3, self.data_bytes),
+                (5, self.data_index_count),
+                (6, self.meta_index_count),
+                (7, self.entry_count),
+                (8, self.index_levels),
+                (9, self.first_data_block),
+                (10, self.last_data_block),
+                (11, _COMPARATOR),
+                (12, int(self.compression)),
+            ]
+        )
+        content = _TRAILER + encode_delimited(message)
+        return content.ljust(TRAILER_SIZE - 4, b"\0") + struct.pack(">i", _VERSION)
+
+    @classmethod
+    def decode(cls, data: bytes, name: str) -> Trailer:
+        """Read a trailer.
+
+        :param data: the last 4096 bytes of a file.
+        :param name: what errors call the file.
+        :raises CorruptTableError: when they are no trailer.
+        :raises UnsupportedTableError: when the file is of another version, or compressed otherwise.
+        """
+        if not data.startswith(_TRAILER):
+            raise CorruptTableError(f"{name} is no HFile, or cut off: it does not end with a trailer")
+        version = int.from_bytes(data[-3:], "big")
+        if version != _VERSION:
+            raise UnsupportedTableError(
+                f"{name} is an HFile of version {version}; read is version {_VERSION}"
+            )
+        try:
+            fields = dict(decode_message(decode_delimited(data, len(_TRAILER))))
+        except ValueError as error:
+            raise CorruptTableError(f"the trailer of {name} cannot be read: {error}") from error
+        codec = _number(fields, 12, Compression.NONE)
+        if codec not in list(Compression):
+            known = ", ".join(f"{each.name} ({each})" for each in Compression)
+            raise UnsupportedTableError(f"{name} is compressed with codec {codec}; read are {known}")
+        levels = _number(fields, 8, 1)
+        if not 1 <= levels <= _MOST_LEVELS:
+            raise CorruptTableError(f"the trailer of {name} says that its index has {levels} levels")
+        return cls(
+            file_info_offset=_number(fields, 1),
+            load_on_open_offset=_number(fields, 2),
+            data_bytes=_number(fields, 3),
+            data_index_count=_number(fields, 5),
+            meta_index_count=_number(fields, 6),
+            entry_count=_number(fields, 7),
+            index_levels=levels,
+            first_data_block=_number(fields, 9),
+            last_data_block=_number(fields, 10),
+            compression=Compression(codec),
+        )
+
+
+def _number(fields: Mapping[int, int | bytes], field: int, default: int = 0) -> int:
+    value = fields.get(field, default)
+    if isinstance(value, bytes):
+        value = int.from_bytes(value, "big")
+    return value - 2**64 if value >= 2**63 else value
+
+
+def encode_block(magic: bytes, data: bytes, compression: Compression) -> bytes:
+    """A block with its header.
+
+    Its checksums are four zero bytes for every 16 KiB: of type "none", but there, because
+    HBase's and hudi-rs' readers take their size off.
+    """
+    stored = _gzip(data) if compression is Compression.GZ else data
+    with_header = BLOCK_HEADER_SIZE + len(stored)
+    checksums = bytes(4 * -(-with_header // _BYTES_PER_CHECKSUM))
+    header = _HEADER.pack(
+        magic,
+        len(stored) + len(checksums),
+        len(data),
+        _NO_PREVIOUS,
+        _NO_CHECKSUM,
+        _BYTES_PER_CHECKSUM,
+        with_header,
+    )
+    return header + stored + checksums
+
+
+def decode_block(block: bytes, expected: tuple[bytes, ...], compression: Compression) -> bytes:
+    """The data in a block, uncompressed.
+
+    :param block: its bytes, from its header on; what follows it does not matter.
+    :param expected: kinds of block that are right here.
+    :raises ValueError: when it is not one of them, cut off or damaged.
+    """
+    magic, size = block_size(block)
+    if magic not in expected:
+        wanted = " or ".join(each.decode() for each in expected)
+        raise ValueError(f"a block begins with {magic!r}, expected is {wanted}")
+    _, on_disk, uncompressed, _, _, _, with_header = _HEADER.unpack_from(block)
+    if not BLOCK_HEADER_SIZE <= with_header <= BLOCK_HEADER_SIZE + on_disk or size > len(block):
+        raise ValueError(f"a block of {size} bytes with {with_header} bytes of data is cut off or damaged")
+    stored = block[BLOCK_HEADER_SIZE:with_header]
+    data = zlib.decompress(stored, wbits=_GZIP) if compression is Compression.GZ else stored
+    if len(data) != uncompressed:
+        raise ValueError(f"a block holds {len(data)} bytes and says {uncompressed}")
+    return data
+
+
+def block_size(header: bytes) -> tuple[bytes, int]:
+    """Kind and size of a block, in bytes with its header, as its header says."""
+    magic, on_disk, *_ = _HEADER.unpack_from(header)
+    if on_disk < 0:
+        raise ValueError(f"a block of kind {magic!r} says that it has {on_disk} bytes")
+    return magic, BLOCK_HEADER_SIZE + on_disk
+
+
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+def _gzip(data: bytes) -> bytes:
+    compressor = zlib.compressobj(wbits=_GZIP)
+    return compressor.compress(data) + compressor.flush()
+
+
+def encode_pair(key: bytes, value: bytes) -> bytes:
+    """A key with its value, as it is in a data block."""
+    whole = _KEY_LENGTH.size + len(key) + len(_KEY_REST)
+    return b"".join((_LENGTHS.pack(whole, len(value), len(key)), key, _KEY_REST, value, _MVCC))
+
+
+def decode_pairs(data: bytes, wanted: Container[bytes] | None = None) -> Iterator[tuple[bytes, bytes]]:
+    """The pairs of a data block, in the order of their keys.
+
+    :param wanted: keys, where others are of no interest.
+    :raises ValueError: when they do not fill the block exactly.
+    """
+    position, end = 0, len(data)
+    unpack, first = _LENGTHS.unpack_from, _LENGTHS.size
+    while position < end:
+        if end - position < first:
+            raise ValueError(f"{end - position} bytes at the end of a data block are no pair")
+        whole, value_length, key_length = unpack(data, position)
+        value_at = position + first - _KEY_LENGTH.size + whole
+        after = value_at + value_length + len(_MVCC)
+        if value_length < 0 or key_length + _KEY_LENGTH.size > whole or after > end:
+            raise ValueError(f"a pair at byte {position} of a data block does not fit into it")
+        key_at = position + first
+        key = data[key_at : key_at + key_length]
+        if wanted is None or key in wanted:
+            yield key, data[value_at : value_at + value_length]
+        position = after
+
+
+def encode_index_key(key: bytes) -> bytes:
+    """A key as indexes and the file info know it: preceded by its length."""
+    return _KEY_LENGTH.pack(len(key)) + key
+
+
+def _decode_index_key(data: bytes) -> bytes:
+    (length,) = _KEY_LENGTH.unpack_from(data)
+    if _KEY_LENGTH.size + length > len(data):
+        raise ValueError(f"an index key of {length} bytes is cut off at byte {len(data)}")
+    return data[_KEY_LENGTH.size : _KEY_LENGTH.size + length]
+
+
+def encode_root_index(entries: list[IndexEntry], *, of_data: bool) -> bytes:
+    """The data of a root index block.
+
+    :param of_data: whether its keys are pairs' keys; the meta index has names instead.
+    """
+    out = bytearray()
+    for entry in entries:
+        key = encode_index_key(entry.key) if of_data else entry.key
+        out += _POINTER.pack(entry.offset, entry.size) + _encode_vint(len(key)) + key
+    return bytes(out)
+
+
+def decode_root_index(data: bytes, count: int, *, of_data: bool) -> list[IndexEntry]:
+    """Read what :func:`encode_root_index` makes.
+
+    :param count: entries in it; the trailer says how many.
+    :raises ValueError: when there are fewer.
+    """
+    entries: list[IndexEntry] = []
+    position = 0
+    for _ in range(count):
+        if position + _POINTER.size >= len(data):
+            raise ValueError(f"an index of {count} entries ends after {len(entries)}")
+        offset, size = _POINTER.unpack_from(data, position)
+        length, begin = _decode_vint(data, position + _POINTER.size)
+        position = begin + length
+        if length < 0 or position > len(data):
+            raise ValueError(f"entry {len(entries)} of an index is cut off")
+        key = data[begin:position]
+        entries.append(IndexEntry(_decode_index_key(key) if of_data else key, offset, size))
+    return entries
+
+
+def encode_lower_index(entries: list[IndexEntry]) -> bytes:
+    """The data of an index block below the root."""
+    records = [_POINTER.pack(e.offset, e.size) + encode_index_key(e.key) for e in entries]
+    ends, position = [0], 0
+    for record in records:
+        position += len(record)
+        ends.append(position)
+    return struct.pack(f">{len(ends) + 1}i", len(entries), *ends) + b"".join(records)
+
+
+def decode_lower_index(data: bytes) -> list[IndexEntry]:
+    """Read what :func:`encode_lower_index` makes.
+
+    :raises ValueError: when it is cut off or damaged.
+    """
+    (count,) = struct.unpack_from(">i", data)
+    if not 0 <= count <= len(data) // 4 - 2:
+        raise ValueError(f"an index block of {len(data)} bytes cannot hold {count} entries")
+    ends = struct.unpack_from(f">{count + 1}i", data, 4)
+    base = 4 * (count + 2)
+    entries: list[IndexEntry] = []
+    for begin, end in pairwise(ends):
+        if not 0 <= begin <= end - _POINTER.size or base + end > len(data):
+            raise ValueError(f"entry {len(entries)} of an index block is cut off")
+        offset, size = _POINTER.unpack_from(data, base + begin)
+        key = _decode_index_key(data[base + begin + _POINTER.size : base + end])
+        entries.append(IndexEntry(key, offset, size))
+    return entries
+
+
+def encode_file_info(info: Mapping[bytes, bytes]) -> bytes:
+    """The data of a file info block."""
+    pairs = (encode_message([(1, key), (2, info[key])]) for key in sorted(info))
+    return _PBUF + encode_delimited(encode_message((1, pair) for pair in pairs))
+
+
+def decode_file_info(data: bytes) -> dict[bytes, bytes]:
+    """Read what :func:`encode_file_info` makes.
+
+    :raises ValueError: when it is damaged.
+    """
+    if not data.startswith(_PBUF):
+        raise ValueError(f"a file info block begins with {data[:4]!r}, expected is {_PBUF!r}")
+    info = {}
+    for _, pair in decode_message(decode_delimited(data, len(_PBUF))):
+        if not isinstance(pair, bytes):
+            raise ValueError("a file info block holds something else than pairs")  # noqa: TRY004
+        fields = dict(decode_message(pair))
+        key, value = fields.get(1), fields.get(2)
+        if not isinstance(key, bytes) or not isinstance(value, bytes):
+            raise ValueError("a pair of a file info block has no key or no value")  # noqa: TRY004
+        info[key] = value
+    return info
+
+
+def _encode_vint(value: int) -> bytes:
+    # Hadoop's WritableUtils.writeVLong, for lengths: they are never negative.
+    if value <= 127:
+        return struct.pack(">b", value)
+    size = (value.bit_length() + 7) // 8
+    return struct.pack(">b", -112 - size) + value.to_bytes(size, "big")
+
+
+def _decode_vint(data: bytes, position: int) -> tuple[int, int]:
+    (first,) = struct.unpack_from(">b", data, position)
+    if first >= -112:
+        return first, position + 1
+    negative = first < -120
+    end = position + 1 + (-first - 120 if negative else -first - 112)
+    if end > len(data):
+        raise ValueError("a variable-length number is cut off")
+    value = int.from_bytes(data[position + 1 : end], "big")
+    return (~value if negative else value), end

@@ -1,0 +1,205 @@
+"""Reading HFiles."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
+from airflow_provider.table.byte_range import ByteRange
+from airflow_provider.table.hfile import format as hfile
+from airflow_provider.table.hfile.format import IndexEntry, Trailer
+from airflow_provider.table.storage import Storage
+
+_TAIL = 32 * 1024  # enough for the trailer and most files' indexes: one request
+_READ_AHEAD = 8 * 1024 * 1024  # fetched at a time where one block after another is read
+
+
+class HFileReader:
+    """Finds pairs by their keys and reads no more blocks than that takes.
+
+    Opening reads the trailer, the root index and the file info. A look-up reads one data block,
+    and one index block more for every level of the index below the root, the first time that it
+    is needed.
+
+    :param content: the file's bytes.
+    :raises CorruptTableError: when they are no HFile, cut off or damaged.
+    :raises UnsupportedTableError: when the file is of another version, compressed in an unknown way,
+        or keeps several versions of a pair.
+    """
+
+    def __init__(self, content: ByteRange) -> None:
+        if content.size < hfile.TRAILER_SIZE:
+            raise CorruptTableError(
+                f"{content.name} is no HFile, or cut off: it has {content.size} bytes and a trailer takes "
+                f"{hfile.TRAILER_SIZE}"
+            )
+        self._content = content
+        self._lower: dict[int, list[IndexEntry]] = {}
+        content.keep(max(0, content.size - _TAIL), content.size)
+        self._end = content.size - hfile.TRAILER_SIZE
+        self._trailer = Trailer.decode(content.read(self._end, content.size), content.name)
+        self._load_on_open()
+
+    @classmethod
+    def open(cls, storage: Storage, path: str, *, size: int | None = None) -> HFileReader:
+        """Open a file.
+
+        :param size: bytes, where known; asked for otherwise.
+        :raises FileNotFoundError: when there is no such file.
+        """
+        return cls(ByteRange.of_file(storage, path, size=size))
+
+    @property
+    def file_info(self) -> Mapping[str, bytes]:
+        """What the writer wanted to be known of the file, for example its Avro ``schema``."""
+        return self._info
+
+    @property
+    def trailer(self) -> Trailer:
+        """Where in the file everything is."""
+        return self._trailer
+
+    def __len__(self) -> int:
+        """Pairs in the file."""
+        return self._trailer.entry_count
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key; None when it is not there."""
+        for _, value in self.get_all((key,)):
+            return value
+        return None
+
+    def get_all(self, keys: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """The pairs of those keys that are there, in the order of the keys; no block is read twice.
+
+        :param keys: in any order.
+        """
+        wanted: dict[IndexEntry, set[bytes]] = {}
+        for key in sorted(set(keys)):
+            entry = self._block_of(key)
+            if entry is not None:
+                wanted.setdefault(entry, set()).add(key)
+        for entry, block in self._data_blocks(wanted):
+            yield from self._pairs(block, wanted[entry])
+
+    def with_prefix(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The pairs whose keys begin so, in the order of the keys."""
+        for key, value in self.scan(prefix):
+            if not key.startswith(prefix):
+                return
+            yield key, value
+
+    def scan(self, begin: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """All pairs from a key on, in the order of the keys."""
+        for _, block in self._data_blocks(self._blocks_from(begin)):
+            yield from (pair for pair in self._pairs(block) if pair[0] >= begin)
+
+    def meta_block(self, name: str) -> bytes | None:
+        """What was stored under a name beside the pairs; None when nothing was."""
+        for entry in self._meta:
+            if entry.key == name.encode():
+                return self._block(entry, hfile.META)
+        return None
+
+    def _load_on_open(self) -> None:
+        position = self._trailer.load_on_open_offset
+        # From there on to the trailer, in one request if it is not here already.
+        self._content.keep(min(position, self._end), self._content.size)
+        data, position = self._block_at(position, hfile.ROOT_INDEX)
+        meta, position = self._block_at(position, hfile.ROOT_INDEX)
+        info, _ = self._block_at(position, hfile.FILE_INFO)
+        with self._naming_the_file():
+            self._root = hfile.decode_root_index(data, self._trailer.data_index_count, of_data=True)
+            self._meta = hfile.decode_root_index(meta, self._trailer.meta_index_count, of_data=False)
+            pairs = hfile.decode_file_info(info)
+        self._info = {key.decode(errors="replace"): value for key, value in pairs.items()}
+        versions = int.from_bytes(self._info.get("MAX_MEMSTORE_TS_KEY", b""), "big")
+        if versions:
+            raise UnsupportedTableError(
+                f"{self._content.name} keeps several versions of a pair (up to {versions}), as HBase does; "
+                "Hudi's files do not"
+            )
+
+    def _block_at(self, position: int, magic: bytes) -> tuple[bytes, int]:
+        header = self._content.read(position, position + hfile.BLOCK_HEADER_SIZE)
+        with self._naming_the_file():
+            _, size = hfile.block_size(header)
+        return self._block(IndexEntry(b"", position, size), magic), position + size
+
+    def _block(self, entry: IndexEntry, *magic: bytes) -> bytes:
+        block = self._content.read(entry.offset, entry.offset + entry.size)
+        with self._naming_the_file():
+            return hfile.decode_block(block, magic, self._trailer.compression)
+
+    def _block_of(self, key: bytes) -> IndexEntry | None:
+        """The data block that a key is in if it is anywhere."""
+        entries = self._root
+        for level in range(self._trailer.index_levels, 0, -1):
+            found = bisect_right(entries, key, key=_key) - 1
+            if found < 0:
+                return None
+            if level == 1:
+                return entries[found]
+            entries = self._index_below(entries[found])
+        return None
+
+    def _blocks_from(self, key: bytes) -> Iterator[IndexEntry]:
+        """The data blocks from that of a key on."""
+        yield from self._descend(self._root, self._trailer.index_levels, key)
+
+    def _descend(self, entries: list[IndexEntry], level: int, key: bytes) -> Iterator[IndexEntry]:
+        begin = max(0, bisect_right(entries, key, key=_key) - 1)
+        for entry in entries[begin:]:
+            if level == 1:
+                yield entry
+            else:
+                yield from self._descend(self._index_below(entry), level - 1, key)
+
+    def _index_below(self, entry: IndexEntry) -> list[IndexEntry]:
+        if entry.offset not in self._lower:
+            block = self._block(entry, hfile.LEAF_INDEX, hfile.INTERMEDIATE_INDEX)
+            with self._naming_the_file():
+                self._lower[entry.offset] = hfile.decode_lower_index(block)
+        return self._lower[entry.offset]
+
+    def _data_blocks(self, entries: Iterable[IndexEntry]) -> Iterator[tuple[IndexEntry, bytes]]:
+        for group in _neighbours(entries):
+            if len(group) > 1:
+                self._content.keep(group[0].offset, group[-1].offset + group[-1].size)
+            for entry in group:
+                yield entry, self._block(entry, hfile.DATA)
+
+    def _pairs(self, block: bytes, wanted: set[bytes] | None = None) -> list[tuple[bytes, bytes]]:
+        with self._naming_the_file():
+            return list(hfile.decode_pairs(block, wanted))
+
+    @contextmanager
+    def _naming_the_file(self) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, struct.error, zlib.error) as error:
+            raise CorruptTableError(
+                f"HFile {self._content.name} is damaged: {error}; restore it, or build the index again"
+            ) from error
+
+
+def _key(entry: IndexEntry) -> bytes:
+    return entry.key
+
+
+def _neighbours(entries: Iterable[IndexEntry]) -> Iterator[list[IndexEntry]]:
+    """Blocks that follow one another in the file, so that they can be fetched together."""
+    group: list[IndexEntry] = []
+    size = 0
+    for entry in entries:
+        if group and (entry.offset != group[-1].offset + group[-1].size or size + entry.size > _READ_AHEAD):
+            yield group
+            group, size = [], 0
+        group.append(entry)
+        size += entry.size
+    if group:
+        yield group

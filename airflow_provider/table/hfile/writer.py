@@ -1,0 +1,154 @@
+"""Writing HFiles."""
+
+from __future__ import annotations
+
+import struct
+from typing import BinaryIO
+
+from airflow_provider.table.hfile import format as hfile
+from airflow_provider.table.hfile.format import Compression, IndexEntry, Trailer
+
+BLOCK_SIZE = 64 * 1024
+_INDEX_BLOCK_SIZE = 128 * 1024  # of HBase
+
+
+class HFileWriter:
+    """Writes pairs in the order of their keys, then the indexes to find them by.
+
+    The blocks are those that Hudi's own writer makes. Its index has one level whatever the file's
+    size; this one's gets more, as HBase's does, before it is too large to be read for one look-up.
+
+    :param sink: where to; only written to from its position on, and left open.
+    :param compression: of all blocks.
+    :param block_size: bytes of pairs, uncompressed, that a data block is filled with.
+    :param index_block_size: bytes that an index block is filled with.
+    :param created: milliseconds since the epoch, for the file info.
+    """
+
+    def __init__(
+        self,
+        sink: BinaryIO,
+        *,
+        compression: Compression = Compression.GZ,
+        block_size: int = BLOCK_SIZE,
+        index_block_size: int = _INDEX_BLOCK_SIZE,
+        created: int = 0,
+    ) -> None:
+        self._sink = sink
+        self._compression = compression
+        self._block_size = block_size
+        self._index_block_size = index_block_size
+        self._offset = 0
+        self._pairs: list[bytes] = []
+        self._pending = 0
+        self._first_key = b""
+        self._last_key: bytes | None = None
+        self._count = self._key_bytes = self._value_bytes = self._data_bytes = 0
+        self._index: list[IndexEntry] = []
+        self._meta: dict[bytes, bytes] = {}
+        self._info = {
+            b"hfile.CREATE_TIME_TS": struct.pack(">q", created),
+            b"KEY_VALUE_VERSION": struct.pack(">i", 1),
+            b"MAX_MEMSTORE_TS_KEY": struct.pack(">q", 0),
+        }
+
+    def append(self, key: bytes, value: bytes) -> None:
+        """Write a pair.
+
+        :param key: larger, byte by byte, than all before.
+        :raises ValueError: when it is not, or longer than 32,767 bytes.
+        """
+        if self._last_key is not None and key <= self._last_key:
+            raise ValueError(f"key {key!r} comes after {self._last_key!r}; an HFile is sorted by its keys")
+        if len(key) > hfile.MAX_KEY_LENGTH:
+            raise ValueError(f"a key has {len(key)} bytes, an HFile's at most {hfile.MAX_KEY_LENGTH}")
+        pair = hfile.encode_pair(key, value)
+        if self._pairs and self._pending + len(pair) > self._block_size:
+            self._end_data_block()
+        if not self._pairs:
+            self._first_key = key
+        self._pairs.append(pair)
+        self._pending += len(pair)
+        self._last_key = key
+        self._count += 1
+        self._key_bytes += len(key)
+        self._value_bytes += len(value)
+
+    def add_meta_block(self, name: str, data: bytes) -> None:
+        """Store bytes beside the pairs, to be read by their name."""
+        self._meta[name.encode()] = data
+
+    def add_file_info(self, name: str, value: bytes) -> None:
+        """Store a few bytes that are read whenever the file is opened."""
+        self._info[name.encode()] = value
+
+    def finish(self) -> int:
+        """Write what comes after the pairs.
+
+        :return: bytes of the whole file.
+        """
+        if self._pairs:
+            self._end_data_block()
+        data_blocks = self._index
+        root, levels = self._lower_levels()
+        meta = [IndexEntry(name, *self._block(hfile.META, self._meta[name])) for name in sorted(self._meta)]
+        load_on_open, _ = self._block(hfile.ROOT_INDEX, hfile.encode_root_index(root, of_data=True))
+        self._block(hfile.ROOT_INDEX, hfile.encode_root_index(meta, of_data=False))
+        file_info, _ = self._block(hfile.FILE_INFO, hfile.encode_file_info(self._info | self._measures()))
+        trailer = Trailer(
+            file_info_offset=file_info,
+            load_on_open_offset=load_on_open,
+            data_bytes=self._data_bytes,
+            data_index_count=len(root),
+            meta_index_count=len(meta),
+            entry_count=self._count,
+            index_levels=levels,
+            first_data_block=data_blocks[0].offset if data_blocks else -1,
+            last_data_block=data_blocks[-1].offset if data_blocks else 0,
+            compression=self._compression,
+        )
+        self._sink.write(trailer.encode())
+        return self._offset + hfile.TRAILER_SIZE
+
+    def _measures(self) -> dict[bytes, bytes]:
+        last = b"" if self._last_key is None else hfile.encode_index_key(self._last_key)
+        count = max(1, self._count)
+        return {
+            b"hfile.LASTKEY": last,
+            b"hfile.AVG_KEY_LEN": struct.pack(">i", self._key_bytes // count),
+            b"hfile.AVG_VALUE_LEN": struct.pack(">i", self._value_bytes // count),
+        }
+
+    def _end_data_block(self) -> None:
+        self._data_bytes += self._pending
+        self._index.append(IndexEntry(self._first_key, *self._block(hfile.DATA, b"".join(self._pairs))))
+        self._pairs, self._pending = [], 0
+
+    def _lower_levels(self) -> tuple[list[IndexEntry], int]:
+        entries, levels, magic = self._index, 1, hfile.LEAF_INDEX
+        while len(portions := self._portions(entries)) > 1:
+            entries = [
+                IndexEntry(portion[0].key, *self._block(magic, hfile.encode_lower_index(portion)))
+                for portion in portions
+            ]
+            levels, magic = levels + 1, hfile.INTERMEDIATE_INDEX
+        return entries, levels
+
+    def _portions(self, entries: list[IndexEntry]) -> list[list[IndexEntry]]:
+        portions: list[list[IndexEntry]] = []
+        room = 0
+        for entry in entries:
+            size = 18 + len(entry.key)  # its place in the list of offsets, pointer, key with length
+            # Two at least, or a level more would make nothing less.
+            if not portions or (size > room and len(portions[-1]) > 1):
+                portions.append([])
+                room = self._index_block_size
+            portions[-1].append(entry)
+            room -= size
+        return portions
+
+    def _block(self, magic: bytes, data: bytes) -> tuple[int, int]:
+        block = hfile.encode_block(magic, data, self._compression)
+        self._sink.write(block)
+        offset, self._offset = self._offset, self._offset + len(block)
+        return offset, len(block)

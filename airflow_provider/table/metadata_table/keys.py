@@ -1,0 +1,159 @@
+"""How records of the metadata table are keyed, and which file group a key is in.
+
+Sources: ``HoodieTableMetadataUtil``, ``HashID``, ``ColumnIndexID``, ``PartitionIndexID`` and
+``FileIndexID`` of Apache Hudi. Column names and partition paths are keyed by XXH64, file names by
+MD5, each in Base64: whatever belongs to one column stands together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+ALL_PARTITIONS = "__all_partitions__"
+"""The key of the record that lists a table's partitions, in ``files``."""
+
+_ROOT = "."  # the partition path of a table without partitions
+
+_SEED = 0xFFFFFFFF_DABADABA  # Hudi's 0xdabadaba, a negative number in Java, widened to 64 bits
+
+
+def files_key(partition_path: str) -> str:
+    """The key of a partition's file list.
+
+    :param partition_path: partition path relative to the table, ``""`` when not partitioned.
+    """
+    return partition_path or _ROOT
+
+
+def partition_of_files_key(key: str) -> str:
+    """The partition path whose file list has this key."""
+    return "" if key == _ROOT else key
+
+
+def column_stats_key(column: str, partition_path: str, file_name: str) -> str:
+    """The key of a column's statistics in one file."""
+    return column_stats_prefix(column, partition_path) + _file_id(file_name)
+
+
+def column_stats_prefix(column: str, partition_path: str | None = None) -> str:
+    """What the keys of all statistics of a column begin with.
+
+    :param partition_path: narrows it to one partition.
+    """
+    return _hash_id(column) + ("" if partition_path is None else _hash_id(partition_path or _ROOT))
+
+
+def partition_stats_key(column: str, partition_path: str) -> str:
+    """The key of a column's statistics in one partition."""
+    return column_stats_prefix(column, partition_path)
+
+
+def bloom_filter_key(partition_path: str, file_name: str) -> str:
+    """The key of the bloom filter of one base file."""
+    return _hash_id(partition_path or _ROOT) + _file_id(file_name)
+
+
+def file_group_index(key: str, file_groups: int) -> int:
+    """Which of a partition's file groups a key belongs to.
+
+    ``HoodieTableMetadataUtil.mapRecordKeyToFileGroupIndex``: Java's hash code of the key, over its
+    UTF-16 units.
+
+    :param file_groups: how many there are.
+    """
+    if file_groups == 1:
+        return 0
+    code = 0
+    units = key.encode("utf-16-le", "surrogatepass")
+    for low, high in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
+    signed = code - (1 << 32) if code >> 31 else code
+    # Java has no positive counterpart of its smallest number, and its remainder keeps the sign.
+    return (abs(signed) if signed != -(1 << 31) else 1 << 31) % file_groups
+
+
+def file_group_indexes(keys: pa.Array | pa.ChunkedArray, file_groups: int) -> npt.NDArray[np.int64]:
+    """:func:`file_group_index` of many keys at once.
+
+    :param keys: strings without nulls.
+    """
+    array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    array = array.cast(pa.large_string())
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets or bytes(8), np.int64)[array.offset : array.offset + len(array) + 1]
+    starts, lengths = ends[:-1], np.diff(ends)
+    content = np.frombuffer(data or b"", np.uint8)
+    codes = np.zeros(len(array), np.uint32)
+    for position in range(int(lengths.max(initial=0))):
+        longer = np.flatnonzero(lengths > position)
+        codes[longer] = codes[longer] * np.uint32(31) + content[starts[longer] + position]
+    indexes: npt.NDArray[np.int64] = np.abs(codes.view(np.int32).astype(np.int64)) % file_groups
+    # Of other characters than ASCII's, the bytes are not Java's units.
+    for other in np.flatnonzero(~pc.string_is_ascii(array).to_numpy(zero_copy_only=False)):
+        indexes[other] = file_group_index(array[int(other)].as_py(), file_groups)
+    return indexes
+
+
+@lru_cache(maxsize=65_536)
+def _hash_id(text: str) -> str:
+    return b64encode(_xxh64(text.encode(), _SEED).to_bytes(8, "big")).decode("ascii")
+
+
+def _file_id(file_name: str) -> str:
+    return b64encode(hashlib.md5(file_name.encode(), usedforsecurity=False).digest()).decode("ascii")
+
+
+# XXH64, by its specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md). Only names of
+# columns and partitions go through it, each once.
+_MASK = (1 << 64) - 1
+_P1 = 0x9E3779B185EBCA87
+_P2 = 0xC2B2AE3D27D4EB4F
+_P3 = 0x165667B19E3779F9
+_P4 = 0x85EBCA77C2B2AE63
+_P5 = 0x27D4EB2F165667C5
+
+
+def _xxh64(data: bytes, seed: int) -> int:
+    position, size = 0, len(data)
+    if size >= 32:
+        lanes = [seed + _P1 + _P2, seed + _P2, seed, seed - _P1]
+        for position in range(0, size - 31, 32):
+            for lane in range(4):
+                begin = position + 8 * lane
+                lanes[lane] = _round(lanes[lane], int.from_bytes(data[begin : begin + 8], "little"))
+        position += 32
+        state = sum(_rotated(lanes[lane], by) for lane, by in enumerate((1, 7, 12, 18))) & _MASK
+        for lane in lanes:
+            state = ((state ^ _round(0, lane)) * _P1 + _P4) & _MASK
+    else:
+        state = seed + _P5
+    state = (state + size) & _MASK
+    while position + 8 <= size:
+        state ^= _round(0, int.from_bytes(data[position : position + 8], "little"))
+        state = (_rotated(state, 27) * _P1 + _P4) & _MASK
+        position += 8
+    if position + 4 <= size:
+        state ^= int.from_bytes(data[position : position + 4], "little") * _P1 & _MASK
+        state = (_rotated(state, 23) * _P2 + _P3) & _MASK
+        position += 4
+    for byte in data[position:]:
+        state = _rotated(state ^ byte * _P5 & _MASK, 11) * _P1 & _MASK
+    state = (state ^ state >> 33) * _P2 & _MASK
+    state = (state ^ state >> 29) * _P3 & _MASK
+    return state ^ state >> 32
+
+
+def _round(lane: int, value: int) -> int:
+    return _rotated(lane + value * _P2, 31) * _P1 & _MASK
+
+
+def _rotated(value: int, by: int) -> int:
+    value &= _MASK
+    return (value << by | value >> 64 - by) & _MASK

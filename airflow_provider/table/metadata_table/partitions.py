@@ -1,0 +1,71 @@
+"""The partitions of the metadata table: one for each index."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class MetadataPartition(StrEnum):
+    """The partitions that are written here (``MetadataPartitionType``)."""
+
+    FILES = "files"
+    COLUMN_STATS = "column_stats"
+    BLOOM_FILTERS = "bloom_filters"
+    RECORD_INDEX = "record_index"
+    PARTITION_STATS = "partition_stats"
+
+    @property
+    def default_file_groups(self) -> int:
+        """File groups that Hudi begins with where nobody says how many; of the record index, at least."""
+        return _FILE_GROUPS[self]
+
+
+_FILE_GROUPS = {
+    MetadataPartition.FILES: 1,
+    MetadataPartition.COLUMN_STATS: 2,
+    MetadataPartition.BLOOM_FILTERS: 4,
+    MetadataPartition.RECORD_INDEX: 10,
+    MetadataPartition.PARTITION_STATS: 1,
+}
+
+_GROWTH = 2.0
+_RECORD_SIZE = 48
+_FILE_GROUP_BYTES = 1024**3
+
+
+def estimated_file_groups(
+    records: int,
+    *,
+    least: int,
+    most: int,
+    growth: float = _GROWTH,
+    record_size: int = _RECORD_SIZE,
+    file_group_bytes: int = _FILE_GROUP_BYTES,
+) -> int:
+    """File groups that a partition begins with (``HoodieTableMetadataUtil.estimateFileGroupCount``).
+
+    Their number never changes afterwards: it says which of them a key is in. The defaults are those
+    of Hudi's record index.
+
+    :param records: how many there are now.
+    :param least: never fewer (``hoodie.metadata.record.index.min.filegroup.count``, 10).
+    :param most: never more (``hoodie.metadata.record.index.max.filegroup.count``, 10,000).
+    :param growth: how many times as many are expected (``...record.index.growth.factor``).
+    :param record_size: bytes of a record.
+    :param file_group_bytes: bytes that a file group should have (``...max.filegroup.size``).
+    """
+    fits = file_group_bytes // max(1, record_size)
+    return min(most, max(least, 1, int(records * growth) // max(1, fits)))
+
+
+_PREFIXES = {MetadataPartition.COLUMN_STATS: "col-stats"}
+
+
+def file_group_id(partition: str, index: int) -> str:
+    """The id of a file group of a metadata partition, for example ``col-stats-0001-0``.
+
+    :param partition: the partition's name, also of one that only Hudi writes.
+    :param index: which one, from 0 on.
+    """
+    prefix = _PREFIXES.get(partition) or partition.replace("_", "-")  # type: ignore[call-overload]
+    return f"{prefix}-{index:04d}-0"

@@ -1,0 +1,295 @@
+"""Reading the metadata table: a merge-on-read table of HFiles and log files, at its own timeline.
+
+Sources: ``HoodieBackedTableMetadata``, ``HoodieFileGroup`` and
+``HoodieTableMetadataUtil.getValidInstantTimestamps`` of Apache Hudi.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+
+from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.table.archived_timeline import archived_commits
+from airflow_provider.table.byte_range import ByteRange
+from airflow_provider.table.hfile import HFileReader
+from airflow_provider.table.instant import State
+from airflow_provider.table.log_file import (
+    BlockType,
+    LogBlock,
+    LogFileName,
+    read_log_blocks,
+    valid_log_blocks,
+)
+from airflow_provider.table.log_records import block_hfile, deleted_records
+from airflow_provider.table.metadata_table.keys import file_group_index
+from airflow_provider.table.metadata_table.records import Payload, RecordDecoder, merge
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline
+
+METADATA_FOLDER = ".hoodie/metadata"
+
+_BASE_FILE = re.compile(r"^(?P<id>[^_.][^_]*)_(?P<token>[^_]+)_(?P<instant>\d+)\.hfile$")
+
+_DELETED = None
+"""What a log says of a key that it takes out."""
+
+Changes = list[Payload | None]
+Find = Callable[[HFileReader], Iterator[tuple[bytes, bytes]]]
+
+
+@dataclass(frozen=True)
+class MetadataFile:
+    """A file of the metadata table.
+
+    :param path: path relative to the metadata table.
+    :param instant: requested time of the instant that wrote it.
+    :param size: bytes.
+    """
+
+    path: str
+    instant: str
+    size: int
+
+
+@dataclass(frozen=True)
+class FileSlice:
+    """What is read to know a file group: its newest base file, and the log files since.
+
+    :param partition: the metadata partition.
+    :param file_id: id of the file group.
+    :param base_file: the base file; None before the first one.
+    :param log_files: in the order in which their instants completed.
+    """
+
+    partition: str
+    file_id: str
+    base_file: MetadataFile | None
+    log_files: tuple[MetadataFile, ...]
+
+
+def metadata_storage(table: Storage) -> Storage:
+    """The storage of a table's metadata table.
+
+    :param table: the storage of the table.
+    """
+    return Storage(table.url(METADATA_FOLDER), table.options)
+
+
+class MetadataTable:
+    """What the metadata table says, at the moment when its timeline was loaded.
+
+    Records come merged: those of the base file and of every log file since whose instant completed,
+    on the metadata table's timeline and on that of the table itself. The metadata table's instant
+    completes first, so that one that is pending on the table's timeline does not count yet.
+
+    Log files are merged in the order in which their instants completed, which is the order of the
+    commits. (Hudi takes the order of their requested times; it makes a difference only for a key
+    that two of them changed, one of which began earlier and completed later.)
+
+    :param storage: the metadata table's storage, see :func:`metadata_storage`.
+    :param pending: requested times of the instants that have not completed on the table's timeline.
+    """
+
+    def __init__(self, storage: Storage, pending: Collection[str] = ()) -> None:
+        self._storage = storage
+        self._pending = frozenset(pending)
+        self._slices: dict[str, list[FileSlice]] = {}
+        self._readers: dict[str, HFileReader] = {}
+        self._blocks: dict[str, list[LogBlock]] = {}
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The metadata table's own timeline."""
+        return Timeline.load(self._storage)
+
+    def file_slices(self, partition: str) -> list[FileSlice]:
+        """The newest slice of every file group of a partition, in the order of their ids.
+
+        :return: none where there is no such partition.
+        """
+        if partition not in self._slices:
+            self._slices[partition] = self._list(partition)
+        return self._slices[partition]
+
+    def records(self, partition: str) -> Iterator[tuple[str, Payload]]:
+        """All records of a partition: file group by file group, in each in the order of the keys."""
+        for file_slice in self.file_slices(partition):
+            yield from self.slice_records(file_slice)
+
+    def slice_records(self, file_slice: FileSlice) -> Iterator[tuple[str, Payload]]:
+        """All records of a file slice, in the order of the keys.
+
+        What the log files say is kept in memory, what the base file says is not.
+        """
+        changes = self._changes(file_slice, HFileReader.scan)
+        yield from _merged(self._base_records(file_slice, HFileReader.scan), changes)
+
+    def look_up(self, partition: str, keys: Iterable[str]) -> dict[str, Payload]:
+        """The records of those keys that have one.
+
+        Reads the blocks that the keys are in, of the file groups that they belong to.
+
+        :param keys: in any order.
+        """
+        file_slices = self.file_slices(partition)
+        by_slice: dict[int, set[bytes]] = {}
+        for key in keys if file_slices else ():
+            by_slice.setdefault(file_group_index(key, len(file_slices)), set()).add(key.encode())
+        found: dict[str, Payload] = {}
+        for index, wanted in by_slice.items():
+            file_slice = file_slices[index]
+            find = partial(HFileReader.get_all, keys=wanted)
+            changes = self._changes(file_slice, find, wanted)
+            found.update(_merged(self._base_records(file_slice, find), changes))
+        return found
+
+    def with_prefix(self, partition: str, prefix: str) -> Iterator[tuple[str, Payload]]:
+        """The records whose keys begin so, as those of all statistics of a column do."""
+        begin = prefix.encode()
+        for file_slice in self.file_slices(partition):
+            find = partial(HFileReader.with_prefix, prefix=begin)
+            changes = self._changes(file_slice, find)
+            changes = {key: value for key, value in changes.items() if key.startswith(begin)}
+            yield from _merged(self._base_records(file_slice, find), changes)
+
+    def _list(self, partition: str) -> list[FileSlice]:
+        bases: dict[str, MetadataFile] = {}
+        logs: dict[str, list[tuple[str, LogFileName, MetadataFile]]] = {}
+        for status in self._storage.list(partition):
+            name = LogFileName.parse(status.name)
+            if name is not None:
+                log_file = MetadataFile(status.path, name.instant, status.size)
+                # Also one of an instant that is not committed: who looks for a file group finds it.
+                logs.setdefault(name.file_id, []).append((self._completion(name.instant), name, log_file))
+            elif match := _BASE_FILE.match(status.name):
+                base_file = MetadataFile(status.path, match["instant"], status.size)
+                known = bases.get(match["id"])
+                if self._is_committed(base_file.instant) and (
+                    known is None or known.instant < base_file.instant
+                ):
+                    bases[match["id"]] = base_file
+        return [
+            self._slice(partition, file_id, bases.get(file_id), logs.get(file_id, []))
+            for file_id in sorted({*bases, *logs})
+        ]
+
+    def _slice(
+        self,
+        partition: str,
+        file_id: str,
+        base_file: MetadataFile | None,
+        logs: list[tuple[str, LogFileName, MetadataFile]],
+    ) -> FileSlice:
+        # A log file that completed after a compaction was planned is not in that compaction's base
+        # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime).
+        since = base_file.instant if base_file else ""
+        after = [each for each in logs if each[0] > since and self._is_committed(each[1].instant)]
+        after.sort(key=lambda each: (each[0], each[1].instant, each[1].version, each[1].write_token))
+        return FileSlice(partition, file_id, base_file, tuple(log_file for *_, log_file in after))
+
+    def _completion(self, instant: str) -> str:
+        known = self.timeline.find(instant)
+        if known is None and self._is_committed(instant):
+            return self._archived.get(instant, instant)
+        return (known.completion_time if known else None) or instant
+
+    @cached_property
+    def _archived(self) -> dict[str, str]:
+        """Completion times of archived instants; read when a log file is as old as one of them."""
+        found = archived_commits(self._storage)
+        return {each.requested_time: each.completion_time or each.requested_time for each in found}
+
+    def _is_committed(self, instant: str) -> bool:
+        if instant in self._pending:
+            return False
+        known = self.timeline.find(instant)
+        if known is not None:
+            return known.state is State.COMPLETED
+        starts = self.timeline.instants[0].requested_time if self.timeline.instants else ""
+        return instant < starts
+
+    def _base_records(self, file_slice: FileSlice, find: Find) -> Iterator[tuple[bytes, Payload]]:
+        base_file = file_slice.base_file
+        if base_file is None:
+            return
+        path, size = base_file.path, base_file.size
+        if path not in self._readers:
+            self._readers[path] = HFileReader.open(self._storage, path, size=size)
+        decode = _decoder(self._readers[path])
+        for key, value in find(self._readers[path]):
+            yield key, decode(value)
+
+    def _changes(
+        self, file_slice: FileSlice, find: Find, wanted: Collection[bytes] | None = None
+    ) -> dict[bytes, Changes]:
+        """What the log files say of keys, one after the other."""
+        changes: dict[bytes, Changes] = {}
+        blocks = [block for log_file in file_slice.log_files for block in self._log_blocks(log_file)]
+        for block in valid_log_blocks(blocks, self._is_committed):
+            if block.block_type is BlockType.DELETE:
+                for deleted in deleted_records(block):
+                    key = deleted.record_key.encode()
+                    if wanted is None or key in wanted:
+                        changes.setdefault(key, []).append(_DELETED)
+            elif block.block_type is BlockType.HFILE_DATA:
+                reader = block_hfile(block)
+                decode = _decoder(reader)
+                for key, value in find(reader):
+                    changes.setdefault(key, []).append(decode(value))
+            else:
+                raise CorruptTableError(
+                    f"{block.content.name} has a block of type {block.block_type.name}; the metadata table "
+                    "has HFile and delete blocks: drop the index and build it again"
+                )
+        return changes
+
+    def _log_blocks(self, log_file: MetadataFile) -> list[LogBlock]:
+        if log_file.path not in self._blocks:
+            content = ByteRange.of_file(self._storage, log_file.path, size=log_file.size)
+            self._blocks[log_file.path] = list(read_log_blocks(content))
+        return self._blocks[log_file.path]
+
+
+def _decoder(reader: HFileReader) -> RecordDecoder:
+    try:
+        return _decoder_of(reader.file_info["schema"].decode())
+    except KeyError:
+        raise CorruptTableError(
+            "an HFile of the metadata table does not say its schema; drop the index and build it again"
+        ) from None
+
+
+_decoder_of = lru_cache(maxsize=32)(RecordDecoder)
+
+
+def _merged(
+    base: Iterable[tuple[bytes, Payload]], changes: dict[bytes, Changes]
+) -> Iterator[tuple[str, Payload]]:
+    """Base records with what the logs say of them, and new ones, in the order of the keys."""
+    new = iter(sorted(changes))
+    upcoming = next(new, None)
+    for key, payload in base:
+        while upcoming is not None and upcoming < key:
+            yield from _applied(upcoming, None, changes[upcoming])
+            upcoming = next(new, None)
+        if upcoming == key:
+            yield from _applied(key, payload, changes[key])
+            upcoming = next(new, None)
+        else:
+            yield key.decode(), payload
+    while upcoming is not None:
+        yield from _applied(upcoming, None, changes[upcoming])
+        upcoming = next(new, None)
+
+
+def _applied(key: bytes, base: Payload | None, changes: Changes) -> Iterator[tuple[str, Payload]]:
+    # One after the other from the base on: a file that was logged twice and then taken out would
+    # come back if the logs were merged among themselves first, as Hudi does.
+    merged = base
+    for change in changes:
+        merged = _DELETED if change is _DELETED else merge(merged, change)
+    if merged is not None:
+        yield key.decode(), merged

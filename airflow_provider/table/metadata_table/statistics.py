@@ -1,0 +1,246 @@
+"""What a base file says about itself to the indexes: statistics, bloom filter, record keys.
+
+Sources: ``ParquetUtils.readColumnStatsFromMetadata``, ``ValueType`` and ``ValueMetadata`` of Apache
+Hudi 1.1. Everything but the record keys is in the file's footer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.table.base_file import BaseFileFooter
+from airflow_provider.table.log_records import WrappedValue
+from airflow_provider.table.metadata_table.records import (
+    ColumnStats,
+    RecordLocation,
+    RecordType,
+    StoredBloomFilter,
+    ValueType,
+    merge,
+)
+from airflow_provider.table.schema import META_COLUMNS
+
+MAX_COLUMNS = 32
+"""Columns of a table whose statistics are kept where nobody says which, as in Hudi."""
+
+_COMMIT_TIME, _, _RECORD_KEY, _PARTITION_PATH, _ = META_COLUMNS
+INDEXED_META_COLUMNS = (_COMMIT_TIME, _PARTITION_PATH, _RECORD_KEY)
+"""Hudi's own columns whose statistics are kept beside those of the data."""
+
+_TYPES: dict[pa.DataType, ValueType] = {
+    pa.bool_(): ValueType.BOOLEAN,
+    pa.int8(): ValueType.INT,
+    pa.int16(): ValueType.INT,
+    pa.int32(): ValueType.INT,
+    pa.int64(): ValueType.LONG,
+    pa.float32(): ValueType.FLOAT,
+    pa.float64(): ValueType.DOUBLE,
+    pa.string(): ValueType.STRING,
+    pa.large_string(): ValueType.STRING,
+    pa.binary(): ValueType.BYTES,
+    pa.large_binary(): ValueType.BYTES,
+    pa.date32(): ValueType.DATE,
+    pa.time32("ms"): ValueType.TIME_MILLIS,
+    pa.time64("us"): ValueType.TIME_MICROS,
+}
+_TIMESTAMPS = {
+    ("ms", True): ValueType.TIMESTAMP_MILLIS,
+    ("us", True): ValueType.TIMESTAMP_MICROS,
+    ("ns", True): ValueType.TIMESTAMP_NANOS,
+    ("ms", False): ValueType.LOCAL_TIMESTAMP_MILLIS,
+    ("us", False): ValueType.LOCAL_TIMESTAMP_MICROS,
+    ("ns", False): ValueType.LOCAL_TIMESTAMP_NANOS,
+}
+
+_WRAPPERS = {
+    ValueType.BOOLEAN: "BooleanWrapper",
+    ValueType.FLOAT: "FloatWrapper",
+    ValueType.DOUBLE: "DoubleWrapper",
+    ValueType.STRING: "StringWrapper",
+    ValueType.BYTES: "BytesWrapper",
+    ValueType.FIXED: "BytesWrapper",
+    ValueType.DECIMAL: "BytesWrapper",
+    ValueType.INT: "IntWrapper",
+    ValueType.DATE: "IntWrapper",
+    ValueType.TIME_MILLIS: "IntWrapper",
+}
+_OTHERS = "LongWrapper"
+
+
+def value_type(data_type: pa.DataType) -> ValueType | None:
+    """How statistics of a column of this type are kept; None when there are none of it."""
+    if pa.types.is_dictionary(data_type):
+        return value_type(data_type.value_type)
+    if pa.types.is_timestamp(data_type):
+        return _TIMESTAMPS.get((data_type.unit, data_type.tz is not None))
+    if pa.types.is_decimal(data_type):
+        return ValueType.DECIMAL
+    if pa.types.is_fixed_size_binary(data_type):
+        return ValueType.FIXED
+    return _TYPES.get(data_type)
+
+
+def indexed_columns(schema: pa.Schema, columns: Sequence[str] | None = None) -> list[str]:
+    """The columns of a table whose statistics are kept.
+
+    :param schema: the table's schema.
+    :param columns: those that somebody chose (``hoodie.metadata.index.column.stats.column.list``);
+        the first 32 that can be, where nobody did.
+    :raises InvalidInputError: when a chosen column is not there or of a type without an order.
+    """
+    if columns is None:
+        possible = [each.name for each in schema if each.name not in META_COLUMNS and value_type(each.type)]
+        return [*INDEXED_META_COLUMNS, *possible[:MAX_COLUMNS]]
+    for column in columns:
+        if column not in schema.names:
+            raise InvalidInputError(
+                f"column {column!r} cannot be indexed, the table has: {', '.join(schema.names)}",
+                column=column,
+            )
+        if value_type(schema.field(column).type) is None:
+            raise InvalidInputError(
+                f"column {column!r} is of type {schema.field(column).type}, of which there are no statistics",
+                column=column,
+            )
+    return [*INDEXED_META_COLUMNS, *(each for each in columns if each not in INDEXED_META_COLUMNS)]
+
+
+def column_stats(file: pq.ParquetFile, file_name: str, columns: Iterable[str]) -> list[ColumnStats]:
+    """The statistics of a base file's columns.
+
+    From the footer. Where that has none, as Parquet has none of very long values, the column is read.
+
+    :param file: the file, opened.
+    :param file_name: its name.
+    :param columns: those that it has of these; a column that came later to the table it has not.
+    """
+    schema, metadata = file.schema_arrow, file.metadata
+    leaves = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
+    found = []
+    for column in columns:
+        kind = value_type(schema.field(column).type) if column in leaves else None
+        if kind is not None:
+            chunks = [
+                metadata.row_group(group).column(leaves[column]) for group in range(metadata.num_row_groups)
+            ]
+            found.append(_column(file, file_name, column, kind, chunks))
+    return found
+
+
+def partition_stats(partition_path: str, of_files: Iterable[ColumnStats]) -> list[ColumnStats]:
+    """The statistics of a partition's columns, from those of all its files.
+
+    :param of_files: statistics of every column of every file slice of the partition.
+    """
+    found: dict[str, ColumnStats] = {}
+    for each in of_files:
+        stats = replace(each, file_name=partition_path, record_type=RecordType.PARTITION_STATS)
+        merged = merge(found.get(each.column_name), stats)
+        if isinstance(merged, ColumnStats):
+            found[each.column_name] = merged
+    return [replace(each, is_tight_bound=True) for each in found.values()]
+
+
+def stored_bloom_filter(footer: BaseFileFooter, instant: str) -> StoredBloomFilter | None:
+    """The bloom filter in a base file's footer; None when it has none.
+
+    :param instant: requested time of the instant that wrote the file.
+    """
+    bloom = footer.bloom
+    if bloom is None:
+        return None
+    value, type_code = bloom.to_footer()
+    return StoredBloomFilter(type_code, instant, value)
+
+
+def record_locations(
+    keys: pa.Array | pa.ChunkedArray, partition_path: str, file_id: str, instant: str
+) -> Iterator[tuple[str, RecordLocation]]:
+    """Where each of a base file's record keys is.
+
+    :param keys: the file's record keys.
+    :param instant: requested time of the instant that wrote the file.
+    """
+    location = RecordLocation.at(partition_path, file_id, instant)
+    return ((key, location) for key in keys.to_pylist())
+
+
+def _column(
+    file: pq.ParquetFile,
+    file_name: str,
+    column: str,
+    kind: ValueType,
+    chunks: list[pq.ColumnChunkMetaData],
+) -> ColumnStats:
+    data_type = file.schema_arrow.field(column).type
+    rows = sum(chunk.num_values for chunk in chunks)
+    known = [chunk.statistics for chunk in chunks if chunk.statistics is not None]
+    if len(known) == len(chunks) and all(_is_complete(each) for each in known):
+        nulls = sum(each.null_count for each in known)
+        bounds = [(_raw(each, kind, "min"), _raw(each, kind, "max")) for each in known if each.has_min_max]
+    else:
+        values = file.read([column]).column(column)
+        nulls = values.null_count
+        bounds = _read_bounds(values, kind)
+    decimal = f"{data_type.precision},{data_type.scale}" if kind is ValueType.DECIMAL else None
+    return ColumnStats(
+        file_name=file_name,
+        column_name=column,
+        min_value=_wrapped(kind, min((low for low, _ in bounds), default=None)),
+        max_value=_wrapped(kind, max((high for _, high in bounds), default=None)),
+        value_count=rows,
+        null_count=nulls,
+        total_size=sum(chunk.total_compressed_size for chunk in chunks),
+        total_uncompressed_size=sum(chunk.total_uncompressed_size for chunk in chunks),
+        value_type=kind,
+        type_info=decimal,
+    )
+
+
+def _is_complete(statistics: pq.Statistics) -> bool:
+    return bool(statistics.has_null_count and (statistics.has_min_max or statistics.num_values == 0))
+
+
+def _raw(statistics: pq.Statistics, kind: ValueType, end: str) -> Any:
+    if kind is ValueType.STRING:
+        return getattr(statistics, end)
+    raw = getattr(statistics, f"{end}_raw")
+    if kind is ValueType.DECIMAL and isinstance(raw, bytes):
+        return int.from_bytes(raw, "big", signed=True)
+    return raw
+
+
+def _read_bounds(values: pa.ChunkedArray, kind: ValueType) -> list[tuple[Any, Any]]:
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if kind in (ValueType.FLOAT, ValueType.DOUBLE):
+        values = values.filter(pc.invert(pc.is_nan(values)))  # Parquet's statistics leave them out too
+    ends = pc.min_max(values)
+    if not ends["min"].is_valid:
+        return []
+    return [(_scalar(ends["min"], kind), _scalar(ends["max"], kind))]
+
+
+def _scalar(value: pa.Scalar, kind: ValueType) -> Any:
+    if kind is ValueType.DECIMAL:
+        return int(format(value.as_py(), "f").replace(".", ""))
+    if kind in _WRAPPERS and _WRAPPERS[kind] != "IntWrapper":
+        return value.as_py()
+    return value.cast(pa.int32() if kind in _WRAPPERS else pa.int64()).as_py()
+
+
+def _wrapped(kind: ValueType, value: Any) -> WrappedValue | None:
+    if value is None:
+        return None
+    if kind is ValueType.DECIMAL:
+        # As few bytes as a signed number takes (BigInteger.toByteArray).
+        size = (value if value >= 0 else ~value).bit_length() // 8 + 1
+        value = value.to_bytes(size, "big", signed=True)
+    return WrappedValue(_WRAPPERS.get(kind, _OTHERS), value)

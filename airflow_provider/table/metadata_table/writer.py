@@ -1,0 +1,313 @@
+"""Writing the metadata table: its configuration, file groups, log files, compactions and instants.
+
+Sources: ``HoodieBackedTableMetadataWriter`` and ``HoodieTableMetadataUtil`` of Apache Hudi.
+
+Every function is idempotent: what it writes, and under which name, follows from its arguments, so
+that whoever finds a commit half published can write the same again.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Iterable, Mapping
+
+import pyarrow as pa
+
+from airflow_provider.exceptions import NotATableError
+from airflow_provider.table.base_file import write_partition_metadata
+from airflow_provider.table.bloom_filter import BloomFilter
+from airflow_provider.table.hfile import HFileWriter
+from airflow_provider.table.instant import Action, Instant, State, parse_time
+from airflow_provider.table.log_file import BlockType, HeaderKey, LogFileName, encode_log_block
+from airflow_provider.table.log_records import DeletedRecord, encode_deletes
+from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
+from airflow_provider.table.metadata_table.keys import file_group_indexes
+from airflow_provider.table.metadata_table.partitions import file_group_id
+from airflow_provider.table.metadata_table.reader import FileSlice, MetadataTable
+from airflow_provider.table.metadata_table.records import Payload, encode_payload, schema_text
+from airflow_provider.table.properties import TableConfig, dump_properties, table_checksum
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import instant_path
+
+PROPERTIES_PATH = ".hoodie/hoodie.properties"
+
+BULK_INSERT = "BULK_INSERT_PREPPED"
+"""Operation type of an instant that fills file groups for the first time."""
+
+UPSERT = "UPSERT_PREPPED"
+"""Operation type of an instant that logs what another instant changed."""
+
+COMPACT = "COMPACT"
+
+_WRITE_TOKEN = "0-0-0"  # noqa: S105
+
+# What Hudi sizes the bloom filters of its HFiles with.
+_BLOOM_ENTRIES = 10_000
+_BLOOM_FALSE_POSITIVES = 1e-9
+_BLOOM_MAX_ENTRIES = 100_000
+
+_FIRST_INSTANTS = "00000000000000"  # of Hudi's first indexes: no moment, only an order
+
+
+def metadata_table_properties(config: TableConfig) -> dict[str, str]:
+    """``hoodie.properties`` of the metadata table of a table.
+
+    :param config: the table's configuration.
+    """
+    name = f"{config.name}_metadata"
+    return {
+        "hoodie.archivelog.folder": "history",
+        "hoodie.compaction.payload.class": "org.apache.hudi.metadata.HoodieMetadataPayload",
+        "hoodie.datasource.write.drop.partition.columns": "false",
+        "hoodie.populate.meta.fields": "false",
+        "hoodie.record.merge.mode": "CUSTOM",
+        "hoodie.record.merge.strategy.id": "00000000-0000-0000-0000-000000000000",
+        "hoodie.table.base.file.format": "HFILE",
+        "hoodie.table.checksum": str(table_checksum("", name)),
+        "hoodie.table.initial.version": str(config.version),
+        "hoodie.table.keygenerator.type": "HOODIE_TABLE_METADATA",
+        "hoodie.table.name": name,
+        "hoodie.table.recordkey.fields": "key",
+        "hoodie.table.timeline.timezone": config.timezone,
+        "hoodie.table.type": "MERGE_ON_READ",
+        "hoodie.table.version": str(config.version),
+        "hoodie.timeline.history.path": "history",
+        "hoodie.timeline.layout.version": str(config.layout),
+        "hoodie.timeline.path": "timeline",
+    }
+
+
+def create_metadata_table(storage: Storage, config: TableConfig) -> bool:
+    """Make the metadata table of a table, without any partition.
+
+    :param storage: the metadata table's storage.
+    :param config: the table's configuration.
+    :return: True when this call made it, False when it was there.
+    """
+    return storage.put_if_absent(PROPERTIES_PATH, dump_properties(metadata_table_properties(config)).encode())
+
+
+def initialise_file_groups(storage: Storage, partition: str, count: int, instant: str) -> list[str]:
+    """Make a partition with its file groups; from then on writers can log to them.
+
+    Each begins with a log file that says nothing, so that all see how many there are.
+
+    :param storage: the metadata table's storage.
+    :param count: file groups; never changed afterwards.
+    :param instant: requested time of the instant that makes them.
+    :return: their ids.
+    :raises NotATableError: when there is no metadata table.
+    """
+    if storage.stat(PROPERTIES_PATH) is None:
+        raise NotATableError(
+            f"{storage.root} is no metadata table: it has no {PROPERTIES_PATH}", location=storage.root
+        )
+    write_partition_metadata(storage, partition, instant)
+    nothing = encode_log_block(BlockType.DELETE, encode_deletes([]), instant=instant)
+    ids = [file_group_id(partition, index) for index in range(count)]
+    for each in ids:
+        storage.put(f"{partition}/{LogFileName(each, instant, 1, _WRITE_TOKEN)}", nothing)
+    return ids
+
+
+def by_file_group(keys: Iterable[str], count: int) -> dict[int, list[str]]:
+    """Which keys are in which of a partition's file groups, each sorted as in its files.
+
+    :param count: how many file groups the partition has.
+    """
+    ordered = sorted(keys)  # by code points, which is the order of the UTF-8 bytes
+    found: dict[int, list[str]] = {}
+    for key, index in zip(ordered, file_group_indexes(pa.array(ordered, pa.string()), count), strict=True):
+        found.setdefault(int(index), []).append(key)
+    return dict(sorted(found.items()))
+
+
+def write_base_file(
+    storage: Storage,
+    partition: str,
+    file_id: str,
+    instant: str,
+    records: Iterable[tuple[str, Payload]],
+    *,
+    write_token: str = _WRITE_TOKEN,
+) -> WriteStat:
+    """Write a base file; it is visible once its instant completes.
+
+    :param storage: the metadata table's storage.
+    :param file_id: the file group.
+    :param instant: requested time of the instant that writes it.
+    :param records: by key, in the order of the keys' bytes.
+    :param write_token: which task attempt writes it.
+    :raises ValueError: when the keys are out of order.
+    """
+    path = f"{partition}/{file_id}_{write_token}_{instant}.hfile"
+    sink = io.BytesIO()
+    writer = HFileWriter(sink, created=_created(instant))
+    keys: list[str] = []
+    for key, payload in records:
+        writer.append(key.encode(), encode_payload(payload))
+        keys.append(key)
+    bloom = BloomFilter.build(
+        pa.array(keys, pa.string()),
+        entries=_BLOOM_ENTRIES,
+        false_positives=_BLOOM_FALSE_POSITIVES,
+        max_entries=_BLOOM_MAX_ENTRIES,
+    )
+    footer, type_code = bloom.to_footer()
+    writer.add_meta_block("bloomFilter", footer.encode())
+    writer.add_file_info("bloomFilterTypeCode", type_code.encode())
+    writer.add_file_info("minRecordKey", keys[0].encode() if keys else b"")
+    writer.add_file_info("maxRecordKey", keys[-1].encode() if keys else b"")
+    writer.add_file_info("schema", schema_text().encode())
+    size = writer.finish()
+    storage.put(path, sink.getvalue())
+    return WriteStat(
+        file_id=file_id,
+        partition_path=partition,
+        path=path,
+        num_writes=len(keys),
+        num_inserts=len(keys),
+        total_write_bytes=size,
+        file_size=size,
+    )
+
+
+def write_log_file(
+    storage: Storage,
+    partition: str,
+    file_id: str,
+    instant: str,
+    changes: Mapping[str, Payload | None],
+    *,
+    write_token: str = _WRITE_TOKEN,
+) -> WriteStat:
+    """Write a log file; what it says counts once its instant completes.
+
+    :param storage: the metadata table's storage.
+    :param file_id: the file group.
+    :param instant: requested time of the instant that writes it.
+    :param changes: records by key; None takes a key out.
+    :param write_token: which task attempt writes it.
+    """
+    header: dict[int, str] = {HeaderKey.SCHEMA: schema_text()}
+    name = str(LogFileName(file_id, instant, 1, write_token))
+    written = {key: payload for key, payload in changes.items() if payload is not None}
+    deleted = sorted(changes.keys() - written.keys())
+    blocks = []
+    if written:
+        content = _encode_records(written, instant)
+        blocks.append(encode_log_block(BlockType.HFILE_DATA, content, instant=instant, header=header))
+    if deleted or not written:
+        content = encode_deletes(DeletedRecord(key, partition) for key in deleted)
+        blocks.append(encode_log_block(BlockType.DELETE, content, instant=instant, header=header))
+    data = b"".join(blocks)
+    storage.put(f"{partition}/{name}", data)
+    return WriteStat(
+        file_id=file_id,
+        partition_path=partition,
+        path=f"{partition}/{name}",
+        prev_commit=instant,
+        num_writes=len(written),
+        num_update_writes=len(written),
+        num_deletes=len(deleted),
+        total_write_bytes=len(data),
+        file_size=len(data),
+        log_version=1,
+        log_files=(name,),
+    )
+
+
+def log_changes(
+    storage: Storage, table: MetadataTable, instant: str, changes: Mapping[str, Mapping[str, Payload | None]]
+) -> list[WriteStat]:
+    """Log what an instant changes, in every partition, to the file groups that the keys are in.
+
+    :param storage: the metadata table's storage.
+    :param table: the metadata table, which knows its file groups.
+    :param instant: requested time of the instant.
+    :param changes: records by key and by partition; None takes a key out.
+    :raises NotATableError: when a partition has no file group.
+    """
+    stats = []
+    for partition, of_partition in changes.items():
+        ids = [each.file_id for each in table.file_slices(partition)]
+        if not ids:
+            raise NotATableError(
+                f"the metadata table {storage.root} has no partition {partition}; initialise its file groups",
+                location=storage.root,
+            )
+        for index, keys in by_file_group(of_partition, len(ids)).items():
+            of_group = {key: of_partition[key] for key in keys}
+            stats.append(write_log_file(storage, partition, ids[index], instant, of_group))
+    return stats
+
+
+def compacted(
+    storage: Storage,
+    table: MetadataTable,
+    file_slice: FileSlice,
+    instant: str,
+    *,
+    write_token: str = _WRITE_TOKEN,
+) -> WriteStat:
+    """Write the base file that says what a file slice says.
+
+    :param storage: the metadata table's storage.
+    :param table: the metadata table as it was when the compaction was planned: log files of
+        instants that completed later than the plan was made belong to the next slice.
+    :param file_slice: one of its slices.
+    :param instant: requested time of the compaction.
+    :param write_token: which task attempt writes it.
+    """
+    return write_base_file(
+        storage,
+        file_slice.partition,
+        file_slice.file_id,
+        instant,
+        table.slice_records(file_slice),
+        write_token=write_token,
+    )
+
+
+def write_instant(
+    storage: Storage,
+    action: Action,
+    instant: str,
+    completion_time: str,
+    operation_type: str,
+    write_stats: Collection[WriteStat],
+) -> None:
+    """Put an instant onto the metadata table's timeline, completed.
+
+    :param storage: the metadata table's storage.
+    :param action: ``deltacommit``, or ``compaction``.
+    :param instant: requested time.
+    :param completion_time: when it completed.
+    :param operation_type: :data:`BULK_INSERT`, :data:`UPSERT` or :data:`COMPACT`.
+    :param write_stats: the files written.
+    """
+    extra = {"schema": schema_text()}
+    done = CommitMetadata(operation_type, tuple(write_stats), extra_metadata=extra)
+    for state in State:
+        content = b""
+        if state is State.COMPLETED:
+            content = encode_commit_metadata(done, action)
+        elif state is State.INFLIGHT and operation_type == UPSERT:
+            content = encode_commit_metadata(CommitMetadata(operation_type, extra_metadata=extra), action)
+        completed = completion_time if state is State.COMPLETED else None
+        storage.put_if_absent(instant_path(Instant(instant, action, state, completed)), content)
+
+
+def _encode_records(records: Mapping[str, Payload], instant: str) -> bytes:
+    sink = io.BytesIO()
+    writer = HFileWriter(sink, created=_created(instant))
+    for key in sorted(records):
+        writer.append(key.encode(), encode_payload(records[key]))
+    writer.add_file_info("schema", schema_text().encode())
+    writer.finish()
+    return sink.getvalue()
+
+
+def _created(instant: str) -> int:
+    """Milliseconds since the epoch, for a file's own date: from its instant, so that it can be repeated."""
+    return 0 if instant.startswith(_FIRST_INSTANTS) else int(parse_time(instant).timestamp() * 1000)

@@ -1,0 +1,253 @@
+"""HFiles: against those of the JVM Hudi, against themselves, and against damage."""
+
+from __future__ import annotations
+
+import io
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
+from airflow_provider.table.byte_range import ByteRange
+from airflow_provider.table.hfile import Compression, HFileReader, HFileWriter
+from airflow_provider.table.hfile import format as hfile
+from airflow_provider.table.storage import Storage
+from tests.unit.table.conftest import JvmTables
+
+_PAIRS = st.dictionaries(st.binary(max_size=300), st.binary(max_size=300), max_size=60)
+_COMPRESSION = st.sampled_from(Compression)
+
+
+def _write(
+    pairs: dict[bytes, bytes],
+    compression: Compression = Compression.GZ,
+    block_size: int = 200,
+    index_block_size: int = 100,
+) -> bytes:
+    sink = io.BytesIO()
+    writer = HFileWriter(
+        sink, compression=compression, block_size=block_size, index_block_size=index_block_size
+    )
+    for key in sorted(pairs):
+        writer.append(key, pairs[key])
+    writer.add_meta_block("bloomFilter", b"a filter")
+    writer.add_file_info("schema", b"a schema")
+    assert writer.finish() == len(sink.getvalue())
+    return sink.getvalue()
+
+
+def _open(content: bytes) -> HFileReader:
+    return HFileReader(ByteRange.of_bytes(content, "some.hfile"))
+
+
+def _jvm_files(jvm_tables: JvmTables) -> list[Path]:
+    found = sorted(jvm_tables.root.rglob("*.hfile"))
+    assert len(found) > 30
+    return found
+
+
+def test_every_pair_of_the_jvms_files_is_found(jvm_tables: JvmTables) -> None:
+    for path in _jvm_files(jvm_tables):  # of Hudi's own writer, and of HBase's before it
+        reader = _open(path.read_bytes())
+        pairs = list(reader.scan())
+        assert len(pairs) == len(reader), path
+        assert sorted(pairs) == pairs
+        assert [reader.get(key) for key, _ in pairs] == [value for _, value in pairs]
+        assert list(reader.get_all(key for key, _ in pairs)) == pairs
+        assert reader.get(b"\0") is None
+        assert reader.get(b"\xff") is None
+        assert reader.file_info["schema"].startswith(b'{"type":"record","name":"HoodieMetadataRecord"')
+        if pairs:
+            assert reader.file_info["minRecordKey"] == pairs[0][0]
+            assert reader.file_info["hfile.LASTKEY"].startswith(hfile.encode_index_key(pairs[-1][0]))
+        assert (reader.meta_block("bloomFilter") or b"").startswith(b"/////w")
+
+
+def test_what_is_written_has_the_jvms_bytes(jvm_tables: JvmTables) -> None:
+    """Data, file info and trailer are the same; a compressor of another version may pack otherwise."""
+    compared = 0
+    for path in _jvm_files(jvm_tables):
+        theirs = path.read_bytes()
+        reader = _open(theirs)
+        if "V9" not in path.parts[-5].upper() or "KEY_VALUE_VERSION" not in reader.file_info:
+            continue  # written by HBase's writer (Hudi 0.x), or by a snapshot of Hudi 1.1
+        sink = io.BytesIO()
+        (created,) = struct.unpack(">q", reader.file_info["hfile.CREATE_TIME_TS"])
+        writer = HFileWriter(sink, created=created)
+        for key, value in reader.scan():
+            writer.append(key, value)
+        writer.add_meta_block("bloomFilter", reader.meta_block("bloomFilter") or b"")
+        for name, info in reader.file_info.items():
+            writer.add_file_info(name, info)
+        writer.finish()
+        ours = sink.getvalue()
+        assert _blocks(ours) == _blocks(theirs), path
+        assert dict(_open(ours).file_info) == dict(reader.file_info)
+        assert _lasting(_open(ours)) == _lasting(reader)
+        compared += 1
+    assert compared > 20
+
+
+def _blocks(content: bytes) -> list[tuple[bytes, bytes]]:
+    """Kind and content of each block; of the index only the keys, as offsets depend on the compressor."""
+    trailer = _open(content).trailer
+    found, position = [], 0
+    while position < trailer.file_info_offset:
+        magic, size = hfile.block_size(content[position:])
+        data = hfile.decode_block(content[position : position + size], (magic,), trailer.compression)
+        if magic == hfile.ROOT_INDEX:
+            is_meta = any(kind == hfile.ROOT_INDEX for kind, _ in found)
+            count = trailer.meta_index_count if is_meta else trailer.data_index_count
+            data = b",".join(entry.key for entry in hfile.decode_root_index(data, count, of_data=not is_meta))
+        found.append((magic, data))
+        position += size
+    return found
+
+
+def _lasting(reader: HFileReader) -> tuple[int, ...]:
+    trailer = reader.trailer
+    return (
+        trailer.data_bytes,
+        trailer.data_index_count,
+        trailer.meta_index_count,
+        trailer.entry_count,
+        trailer.index_levels,
+        trailer.first_data_block,
+        trailer.compression,
+    )
+
+
+@given(_PAIRS, _COMPRESSION, st.binary(max_size=300))
+def test_what_was_written_is_read(pairs: dict[bytes, bytes], compression: Compression, other: bytes) -> None:
+    reader = _open(_write(pairs, compression))
+    assert list(reader.scan()) == sorted(pairs.items())
+    assert len(reader) == len(pairs)
+    for key, value in pairs.items():
+        assert reader.get(key) == value
+    assert reader.get(other) == pairs.get(other)
+    assert dict(reader.get_all([*pairs, other])) == pairs
+    assert list(reader.scan(other)) == sorted(pair for pair in pairs.items() if pair[0] >= other)
+    prefix = other[:1]
+    assert list(reader.with_prefix(prefix)) == sorted(p for p in pairs.items() if p[0].startswith(prefix))
+    assert reader.meta_block("bloomFilter") == b"a filter"
+    assert reader.meta_block("another") is None
+    assert reader.file_info["schema"] == b"a schema"
+
+
+def test_a_large_index_gets_lower_levels() -> None:
+    pairs = {b"%06d" % number: b"value" for number in range(3_000)}
+    reader = _open(_write(pairs))
+    assert reader.trailer.index_levels > 2
+    assert dict(reader.scan()) == pairs
+    assert reader.get(b"001234") == b"value"
+    assert reader.get(b"001234x") is None
+    assert [key for key, _ in reader.with_prefix(b"00123")] == [b"%06d" % n for n in range(1230, 1240)]
+
+
+class _WatchedStorage(Storage):
+    """Remembers which parts of files were read."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.reads: list[tuple[int, int]] = []
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        self.reads.append((start, end))
+        return super().read_range(path, start, end)
+
+
+def test_a_look_up_reads_the_one_block_that_it_needs(tmp_path: Path) -> None:
+    pairs = {b"%06d" % number: number.to_bytes(100, "big") for number in range(20_000)}
+    content = _write(pairs, Compression.NONE, 64 * 1024, 128 * 1024)
+    (tmp_path / "some.hfile").write_bytes(content)
+    storage = _WatchedStorage(str(tmp_path))
+    reader = HFileReader.open(storage, "some.hfile", size=len(content))
+    assert len(storage.reads) == 1  # trailer, indexes and file info together
+    storage.reads.clear()
+
+    assert reader.get(b"012345") == pairs[b"012345"]
+    (only,) = storage.reads
+    assert only[1] - only[0] < 70_000
+    storage.reads.clear()
+
+    neighbours = [b"000001", b"000002", b"000500", b"000700", b"015000"]
+    assert len(list(reader.get_all(neighbours))) == 5
+    assert len(storage.reads) == 2  # the first blocks in one request, the last one in another
+    storage.reads.clear()
+
+    assert reader.get(b"!") is None
+    assert storage.reads == []
+    assert sum(1 for _ in reader.scan()) == len(pairs)
+    assert len(storage.reads) == 1
+
+
+def test_a_lower_index_is_read_where_a_look_up_goes_and_once(tmp_path: Path) -> None:
+    pairs = {b"%06d" % number: bytes(100) for number in range(20_000)}
+    content = _write(pairs, Compression.NONE, 1_000, 1_000)
+    (tmp_path / "some.hfile").write_bytes(content)
+    storage = _WatchedStorage(str(tmp_path))
+    reader = HFileReader.open(storage, "some.hfile")
+    assert reader.trailer.index_levels == 3
+    storage.reads.clear()
+    assert reader.get(b"000123") == bytes(100)
+    assert len(storage.reads) <= 3  # an index block a level, which may be known already, and the data
+    storage.reads.clear()
+    assert reader.get(b"000124") == bytes(100)
+    assert len(storage.reads) == 1
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_a_file_that_is_cut_off_anywhere_says_so(compression: Compression) -> None:
+    content = _write({b"%03d" % number: b"value" for number in range(100)}, compression)
+    for size in [0, 10, len(content) // 2, len(content) - 4096, len(content) - 1]:
+        with pytest.raises(CorruptTableError, match=r"some\.hfile"):
+            list(_open(content[:size]).scan())
+
+
+@given(st.data(), _COMPRESSION)
+def test_damage_is_a_corrupt_table_or_harms_no_more_than_a_value(
+    data: st.DataObject, compression: Compression
+) -> None:
+    content = bytearray(_write({b"%03d" % number: b"value" for number in range(50)}, compression))
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(CorruptTableError, UnsupportedTableError):
+        reader = _open(bytes(content))
+        list(reader.scan())
+        reader.get(b"025")
+        reader.meta_block("bloomFilter")
+
+
+def test_a_damaged_compressed_block_is_never_read_wrongly() -> None:
+    pairs = {b"%03d" % number: b"value" for number in range(100)}
+    content = bytearray(_write(pairs, Compression.GZ, 64 * 1024))
+    content[hfile.BLOCK_HEADER_SIZE + 40] ^= 0xFF
+    with pytest.raises(CorruptTableError, match="build the index again"):
+        _open(bytes(content)).get(b"050")
+
+
+def test_another_codec_or_version_is_named() -> None:
+    content = bytearray(_write({b"a": b"b"}))
+    codec = content.rindex(b"`\x01", 0, len(content))
+    content[codec + 1] = 4
+    with pytest.raises(UnsupportedTableError, match=r"codec 4; read are GZ \(1\), NONE \(2\)"):
+        _open(bytes(content))
+    content = bytearray(_write({b"a": b"b"}))
+    content[-1] = 2
+    with pytest.raises(UnsupportedTableError, match="HFile of version 2"):
+        _open(bytes(content))
+
+
+def test_keys_out_of_order_are_refused() -> None:
+    writer = HFileWriter(io.BytesIO())
+    writer.append(b"b", b"")
+    with pytest.raises(ValueError, match="sorted by its keys"):
+        writer.append(b"b", b"")
+    with pytest.raises(ValueError, match="sorted by its keys"):
+        writer.append(b"a", b"")
+    with pytest.raises(ValueError, match="at most 32767"):
+        writer.append(b"c" * 40_000, b"")
