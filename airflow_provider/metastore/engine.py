@@ -26,6 +26,7 @@ from sqlalchemy.sql import column
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore import schema
+from airflow_provider.metastore.group_commit import GroupCommit, GroupOperation, Request
 
 log = logging.getLogger(__name__)
 
@@ -132,6 +133,17 @@ class MetastoreEngine:
         finally:
             self._writer.release()
 
+    def write_together(self, operation: GroupOperation, request: Request[T]) -> T:
+        """Do a request in one database transaction with those that other threads wait with.
+
+        :param operation: how requests of this kind are done.
+        :return: the request's answer; the database has committed by then.
+        """
+        group = self._groups.get(operation)
+        if group is None:
+            group = self._groups.setdefault(operation, GroupCommit(operation, self.write))
+        return group.do(request)
+
     def upgrade_schema(self) -> None:
         """Create the schema, or bring it to :data:`schema.SCHEMA_REVISION`, unless it is there.
 
@@ -150,6 +162,7 @@ class MetastoreEngine:
 
     def _open(self) -> None:
         self._writer = threading.Lock()
+        self._groups: dict[GroupOperation, GroupCommit] = {}
         arguments: dict[str, Any] = {"hide_parameters": True, "pool_timeout": self.timeout_seconds}
         if self.is_sqlite:
             # SQLite's own wait sleeps longer and longer, up to 0.1 s: whoever came last wins.

@@ -9,7 +9,7 @@ locked counter and so have no gaps, and which Hudi instants a transaction wrote 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -23,7 +23,13 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
 )
 from airflow_provider.metastore.catalog import get_table
-from airflow_provider.metastore.notifications import EventType, append_event, current_event_id
+from airflow_provider.metastore.group_commit import GroupOperation, Request
+from airflow_provider.metastore.notifications import (
+    EventType,
+    NewEvent,
+    append_events,
+    current_event_id,
+)
 from airflow_provider.metastore.schema import (
     Counter,
     advance,
@@ -61,6 +67,13 @@ class TxnState(StrEnum):
 # Built once: making a statement costs more than running it.
 _OPEN = insert(txns).values(opened_at=current_millis(), heartbeat_at=current_millis())
 _LOCK = select(txns).where(txns.c.id == bindparam("txn")).with_for_update()
+# Those of several that are open, and that nobody works on.
+_LOCK_FREE = (
+    select(txns.c.id, txns.c.txn_type)
+    .where(txns.c.id.in_(bindparam("txns", expanding=True)), txns.c.state == TxnState.OPEN)
+    .order_by(txns.c.id)
+    .with_for_update(skip_locked=True)
+)
 _HEARTBEAT = (
     update(txns)
     .where(txns.c.id == bindparam("txn"), txns.c.state == TxnState.OPEN)
@@ -72,7 +85,7 @@ _CLOSE = (
     .values(state=bindparam("to"), closing_event_id=bindparam("event"), closed_at=current_millis())
 )
 # A transaction's locks end with it.
-_END_LOCKS = delete(locks).where(locks.c.txn_id == bindparam("txn"))
+_END_LOCKS = delete(locks).where(locks.c.txn_id.in_(bindparam("txns", expanding=True)))
 
 
 @dataclass(frozen=True)
@@ -126,36 +139,91 @@ class TableWriteInfo:
     instant: str | None
 
 
+@dataclass(frozen=True)
+class OpenTxn(Request[int]):
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.open_txn`."""
+
+    user: str
+    host: str
+    agent: str | None
+    commit_on_recovery: bool
+    txn_type: TxnType = TxnType.DEFAULT
+    timeout_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.timeout_seconds is not None and self.timeout_seconds <= 0:
+            raise InvalidInputError(
+                f"a transaction's timeout must be above 0 seconds, not {self.timeout_seconds!r}"
+            )
+
+
+@dataclass(frozen=True)
+class CommitTxn(Request[int]):
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.commit_txn`; with nothing but the commit."""
+
+    txn_id: int
+
+
+def open_and_commit(connection: Connection, requests: Sequence[OpenTxn | CommitTxn]) -> dict[int, int]:
+    """Open some transactions and commit others, with one event each.
+
+    :return: by the positions of the requests, the new transaction or the event of the commit. Left out are
+        commits of transactions that are not open, that only read, or that another process has locked.
+    """
+    opens = {at: one for at, one in enumerate(requests) if isinstance(one, OpenTxn)}
+    commits = {at: one.txn_id for at, one in enumerate(requests) if isinstance(one, CommitTxn)}
+    locked = lock_those_open(connection, {*commits.values()}) if commits else {}
+    closing = [txn_id for txn_id, txn_type in locked.items() if txn_type != TxnType.READ_ONLY]
+    opened = dict(zip(opens, _open(connection, list(opens.values())), strict=True))
+    if closing:
+        connection.execute(_END_LOCKS, {"txns": closing})
+    # Who follows the log has nothing to do for those that only read (DbNotificationListener).
+    told = [txn_id for at, txn_id in opened.items() if opens[at].txn_type != TxnType.READ_ONLY]
+    events = [_open_event(txn_id) for txn_id in told] + [_commit_event(txn_id) for txn_id in closing]
+    first_event = append_events(connection, events) if events else 0
+    closed = {txn_id: event_id for event_id, txn_id in enumerate(closing, first_event + len(told))}
+    if closed:
+        _close(connection, TxnState.COMMITTED, closed)
+    return opened | {at: closed[txn_id] for at, txn_id in commits.items() if txn_id in closed}
+
+
 def open_txn(
-    connection: Connection,
-    user: str,
-    host: str,
-    *,
-    agent: str | None,
-    commit_on_recovery: bool,
-    txn_type: TxnType = TxnType.DEFAULT,
-    timeout_seconds: float | None = None,
+    connection: Connection, user: str, host: str, *, agent: str | None, commit_on_recovery: bool
 ) -> int:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.open_txn`."""
-    if timeout_seconds is not None and timeout_seconds <= 0:
-        raise InvalidInputError(f"a transaction's timeout must be above 0 seconds, not {timeout_seconds!r}")
-    txn_id = advance(connection, Counter.TXN_ID)
-    row = {
-        "id": txn_id,
-        "state": TxnState.OPEN,
-        "user_name": user,
-        "host": host,
-        "agent": agent,
-        "commit_on_recovery": commit_on_recovery,
-        "txn_type": txn_type,
-        "timeout_ms": None if timeout_seconds is None else int(timeout_seconds * 1000),
-    }
-    connection.execute(_OPEN, row)
-    if txn_type == TxnType.READ_ONLY:
-        # Nobody who follows the log has anything to do for it (DbNotificationListener).
-        return txn_id
-    append_event(connection, EventType.OPEN_TXN, {"txnIds": [txn_id], "fromTxnId": txn_id, "toTxnId": txn_id})
-    return txn_id
+    return open_and_commit(connection, [OpenTxn(user, host, agent, commit_on_recovery)])[0]
+
+
+def _open(connection: Connection, requests: Sequence[OpenTxn]) -> Iterable[int]:
+    if not requests:
+        return ()
+    last = advance(connection, Counter.TXN_ID, by=len(requests))
+    txn_ids = range(last - len(requests) + 1, last + 1)
+    rows = [
+        {
+            "id": txn_id,
+            "state": TxnState.OPEN,
+            "user_name": request.user,
+            "host": request.host,
+            "agent": request.agent,
+            "commit_on_recovery": request.commit_on_recovery,
+            "txn_type": request.txn_type,
+            "timeout_ms": None if request.timeout_seconds is None else int(request.timeout_seconds * 1000),
+        }
+        for txn_id, request in zip(txn_ids, requests, strict=True)
+    ]
+    connection.execute(_OPEN, rows)
+    return txn_ids
+
+
+def _open_event(txn_id: int) -> NewEvent:
+    return NewEvent(EventType.OPEN_TXN, {"txnIds": [txn_id], "fromTxnId": txn_id, "toTxnId": txn_id})
+
+
+def _commit_event(txn_id: int) -> NewEvent:
+    # Hive fills these only when it dumps the log; its readers join with ALLOC_WRITE_ID.
+    unfilled = ("writeIds", "databases", "tables", "partitions", "tableObjs", "partitionObjs", "files")
+    return NewEvent(EventType.COMMIT_TXN, {"txnid": txn_id, **dict.fromkeys(unfilled)})
 
 
 def get_txn(connection: Connection, txn_id: int) -> TxnInfo:
@@ -190,14 +258,8 @@ def commit_txn(connection: Connection, txn_id: int) -> int:
     row = _locked(connection, txn_id)
     if row is not None and row.state == TxnState.COMMITTED:
         return int(row.closing_event_id)
-    require_open(txn_id, row)
-    # Hive fills these only when it dumps the log; its readers join with ALLOC_WRITE_ID.
-    unfilled = ("writeIds", "databases", "tables", "partitions", "tableObjs", "partitionObjs", "files")
-    message = {"txnid": txn_id, **dict.fromkeys(unfilled)}
-    connection.execute(_END_LOCKS, {"txn": txn_id})
-    event_id = _append_end(connection, row, EventType.COMMIT_TXN, message)
-    _close(connection, txn_id, TxnState.COMMITTED, event_id)
-    return event_id
+    found = _require_open(txn_id, row)
+    return _end(connection, found, TxnState.COMMITTED, _commit_event(txn_id))
 
 
 def request_commit(connection: Connection, txn_id: int) -> None:
@@ -211,21 +273,10 @@ def abort_txn(connection: Connection, txn_id: int) -> int:
     row = _locked(connection, txn_id)
     if row is not None and row.state == TxnState.ABORTED:
         return int(row.closing_event_id)
-    require_open(txn_id, row)
+    found = _require_open(txn_id, row)
     updated = sorted({write.database for write in writes_of(connection, txn_id)})
-    connection.execute(_END_LOCKS, {"txn": txn_id})
-    message = {"txnid": txn_id, "dbsUpdated": updated}
-    event_id = _append_end(connection, row, EventType.ABORT_TXN, message)
-    _close(connection, txn_id, TxnState.ABORTED, event_id)
-    return event_id
-
-
-def _append_end(
-    connection: Connection, row: Row[Any] | None, event_type: EventType, message: Mapping[str, Any]
-) -> int:
-    if row is not None and row.txn_type == TxnType.READ_ONLY:
-        return current_event_id(connection)
-    return append_event(connection, event_type, message)
+    event = NewEvent(EventType.ABORT_TXN, {"txnid": txn_id, "dbsUpdated": updated})
+    return _end(connection, found, TxnState.ABORTED, event)
 
 
 def lock_open(connection: Connection, txn_id: int) -> TxnType:
@@ -235,9 +286,17 @@ def lock_open(connection: Connection, txn_id: int) -> TxnType:
     :raises NoSuchTransactionError: when it is unknown or committed.
     :raises TransactionAbortedError: when it was aborted.
     """
-    row = _locked(connection, txn_id)
-    require_open(txn_id, row)
-    return TxnType.DEFAULT if row is None else TxnType(row.txn_type)
+    return TxnType(_require_open(txn_id, _locked(connection, txn_id)).txn_type)
+
+
+def lock_those_open(connection: Connection, txn_ids: Collection[int]) -> dict[int, TxnType]:
+    """Keep transactions open until this database transaction ends, without waiting for anybody.
+
+    :return: what they are for, in ascending order; those that are not open, and those that another database
+        transaction has locked, are not among them.
+    """
+    rows = connection.execute(_LOCK_FREE, {"txns": sorted(txn_ids)})
+    return {row.id: TxnType(row.txn_type) for row in rows}
 
 
 def lock_not_aborted(connection: Connection, txn_id: int) -> TxnState:
@@ -253,10 +312,11 @@ def lock_not_aborted(connection: Connection, txn_id: int) -> TxnState:
     return TxnState(row.state)
 
 
-def require_open(txn_id: int, row: Row[Any] | None) -> None:
+def _require_open(txn_id: int, row: Row[Any] | None) -> Row[Any]:
     """Raise unless the row is of an open transaction; errors as :func:`lock_open`."""
     if row is None or row.state != TxnState.OPEN:
         raise _unexpected_state(txn_id, None if row is None else row.state)
+    return row
 
 
 def timed_out(connection: Connection, timeout_seconds: float) -> list[int]:
@@ -357,8 +417,20 @@ def is_table_of_sequence() -> ColumnElement[bool]:
     return (tables.c.database_id == databases.c.id) & (tables.c.name == write_id_sequences.c.table_name)
 
 
-def _close(connection: Connection, txn_id: int, state: TxnState, event_id: int) -> None:
-    connection.execute(_CLOSE, {"txn": txn_id, "to": state, "event": event_id})
+def _end(connection: Connection, row: Row[Any], state: TxnState, event: NewEvent) -> int:
+    connection.execute(_END_LOCKS, {"txns": [row.id]})
+    if row.txn_type == TxnType.READ_ONLY:
+        event_id = current_event_id(connection)
+    else:
+        event_id = append_events(connection, [event])
+    _close(connection, state, {row.id: event_id})
+    return event_id
+
+
+def _close(connection: Connection, state: TxnState, closed: Mapping[int, int]) -> None:
+    """End transactions, by their events."""
+    rows = [{"txn": txn_id, "to": state, "event": event_id} for txn_id, event_id in closed.items()]
+    connection.execute(_CLOSE, rows)
 
 
 def _unexpected_state(txn_id: int, state: str | None) -> MetastoreError:
@@ -368,3 +440,13 @@ def _unexpected_state(txn_id: int, state: str | None) -> MetastoreError:
     if state == TxnState.COMMITTED:
         return NoSuchTransactionError(f"Transaction txnid:{txn_id} is already committed.", txn_id=txn_id)
     return NoSuchTransactionError(f"No such transaction txnid:{txn_id}", txn_id=txn_id)
+
+
+def _alone(connection: Connection, request: OpenTxn | CommitTxn) -> int:
+    if isinstance(request, CommitTxn):
+        return commit_txn(connection, request.txn_id)
+    return open_and_commit(connection, [request])[0]
+
+
+TRANSACTIONS = GroupOperation(together=open_and_commit, alone=_alone)
+"""Opens and commits of several threads in one database transaction."""
