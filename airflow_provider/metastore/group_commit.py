@@ -10,11 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import Connection
 
 from airflow_provider.exceptions import MetastoreUnavailableError
+
+if TYPE_CHECKING:
+    from airflow_provider.metastore.engine import MetastoreEngine
 
 T = TypeVar("T")
 
@@ -33,10 +36,13 @@ class GroupOperation:
         the positions of the requests. What stands in the way of one that is left out, and which error is
         to be told, is found when it is done alone.
     :param alone: does one request, and raises its own errors.
+    :param is_one_statement: whether ``together`` is one statement on PostgreSQL, which needs no BEGIN and no
+        COMMIT: one round trip for all.
     """
 
     together: Callable[[Connection, Sequence[Any]], Mapping[int, Any]]
     alone: Callable[[Connection, Any], Any]
+    is_one_statement: bool = False
 
 
 class _Member:
@@ -64,14 +70,12 @@ class GroupCommit:
     The first of those who wait leads: its thread does the whole group, and the next leader's the next.
 
     :param operation: how they are done.
-    :param write: runs a function of a connection in one database transaction.
+    :param engine: runs it.
     """
 
-    def __init__(
-        self, operation: GroupOperation, write: Callable[[Callable[[Connection], Any]], Any]
-    ) -> None:
+    def __init__(self, operation: GroupOperation, engine: MetastoreEngine) -> None:
         self._operation = operation
-        self._write = write
+        self._engine = engine
         self._guard = threading.Lock()
         self._waiting: list[_Member] = []
         self._leader: _Member | None = None
@@ -99,7 +103,7 @@ class GroupCommit:
             raise member.error
         if member.answer is not None:
             return member.answer[0]  # type: ignore[no-any-return]
-        return self._write(  # type: ignore[no-any-return]
+        return self._engine.write(  # type: ignore[no-any-return]
             lambda connection: self._operation.alone(connection, request)
         )
 
@@ -111,7 +115,10 @@ class GroupCommit:
         answers: Mapping[int, Any] = {}
         lost: str | None = "the thread that did the request was interrupted; it may have been done"
         try:
-            answers = self._write(lambda connection: self._operation.together(connection, requests))
+            answers = self._engine.write(
+                lambda connection: self._operation.together(connection, requests),
+                is_one_statement=self._operation.is_one_statement,
+            )
             lost = None
         except MetastoreUnavailableError as error:
             leader.error, lost = error, str(error)

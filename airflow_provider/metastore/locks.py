@@ -48,7 +48,8 @@ from airflow_provider.metastore.lock_objects import (
     must_wait,
     waits_for,
 )
-from airflow_provider.metastore.schema import Counter, advance, current_millis, lock_components, locks
+from airflow_provider.metastore.schema import Counter, advance, current_millis, lock_components, locks, txns
+from airflow_provider.metastore.transactions import TxnState
 
 # A waiting lock is checked many times a second; a heartbeat each time would be a write each time.
 _CHECKS_BEAT_AFTER = 0.1
@@ -84,7 +85,9 @@ _ACQUIRE = (
     .values(state=LockState.ACQUIRED, heartbeat_at=current_millis(), acquired_at=current_millis())
     .returning(locks.c.id)
 )
-_REMOVE_TIMED_OUT = delete(locks).where(_TIMED_OUT).returning(locks.c.id)
+# One that was asked for at the moment of its transaction's end may outlive it; see transaction_group.
+_OF_ENDED_TXN = select(txns.c.id).where(txns.c.id == locks.c.txn_id, txns.c.state != TxnState.OPEN).exists()
+_REMOVE_TIMED_OUT = delete(locks).where(or_(_TIMED_OUT, _OF_ENDED_TXN)).returning(locks.c.id)
 _REMOVE_IF_TIMED_OUT = _REMOVE_TIMED_OUT.where(locks.c.id.in_(bindparam("locks", expanding=True)))
 _CAN_BE_UNLOCKED = or_(locks.c.txn_id.is_(None), locks.c.state == LockState.WAITING)
 _UNLOCK = delete(locks).where(locks.c.id == bindparam("lock"), _CAN_BE_UNLOCKED)

@@ -143,6 +143,15 @@ class NewEvent:
     database: str | None = None
     table: str | None = None
 
+    def body(self, now: int) -> str:
+        """The message as it is stored.
+
+        :param now: when it happens, in seconds since the epoch.
+        """
+        return json.dumps(
+            {"server": "", "servicePrincipal": "", "timestamp": now, **self.message}, ensure_ascii=False
+        )
+
 
 def append_event(
     connection: Connection,
@@ -167,7 +176,6 @@ def append_events(connection: Connection, events: Sequence[NewEvent]) -> int:
     """
     now = int(time.time())
     first = advance(connection, Counter.EVENT_ID, by=len(events)) - len(events) + 1
-    common = {"server": "", "servicePrincipal": "", "timestamp": now}
     rows = [
         {
             "event_id": event_id,
@@ -175,7 +183,7 @@ def append_events(connection: Connection, events: Sequence[NewEvent]) -> int:
             "event_type": event.event_type,
             "database_name": event.database,
             "table_name": event.table,
-            "message": json.dumps({**common, **event.message}, ensure_ascii=False),
+            "message": event.body(now),
             "message_format": MESSAGE_FORMAT,
         }
         for event_id, event in enumerate(events, start=first)

@@ -12,15 +12,8 @@ from airflow_provider.metastore.objects import Insertion, PartitionSpec
 from airflow_provider.metastore.schema import Counter, counted
 from airflow_provider.metastore.table_changes import TableChange
 from airflow_provider.metastore.timeout_api import TimeoutApi
-from airflow_provider.metastore.transactions import (
-    TRANSACTIONS,
-    CommitTxn,
-    OpenTxn,
-    TableWriteInfo,
-    TxnInfo,
-    TxnState,
-    TxnType,
-)
+from airflow_provider.metastore.transaction_group import TRANSACTIONS, CommitTxn, OpenTxn
+from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo, TxnState, TxnType
 from airflow_provider.metastore.write_ids import (
     ReadSnapshot,
     TableSnapshot,

@@ -9,7 +9,7 @@ locked counter and so have no gaps, and which Hudi instants a transaction wrote 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -23,7 +23,6 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
 )
 from airflow_provider.metastore.catalog import get_table
-from airflow_provider.metastore.group_commit import GroupOperation, Request
 from airflow_provider.metastore.notifications import (
     EventType,
     NewEvent,
@@ -139,88 +138,43 @@ class TableWriteInfo:
     instant: str | None
 
 
-@dataclass(frozen=True)
-class OpenTxn(Request[int]):
-    """See :meth:`airflow_provider.metastore.metastore.Metastore.open_txn`."""
-
-    user: str
-    host: str
-    agent: str | None
-    commit_on_recovery: bool
-    txn_type: TxnType = TxnType.DEFAULT
-    timeout_seconds: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.timeout_seconds is not None and self.timeout_seconds <= 0:
-            raise InvalidInputError(
-                f"a transaction's timeout must be above 0 seconds, not {self.timeout_seconds!r}"
-            )
-
-
-@dataclass(frozen=True)
-class CommitTxn(Request[int]):
-    """See :meth:`airflow_provider.metastore.metastore.Metastore.commit_txn`; with nothing but the commit."""
-
-    txn_id: int
-
-
-def open_and_commit(connection: Connection, requests: Sequence[OpenTxn | CommitTxn]) -> dict[int, int]:
-    """Open some transactions and commit others, with one event each.
-
-    :return: by the positions of the requests, the new transaction or the event of the commit. Left out are
-        commits of transactions that are not open, that only read, or that another process has locked.
-    """
-    opens = {at: one for at, one in enumerate(requests) if isinstance(one, OpenTxn)}
-    commits = {at: one.txn_id for at, one in enumerate(requests) if isinstance(one, CommitTxn)}
-    locked = lock_those_open(connection, {*commits.values()}) if commits else {}
-    closing = [txn_id for txn_id, txn_type in locked.items() if txn_type != TxnType.READ_ONLY]
-    opened = dict(zip(opens, _open(connection, list(opens.values())), strict=True))
-    if closing:
-        connection.execute(_END_LOCKS, {"txns": closing})
-    # Who follows the log has nothing to do for those that only read (DbNotificationListener).
-    told = [txn_id for at, txn_id in opened.items() if opens[at].txn_type != TxnType.READ_ONLY]
-    events = [_open_event(txn_id) for txn_id in told] + [_commit_event(txn_id) for txn_id in closing]
-    first_event = append_events(connection, events) if events else 0
-    closed = {txn_id: event_id for event_id, txn_id in enumerate(closing, first_event + len(told))}
-    if closed:
-        _close(connection, TxnState.COMMITTED, closed)
-    return opened | {at: closed[txn_id] for at, txn_id in commits.items() if txn_id in closed}
-
-
 def open_txn(
-    connection: Connection, user: str, host: str, *, agent: str | None, commit_on_recovery: bool
+    connection: Connection,
+    user: str,
+    host: str,
+    *,
+    agent: str | None,
+    commit_on_recovery: bool,
+    txn_type: TxnType = TxnType.DEFAULT,
+    timeout_millis: int | None = None,
 ) -> int:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.open_txn`."""
-    return open_and_commit(connection, [OpenTxn(user, host, agent, commit_on_recovery)])[0]
+    txn_id = advance(connection, Counter.TXN_ID)
+    row = {
+        "id": txn_id,
+        "state": TxnState.OPEN,
+        "user_name": user,
+        "host": host,
+        "agent": agent,
+        "commit_on_recovery": commit_on_recovery,
+        "txn_type": txn_type,
+        "timeout_ms": timeout_millis,
+    }
+    connection.execute(_OPEN, row)
+    if txn_type == TxnType.READ_ONLY:
+        # Nobody who follows the log has anything to do for it (DbNotificationListener).
+        return txn_id
+    append_events(connection, [open_event(txn_id)])
+    return txn_id
 
 
-def _open(connection: Connection, requests: Sequence[OpenTxn]) -> Iterable[int]:
-    if not requests:
-        return ()
-    last = advance(connection, Counter.TXN_ID, by=len(requests))
-    txn_ids = range(last - len(requests) + 1, last + 1)
-    rows = [
-        {
-            "id": txn_id,
-            "state": TxnState.OPEN,
-            "user_name": request.user,
-            "host": request.host,
-            "agent": request.agent,
-            "commit_on_recovery": request.commit_on_recovery,
-            "txn_type": request.txn_type,
-            "timeout_ms": None if request.timeout_seconds is None else int(request.timeout_seconds * 1000),
-        }
-        for txn_id, request in zip(txn_ids, requests, strict=True)
-    ]
-    connection.execute(_OPEN, rows)
-    return txn_ids
-
-
-def _open_event(txn_id: int) -> NewEvent:
+def open_event(txn_id: int | str) -> NewEvent:
+    """What tells that a transaction was opened."""
     return NewEvent(EventType.OPEN_TXN, {"txnIds": [txn_id], "fromTxnId": txn_id, "toTxnId": txn_id})
 
 
-def _commit_event(txn_id: int) -> NewEvent:
+def commit_event(txn_id: int) -> NewEvent:
+    """What tells that a transaction was committed."""
     # Hive fills these only when it dumps the log; its readers join with ALLOC_WRITE_ID.
     unfilled = ("writeIds", "databases", "tables", "partitions", "tableObjs", "partitionObjs", "files")
     return NewEvent(EventType.COMMIT_TXN, {"txnid": txn_id, **dict.fromkeys(unfilled)})
@@ -259,7 +213,7 @@ def commit_txn(connection: Connection, txn_id: int) -> int:
     if row is not None and row.state == TxnState.COMMITTED:
         return int(row.closing_event_id)
     found = _require_open(txn_id, row)
-    return _end(connection, found, TxnState.COMMITTED, _commit_event(txn_id))
+    return _end(connection, found, TxnState.COMMITTED, commit_event(txn_id))
 
 
 def request_commit(connection: Connection, txn_id: int) -> None:
@@ -418,17 +372,22 @@ def is_table_of_sequence() -> ColumnElement[bool]:
 
 
 def _end(connection: Connection, row: Row[Any], state: TxnState, event: NewEvent) -> int:
-    connection.execute(_END_LOCKS, {"txns": [row.id]})
+    end_locks(connection, [row.id])
     if row.txn_type == TxnType.READ_ONLY:
         event_id = current_event_id(connection)
     else:
         event_id = append_events(connection, [event])
-    _close(connection, state, {row.id: event_id})
+    close_txns(connection, state, {row.id: event_id})
     return event_id
 
 
-def _close(connection: Connection, state: TxnState, closed: Mapping[int, int]) -> None:
-    """End transactions, by their events."""
+def end_locks(connection: Connection, txn_ids: Collection[int]) -> None:
+    """Remove the locks of transactions that end."""
+    connection.execute(_END_LOCKS, {"txns": txn_ids})
+
+
+def close_txns(connection: Connection, state: TxnState, closed: Mapping[int, int]) -> None:
+    """End transactions, each with the event that tells it."""
     rows = [{"txn": txn_id, "to": state, "event": event_id} for txn_id, event_id in closed.items()]
     connection.execute(_CLOSE, rows)
 
@@ -440,13 +399,3 @@ def _unexpected_state(txn_id: int, state: str | None) -> MetastoreError:
     if state == TxnState.COMMITTED:
         return NoSuchTransactionError(f"Transaction txnid:{txn_id} is already committed.", txn_id=txn_id)
     return NoSuchTransactionError(f"No such transaction txnid:{txn_id}", txn_id=txn_id)
-
-
-def _alone(connection: Connection, request: OpenTxn | CommitTxn) -> int:
-    if isinstance(request, CommitTxn):
-        return commit_txn(connection, request.txn_id)
-    return open_and_commit(connection, [request])[0]
-
-
-TRANSACTIONS = GroupOperation(together=open_and_commit, alone=_alone)
-"""Opens and commits of several threads in one database transaction."""
