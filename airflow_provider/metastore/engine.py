@@ -22,10 +22,12 @@ import tenacity
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
 from sqlalchemy import exc as sqlalchemy_errors
 from sqlalchemy import table as table_clause
+from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql import column
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore import schema
+from airflow_provider.metastore.group_commit import GroupCommit, GroupOperation, Request
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ T = TypeVar("T")
 _MIGRATIONS = Path(__file__).parent / "migrations"
 # Any constant: PostgreSQL's advisory lock under which one process migrates.
 _MIGRATION_LOCK = 4_021_637_217
+# A connection that was in use so short a time ago needs no ping.
+_SURELY_ALIVE_SECONDS = 0.25
 _SECRET_WORDS = ("password", "passwd", "secret", "token", "key")
 _BY_LIBPQ = frozenset({"psycopg", "psycopg2"})
 # PostgreSQL: serialization failure, deadlock; nothing of the transaction was applied.
@@ -114,13 +118,15 @@ class MetastoreEngine:
         options = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
         return self._run(operation, options)
 
-    def write(self, operation: Callable[[Connection], T]) -> T:
+    def write(self, operation: Callable[[Connection], T], *, is_one_statement: bool = False) -> T:
         """Run a writing operation and commit it; when it raises, nothing of it is applied.
 
         The operation may run more than once, so it must have no other effects.
+
+        :param is_one_statement: whether it is a single statement on PostgreSQL, which commits itself.
         """
         if not self.is_sqlite:
-            return self._run(operation, {})
+            return self._run(operation, {"isolation_level": "AUTOCOMMIT"} if is_one_statement else {})
         # Threads queue here, so that only one of each process polls for SQLite's lock.
         if not self._writer.acquire(timeout=self.timeout_seconds):
             raise MetastoreUnavailableError(
@@ -131,6 +137,17 @@ class MetastoreEngine:
             return self._run(operation, {"sqlite_begin": "IMMEDIATE"})
         finally:
             self._writer.release()
+
+    def write_together(self, operation: GroupOperation, request: Request[T]) -> T:
+        """Do a request in one database transaction with those that other threads wait with.
+
+        :param operation: how requests of this kind are done.
+        :return: the request's answer; the database has committed by then.
+        """
+        group = self._groups.get(operation)
+        if group is None:
+            group = self._groups.setdefault(operation, GroupCommit(operation, self))
+        return group.do(request)
 
     def upgrade_schema(self) -> None:
         """Create the schema, or bring it to :data:`schema.SCHEMA_REVISION`, unless it is there.
@@ -150,12 +167,12 @@ class MetastoreEngine:
 
     def _open(self) -> None:
         self._writer = threading.Lock()
+        self._groups: dict[GroupOperation, GroupCommit] = {}
         arguments: dict[str, Any] = {"hide_parameters": True, "pool_timeout": self.timeout_seconds}
         if self.is_sqlite:
             # SQLite's own wait sleeps longer and longer, up to 0.1 s: whoever came last wins.
             arguments["connect_args"] = {"timeout": 0, "check_same_thread": False}
         else:
-            arguments["pool_pre_ping"] = True
             if self._url.get_driver_name() in _BY_LIBPQ and "connect_timeout" not in self._url.query:
                 # A server that is silent would be waited for for minutes.
                 arguments["connect_args"] = {"connect_timeout": max(1, round(self.timeout_seconds))}
@@ -167,7 +184,10 @@ class MetastoreEngine:
                 "install it, or name another one in the URL",
                 driver=error.name,
             ) from error
-        if self.is_sqlite:
+        if not self.is_sqlite:
+            event.listen(self._engine, "checkin", _note_use)
+            event.listen(self._engine, "checkout", _ping_if_idle)
+        else:
             event.listen(self._engine, "connect", _prepare_sqlite)
             event.listen(self._engine, "begin", self._begin_sqlite)
 
@@ -267,6 +287,25 @@ def _prepare_sqlite(dbapi_connection: Any, record: Any) -> None:
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+
+
+def _note_use(dbapi_connection: Any, record: ConnectionPoolEntry) -> None:
+    record.info["used_at"] = time.monotonic()
+
+
+def _ping_if_idle(dbapi_connection: Any, record: ConnectionPoolEntry, proxy: Any) -> None:
+    """Find out that the server was started anew; ``pool_pre_ping`` would ask before each use."""
+    if time.monotonic() - record.info.get("used_at", float("inf")) < _SURELY_ALIVE_SECONDS:
+        return
+    cursor = dbapi_connection.cursor()
+    try:
+        cursor.execute("SELECT 1")
+        dbapi_connection.rollback()
+    except Exception as error:
+        # The pool opens new ones, and asks again.
+        raise sqlalchemy_errors.InvalidatePoolError from error
+    finally:
+        cursor.close()
 
 
 def _schema_revision(connection: Connection) -> str | None:

@@ -13,6 +13,7 @@ from airflow_provider.metastore.lock_objects import (
     LockResponse,
     LockState,
 )
+from airflow_provider.metastore.locks import LOCKS, Lock, Unlock
 
 
 class LockApi:
@@ -52,18 +53,8 @@ class LockApi:
         :raises TransactionAbortedError: when the transaction was aborted.
         :raises NoSuchTransactionError: when it is not open.
         """
-        return self._engine.write(
-            lambda connection: locks.lock(
-                connection,
-                components,
-                user,
-                host,
-                agent=agent,
-                txn_id=txn_id,
-                timeout_seconds=timeout_seconds,
-                wait=wait,
-            )
-        )
+        request = Lock(tuple(components), user, host, agent, txn_id, timeout_seconds, wait)
+        return self._engine.write_together(LOCKS, request)
 
     def check_lock(self, lock_id: int) -> LockState:
         """Whether a lock is held by now; counts as a heartbeat.
@@ -85,7 +76,7 @@ class LockApi:
 
         :raises TransactionOpenError: when it is held and belongs to a transaction.
         """
-        self._engine.write(lambda connection: locks.unlock(connection, lock_id))
+        self._engine.write_together(LOCKS, Unlock(lock_id))
 
     def show_locks(
         self,

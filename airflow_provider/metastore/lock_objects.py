@@ -118,3 +118,14 @@ def waits_for(requested: LockType, *, on_database: bool, held_on_database: bool)
     if requested is LockType.EXCLUSIVE and held_on_database and not on_database:
         return types - {LockType.SHARED_READ}
     return types
+
+
+def must_wait(asked: LockComponent, earlier: LockComponent) -> bool:
+    """Whether one component waits for another that was asked for earlier."""
+    overlap = asked.database == earlier.database and all(
+        mine is None or theirs is None or mine == theirs
+        for mine, theirs in ((asked.table, earlier.table), (asked.partition, earlier.partition))
+    )
+    return overlap and earlier.type in waits_for(
+        asked.type, on_database=asked.table is None, held_on_database=earlier.table is None
+    )

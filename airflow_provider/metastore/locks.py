@@ -12,17 +12,23 @@ timeout; from that moment on nobody can renew it, and it is removed when it is i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     ColumnElement,
     Connection,
     Row,
+    ScalarSelect,
+    Select,
     String,
     and_,
     bindparam,
+    case,
     delete,
     insert,
     or_,
@@ -32,27 +38,32 @@ from sqlalchemy import (
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchLockError, TransactionOpenError
 from airflow_provider.metastore import transactions
+from airflow_provider.metastore.group_commit import GroupOperation, Request
 from airflow_provider.metastore.lock_objects import (
     LockComponent,
     LockInfo,
     LockResponse,
     LockState,
     LockType,
+    must_wait,
     waits_for,
 )
-from airflow_provider.metastore.schema import Counter, advance, current_millis, lock_components, locks
+from airflow_provider.metastore.schema import Counter, advance, current_millis, lock_components, locks, txns
+from airflow_provider.metastore.transactions import TxnState
 
 # A waiting lock is checked many times a second; a heartbeat each time would be a write each time.
 _CHECKS_BEAT_AFTER = 0.1
+# A statement for each number of components is kept.
+_COMPONENTS_AT_ONCE = 16
 
 
 # Built once: making a statement costs more than running it.
 _AGE = current_millis() - locks.c.heartbeat_at
 _TIMED_OUT = locks.c.timeout_millis < _AGE
-_ENTER = {
-    LockState.WAITING: insert(locks).values(heartbeat_at=current_millis()),
-    LockState.ACQUIRED: insert(locks).values(heartbeat_at=current_millis(), acquired_at=current_millis()),
-}
+_ENTER = insert(locks).values(
+    heartbeat_at=current_millis(),
+    acquired_at=case((bindparam("is_acquired", type_=Boolean), current_millis())),
+)
 _ENTER_COMPONENT = insert(lock_components)
 _LOCK = (
     select(locks, _AGE.label("age"), lock_components)
@@ -74,10 +85,23 @@ _ACQUIRE = (
     .values(state=LockState.ACQUIRED, heartbeat_at=current_millis(), acquired_at=current_millis())
     .returning(locks.c.id)
 )
-_REMOVE_TIMED_OUT = delete(locks).where(_TIMED_OUT).returning(locks.c.id)
-_REMOVE_IF_TIMED_OUT = _REMOVE_TIMED_OUT.where(locks.c.id == bindparam("lock"))
-_UNLOCK = delete(locks).where(
-    locks.c.id == bindparam("lock"), or_(locks.c.txn_id.is_(None), locks.c.state == LockState.WAITING)
+# One that was asked for at the moment of its transaction's end may outlive it; see transaction_group.
+_OF_ENDED_TXN = select(txns.c.id).where(txns.c.id == locks.c.txn_id, txns.c.state != TxnState.OPEN).exists()
+_REMOVE_TIMED_OUT = delete(locks).where(or_(_TIMED_OUT, _OF_ENDED_TXN)).returning(locks.c.id)
+_REMOVE_IF_TIMED_OUT = _REMOVE_TIMED_OUT.where(locks.c.id.in_(bindparam("locks", expanding=True)))
+_CAN_BE_UNLOCKED = or_(locks.c.txn_id.is_(None), locks.c.state == LockState.WAITING)
+_UNLOCK = delete(locks).where(locks.c.id == bindparam("lock"), _CAN_BE_UNLOCKED)
+# Those of several that nobody works on.
+_UNLOCK_FREE = (
+    delete(locks)
+    .where(
+        locks.c.id.in_(
+            select(locks.c.id)
+            .where(locks.c.id.in_(bindparam("locks", expanding=True)), _CAN_BE_UNLOCKED)
+            .with_for_update(skip_locked=True)
+        )
+    )
+    .returning(locks.c.id)
 )
 
 
@@ -87,77 +111,140 @@ def _same(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
     return or_(column.is_(None), asked.is_(None), column == asked)
 
 
-_IN_THE_WAY = (
-    select(locks.c.id)
-    .join(lock_components)
-    .where(
-        lock_components.c.lock_id < bindparam("lock"),
-        lock_components.c.database_name == bindparam("database"),
-        _same(lock_components.c.table_name, "table"),
-        _same(lock_components.c.partition_name, "partition"),
-        or_(
-            and_(
-                lock_components.c.table_name.is_(None),
-                lock_components.c.lock_type.in_(bindparam("on_databases", expanding=True)),
+@functools.cache
+def _first_in_the_way(components: int) -> Select[Any]:
+    """One row; for each of some components, in a column of its own, the first lock that it waits for."""
+    return select(*(_in_the_way(number).label(f"lock{number}") for number in range(components)))
+
+
+def _in_the_way(number: int) -> ScalarSelect[Any]:
+    return (
+        select(locks.c.id)
+        .join(lock_components)
+        .where(
+            lock_components.c.lock_id < bindparam("before"),
+            lock_components.c.database_name == bindparam(f"database{number}"),
+            _same(lock_components.c.table_name, f"table{number}"),
+            _same(lock_components.c.partition_name, f"partition{number}"),
+            or_(
+                and_(
+                    lock_components.c.table_name.is_(None),
+                    lock_components.c.lock_type.in_(bindparam(f"on_databases{number}", expanding=True)),
+                ),
+                and_(
+                    lock_components.c.table_name.is_not(None),
+                    lock_components.c.lock_type.in_(bindparam(f"within{number}", expanding=True)),
+                ),
             ),
-            and_(
-                lock_components.c.table_name.is_not(None),
-                lock_components.c.lock_type.in_(bindparam("within", expanding=True)),
-            ),
-        ),
-        or_(locks.c.txn_id.is_(None), locks.c.txn_id != bindparam("txn", type_=BigInteger)),
+            or_(locks.c.txn_id.is_(None), locks.c.txn_id != bindparam(f"txn{number}", type_=BigInteger)),
+        )
+        .order_by(lock_components.c.lock_id)
+        .limit(1)
+        .scalar_subquery()
     )
-    .order_by(lock_components.c.lock_id)
-    .limit(1)
-)
 
 
-def lock(
-    connection: Connection,
-    components: Sequence[LockComponent],
-    user: str,
-    host: str,
-    *,
-    agent: str | None,
-    txn_id: int | None,
-    timeout_seconds: float,
-    wait: bool,
-) -> LockResponse:
+@dataclass(frozen=True)
+class Lock(Request[LockResponse]):
     """See :meth:`airflow_provider.metastore.metastore.Metastore.lock`."""
-    if not components:
-        raise InvalidInputError("a lock without any component locks nothing")
-    if txn_id is not None:
-        transactions.lock_open(connection, txn_id)
-    lock_id = advance(connection, Counter.LOCK_ID)
-    blocked = any(_must_wait(connection, lock_id, txn_id, component) for component in components)
-    if blocked and not wait:
-        return LockResponse(lock_id, LockState.NOT_ACQUIRED)
-    state = LockState.WAITING if blocked else LockState.ACQUIRED
-    row = {
-        "id": lock_id,
-        "state": state,
-        "txn_id": txn_id,
-        "user_name": user,
-        "host": host,
-        "agent": agent,
-        "timeout_millis": None if txn_id is not None else max(1, round(timeout_seconds * 1000)),
-    }
-    connection.execute(_ENTER[state], row)
-    connection.execute(
-        _ENTER_COMPONENT,
-        [
-            {
-                "lock_id": lock_id,
-                "number": number,
-                "lock_type": component.type,
-                "database_name": component.database,
-                "table_name": component.table,
-                "partition_name": component.partition,
-            }
-            for number, component in enumerate(components, start=1)
-        ],
-    )
-    return LockResponse(lock_id, state)
+
+    components: tuple[LockComponent, ...]
+    user: str
+    host: str
+    agent: str | None
+    txn_id: int | None
+    timeout_seconds: float
+    wait: bool
+
+    def __post_init__(self) -> None:
+        if not self.components:
+            raise InvalidInputError("a lock without any component locks nothing")
+
+
+@dataclass(frozen=True)
+class Unlock(Request[None]):
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.unlock`."""
+
+    lock_id: int
+
+
+def lock_and_unlock(
+    connection: Connection, requests: Sequence[Lock | Unlock]
+) -> dict[int, LockResponse | None]:
+    """Give some locks back, and enter others in the order in which they are asked for.
+
+    :return: by the positions of the requests, the answers. Left out are locks of transactions that are not
+        open, or that another process has locked; and unlocks of what is not there, cannot be unlocked, or is
+        locked by another process at this moment.
+    """
+    unlocks = {at: one.lock_id for at, one in enumerate(requests) if isinstance(one, Unlock)}
+    asked = {at: one for at, one in enumerate(requests) if isinstance(one, Lock)}
+    of_txns = {one.txn_id for one in asked.values() if one.txn_id is not None}
+    if of_txns:
+        usable = transactions.lock_those_open(connection, of_txns)
+        asked = {at: one for at, one in asked.items() if one.txn_id is None or one.txn_id in usable}
+    first_id = advance(connection, Counter.LOCK_ID, by=len(asked)) - len(asked) + 1 if asked else 0
+    answers: dict[int, LockResponse | None] = {}
+    if unlocks:
+        ended = set(connection.execute(_UNLOCK_FREE, {"locks": sorted({*unlocks.values()})}).scalars())
+        answers.update((at, None) for at, lock_id in unlocks.items() if lock_id in ended)
+    entered = _enter(connection, first_id, list(asked.values()))
+    answers.update(zip(asked, entered, strict=True))
+    return answers
+
+
+def _enter(connection: Connection, first_id: int, requests: Sequence[Lock]) -> list[LockResponse]:
+    """New locks, whose ids are the next ones."""
+    components = [(one.txn_id, component) for one in requests for component in one.components]
+    blocked = iter(_must_wait(connection, first_id, components))
+    answers: list[LockResponse] = []
+    ahead: list[Lock] = []
+    for lock_id, one in enumerate(requests, start=first_id):
+        in_the_way = [next(blocked) for _ in one.components]
+        waits = any(in_the_way) or any(_waits(one, other) for other in ahead)
+        if waits and not one.wait:
+            answers.append(LockResponse(lock_id, LockState.NOT_ACQUIRED))
+            continue
+        ahead.append(one)
+        answers.append(LockResponse(lock_id, LockState.WAITING if waits else LockState.ACQUIRED))
+    rows = [
+        {
+            "id": answer.lock_id,
+            "state": answer.state,
+            "is_acquired": answer.state is LockState.ACQUIRED,
+            "txn_id": one.txn_id,
+            "user_name": one.user,
+            "host": one.host,
+            "agent": one.agent,
+            "timeout_millis": None if one.txn_id is not None else max(1, round(one.timeout_seconds * 1000)),
+        }
+        for answer, one in zip(answers, requests, strict=True)
+        if answer.state is not LockState.NOT_ACQUIRED
+    ]
+    if rows:
+        connection.execute(_ENTER, rows)
+        connection.execute(
+            _ENTER_COMPONENT,
+            [
+                {
+                    "lock_id": row["id"],
+                    "number": number,
+                    "lock_type": component.type,
+                    "database_name": component.database,
+                    "table_name": component.table,
+                    "partition_name": component.partition,
+                }
+                for row, one in zip(rows, ahead, strict=True)
+                for number, component in enumerate(one.components, start=1)
+            ],
+        )
+    return answers
+
+
+def _waits(one: Lock, earlier: Lock) -> bool:
+    if one.txn_id is not None and one.txn_id == earlier.txn_id:
+        return False
+    return any(must_wait(mine, theirs) for mine in one.components for theirs in earlier.components)
 
 
 def check_lock(connection: Connection, lock_id: int) -> LockState:
@@ -172,7 +259,7 @@ def check_lock(connection: Connection, lock_id: int) -> LockState:
         heartbeat_lock(connection, lock_id)
     if found.state == LockState.ACQUIRED:
         return LockState.ACQUIRED
-    if any(_must_wait(connection, lock_id, found.txn_id, _component(row)) for row in rows):
+    if any(_must_wait(connection, lock_id, [(found.txn_id, _component(row)) for row in rows])):
         return LockState.WAITING
     if connection.execute(_ACQUIRE, {"lock": lock_id}).first() is None:
         raise _no_such_lock(lock_id)
@@ -246,22 +333,38 @@ def remove_timed_out_locks(connection: Connection) -> list[int]:
     return sorted(connection.execute(_REMOVE_TIMED_OUT).scalars())
 
 
-def _must_wait(connection: Connection, lock_id: int, txn_id: int | None, component: LockComponent) -> bool:
-    on_database = component.table is None
-    asked = {
-        "lock": lock_id,
-        "txn": -1 if txn_id is None else txn_id,
-        "database": component.database,
-        "table": component.table,
-        "partition": component.partition,
-        "on_databases": sorted(waits_for(component.type, on_database=on_database, held_on_database=True)),
-        "within": sorted(waits_for(component.type, on_database=on_database, held_on_database=False)),
-    }
-    while (earlier := connection.execute(_IN_THE_WAY, asked).scalar_one_or_none()) is not None:
-        # Deleted, not ignored: a heartbeat that comes at this very moment either keeps it or fails.
-        if connection.execute(_REMOVE_IF_TIMED_OUT, {"lock": earlier}).first() is None:
-            return True
-    return False
+def _must_wait(
+    connection: Connection, before: int, components: Sequence[tuple[int | None, LockComponent]]
+) -> list[bool]:
+    """Whether components, each of some transaction or of none, wait for a lock that came before.
+
+    :param before: the id of the lock, or of the first of several.
+    """
+    waits: list[bool] = []
+    for start in range(0, len(components), _COMPONENTS_AT_ONCE):
+        part = components[start : start + _COMPONENTS_AT_ONCE]
+        asked: dict[str, Any] = {"before": before}
+        for number, (txn_id, component) in enumerate(part):
+            on_database = component.table is None
+            types = {
+                "on_databases": waits_for(component.type, on_database=on_database, held_on_database=True),
+                "within": waits_for(component.type, on_database=on_database, held_on_database=False),
+            }
+            asked |= {
+                f"txn{number}": -1 if txn_id is None else txn_id,
+                f"database{number}": component.database,
+                f"table{number}": component.table,
+                f"partition{number}": component.partition,
+                **{f"{name}{number}": sorted(some) for name, some in types.items()},
+            }
+        while True:
+            found = connection.execute(_first_in_the_way(len(part)), asked).one()
+            earlier = sorted({one for one in found if one is not None})
+            # Deleted, not ignored: a heartbeat that comes at this very moment either keeps it or fails.
+            if not earlier or not connection.execute(_REMOVE_IF_TIMED_OUT, {"locks": earlier}).all():
+                break
+        waits += [one is not None for one in found]
+    return waits
 
 
 def _component(row: Row[Any]) -> LockComponent:
@@ -274,3 +377,16 @@ def _no_such_lock(lock_id: int) -> NoSuchLockError:
         "transaction has ended",
         lock_id=lock_id,
     )
+
+
+def _alone(connection: Connection, request: Lock | Unlock) -> LockResponse | None:
+    if isinstance(request, Unlock):
+        unlock(connection, request.lock_id)
+        return None
+    if request.txn_id is not None:
+        transactions.lock_open(connection, request.txn_id)
+    return lock_and_unlock(connection, [request])[0]
+
+
+LOCKS = GroupOperation(together=lock_and_unlock, alone=_alone)
+"""Locks and unlocks of several threads in one database transaction."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -128,6 +128,31 @@ class Purged:
     left_behind: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class NewEvent:
+    """An event that is to be written.
+
+    :param event_type: what it tells.
+    :param message: the body, without the fields that all bodies have.
+    :param database: the database it is about, if any.
+    :param table: the table it is about, if any.
+    """
+
+    event_type: EventType
+    message: Mapping[str, Any]
+    database: str | None = None
+    table: str | None = None
+
+    def body(self, now: int) -> str:
+        """The message as it is stored.
+
+        :param now: when it happens, in seconds since the epoch.
+        """
+        return json.dumps(
+            {"server": "", "servicePrincipal": "", "timestamp": now, **self.message}, ensure_ascii=False
+        )
+
+
 def append_event(
     connection: Connection,
     event_type: EventType,
@@ -141,20 +166,30 @@ def append_event(
     :param message: the body, without the fields that all bodies have.
     :return: the event's id.
     """
+    return append_events(connection, [NewEvent(event_type, message, database, table)])
+
+
+def append_events(connection: Connection, events: Sequence[NewEvent]) -> int:
+    """Write one or more events, as :func:`append_event`; their ids follow each other.
+
+    :return: the first one's id.
+    """
     now = int(time.time())
-    event_id = advance(connection, Counter.EVENT_ID)
-    body = {"server": "", "servicePrincipal": "", "timestamp": now, **message}
-    row = {
-        "event_id": event_id,
-        "event_time": now,
-        "event_type": event_type,
-        "database_name": database,
-        "table_name": table,
-        "message": json.dumps(body, ensure_ascii=False),
-        "message_format": MESSAGE_FORMAT,
-    }
-    connection.execute(_APPEND, row)
-    return event_id
+    first = advance(connection, Counter.EVENT_ID, by=len(events)) - len(events) + 1
+    rows = [
+        {
+            "event_id": event_id,
+            "event_time": now,
+            "event_type": event.event_type,
+            "database_name": event.database,
+            "table_name": event.table,
+            "message": event.body(now),
+            "message_format": MESSAGE_FORMAT,
+        }
+        for event_id, event in enumerate(events, start=first)
+    ]
+    connection.execute(_APPEND, rows)
+    return first
 
 
 def current_event_id(connection: Connection) -> int:

@@ -12,6 +12,7 @@ from airflow_provider.metastore.objects import Insertion, PartitionSpec
 from airflow_provider.metastore.schema import Counter, counted
 from airflow_provider.metastore.table_changes import TableChange
 from airflow_provider.metastore.timeout_api import TimeoutApi
+from airflow_provider.metastore.transaction_group import TRANSACTIONS, CommitTxn, OpenTxn
 from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo, TxnState, TxnType
 from airflow_provider.metastore.write_ids import (
     ReadSnapshot,
@@ -54,17 +55,8 @@ class TransactionApi(TimeoutApi):
         :raises InvalidInputError: when the timeout is not above zero.
         :return: its id, the last one's + 1.
         """
-        return self._engine.write(
-            lambda connection: transactions.open_txn(
-                connection,
-                user,
-                host,
-                agent=agent,
-                commit_on_recovery=commit_on_recovery,
-                txn_type=txn_type,
-                timeout_seconds=timeout_seconds,
-            )
-        )
+        request = OpenTxn(user, host, agent, commit_on_recovery, txn_type, timeout_seconds)
+        return self._engine.write_together(TRANSACTIONS, request)
 
     def get_txn(self, txn_id: int) -> TxnInfo:
         """Look a transaction up, whatever its state.
@@ -129,7 +121,9 @@ class TransactionApi(TimeoutApi):
             change.end()
             return transactions.commit_txn(connection, txn_id)
 
-        return self._engine.write(commit)
+        if new_partitions or insertions:
+            return self._engine.write(commit)
+        return self._engine.write_together(TRANSACTIONS, CommitTxn(txn_id))
 
     def abort_txn(self, txn_id: int) -> int:
         """Abort a transaction. Doing it again changes nothing.

@@ -9,7 +9,7 @@ locked counter and so have no gaps, and which Hudi instants a transaction wrote 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -23,7 +23,12 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
 )
 from airflow_provider.metastore.catalog import get_table
-from airflow_provider.metastore.notifications import EventType, append_event, current_event_id
+from airflow_provider.metastore.notifications import (
+    EventType,
+    NewEvent,
+    append_events,
+    current_event_id,
+)
 from airflow_provider.metastore.schema import (
     Counter,
     advance,
@@ -61,6 +66,13 @@ class TxnState(StrEnum):
 # Built once: making a statement costs more than running it.
 _OPEN = insert(txns).values(opened_at=current_millis(), heartbeat_at=current_millis())
 _LOCK = select(txns).where(txns.c.id == bindparam("txn")).with_for_update()
+# Those of several that are open, and that nobody works on.
+_LOCK_FREE = (
+    select(txns.c.id, txns.c.txn_type)
+    .where(txns.c.id.in_(bindparam("txns", expanding=True)), txns.c.state == TxnState.OPEN)
+    .order_by(txns.c.id)
+    .with_for_update(skip_locked=True)
+)
 _HEARTBEAT = (
     update(txns)
     .where(txns.c.id == bindparam("txn"), txns.c.state == TxnState.OPEN)
@@ -72,7 +84,7 @@ _CLOSE = (
     .values(state=bindparam("to"), closing_event_id=bindparam("event"), closed_at=current_millis())
 )
 # A transaction's locks end with it.
-_END_LOCKS = delete(locks).where(locks.c.txn_id == bindparam("txn"))
+_END_LOCKS = delete(locks).where(locks.c.txn_id.in_(bindparam("txns", expanding=True)))
 
 
 @dataclass(frozen=True)
@@ -134,11 +146,9 @@ def open_txn(
     agent: str | None,
     commit_on_recovery: bool,
     txn_type: TxnType = TxnType.DEFAULT,
-    timeout_seconds: float | None = None,
+    timeout_millis: int | None = None,
 ) -> int:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.open_txn`."""
-    if timeout_seconds is not None and timeout_seconds <= 0:
-        raise InvalidInputError(f"a transaction's timeout must be above 0 seconds, not {timeout_seconds!r}")
     txn_id = advance(connection, Counter.TXN_ID)
     row = {
         "id": txn_id,
@@ -148,14 +158,26 @@ def open_txn(
         "agent": agent,
         "commit_on_recovery": commit_on_recovery,
         "txn_type": txn_type,
-        "timeout_ms": None if timeout_seconds is None else int(timeout_seconds * 1000),
+        "timeout_ms": timeout_millis,
     }
     connection.execute(_OPEN, row)
     if txn_type == TxnType.READ_ONLY:
         # Nobody who follows the log has anything to do for it (DbNotificationListener).
         return txn_id
-    append_event(connection, EventType.OPEN_TXN, {"txnIds": [txn_id], "fromTxnId": txn_id, "toTxnId": txn_id})
+    append_events(connection, [open_event(txn_id)])
     return txn_id
+
+
+def open_event(txn_id: int | str) -> NewEvent:
+    """What tells that a transaction was opened."""
+    return NewEvent(EventType.OPEN_TXN, {"txnIds": [txn_id], "fromTxnId": txn_id, "toTxnId": txn_id})
+
+
+def commit_event(txn_id: int) -> NewEvent:
+    """What tells that a transaction was committed."""
+    # Hive fills these only when it dumps the log; its readers join with ALLOC_WRITE_ID.
+    unfilled = ("writeIds", "databases", "tables", "partitions", "tableObjs", "partitionObjs", "files")
+    return NewEvent(EventType.COMMIT_TXN, {"txnid": txn_id, **dict.fromkeys(unfilled)})
 
 
 def get_txn(connection: Connection, txn_id: int) -> TxnInfo:
@@ -190,14 +212,8 @@ def commit_txn(connection: Connection, txn_id: int) -> int:
     row = _locked(connection, txn_id)
     if row is not None and row.state == TxnState.COMMITTED:
         return int(row.closing_event_id)
-    require_open(txn_id, row)
-    # Hive fills these only when it dumps the log; its readers join with ALLOC_WRITE_ID.
-    unfilled = ("writeIds", "databases", "tables", "partitions", "tableObjs", "partitionObjs", "files")
-    message = {"txnid": txn_id, **dict.fromkeys(unfilled)}
-    connection.execute(_END_LOCKS, {"txn": txn_id})
-    event_id = _append_end(connection, row, EventType.COMMIT_TXN, message)
-    _close(connection, txn_id, TxnState.COMMITTED, event_id)
-    return event_id
+    found = _require_open(txn_id, row)
+    return _end(connection, found, TxnState.COMMITTED, commit_event(txn_id))
 
 
 def request_commit(connection: Connection, txn_id: int) -> None:
@@ -211,21 +227,10 @@ def abort_txn(connection: Connection, txn_id: int) -> int:
     row = _locked(connection, txn_id)
     if row is not None and row.state == TxnState.ABORTED:
         return int(row.closing_event_id)
-    require_open(txn_id, row)
+    found = _require_open(txn_id, row)
     updated = sorted({write.database for write in writes_of(connection, txn_id)})
-    connection.execute(_END_LOCKS, {"txn": txn_id})
-    message = {"txnid": txn_id, "dbsUpdated": updated}
-    event_id = _append_end(connection, row, EventType.ABORT_TXN, message)
-    _close(connection, txn_id, TxnState.ABORTED, event_id)
-    return event_id
-
-
-def _append_end(
-    connection: Connection, row: Row[Any] | None, event_type: EventType, message: Mapping[str, Any]
-) -> int:
-    if row is not None and row.txn_type == TxnType.READ_ONLY:
-        return current_event_id(connection)
-    return append_event(connection, event_type, message)
+    event = NewEvent(EventType.ABORT_TXN, {"txnid": txn_id, "dbsUpdated": updated})
+    return _end(connection, found, TxnState.ABORTED, event)
 
 
 def lock_open(connection: Connection, txn_id: int) -> TxnType:
@@ -235,9 +240,17 @@ def lock_open(connection: Connection, txn_id: int) -> TxnType:
     :raises NoSuchTransactionError: when it is unknown or committed.
     :raises TransactionAbortedError: when it was aborted.
     """
-    row = _locked(connection, txn_id)
-    require_open(txn_id, row)
-    return TxnType.DEFAULT if row is None else TxnType(row.txn_type)
+    return TxnType(_require_open(txn_id, _locked(connection, txn_id)).txn_type)
+
+
+def lock_those_open(connection: Connection, txn_ids: Collection[int]) -> dict[int, TxnType]:
+    """Keep transactions open until this database transaction ends, without waiting for anybody.
+
+    :return: what they are for, in ascending order; those that are not open, and those that another database
+        transaction has locked, are not among them.
+    """
+    rows = connection.execute(_LOCK_FREE, {"txns": sorted(txn_ids)})
+    return {row.id: TxnType(row.txn_type) for row in rows}
 
 
 def lock_not_aborted(connection: Connection, txn_id: int) -> TxnState:
@@ -253,10 +266,11 @@ def lock_not_aborted(connection: Connection, txn_id: int) -> TxnState:
     return TxnState(row.state)
 
 
-def require_open(txn_id: int, row: Row[Any] | None) -> None:
+def _require_open(txn_id: int, row: Row[Any] | None) -> Row[Any]:
     """Raise unless the row is of an open transaction; errors as :func:`lock_open`."""
     if row is None or row.state != TxnState.OPEN:
         raise _unexpected_state(txn_id, None if row is None else row.state)
+    return row
 
 
 def timed_out(connection: Connection, timeout_seconds: float) -> list[int]:
@@ -357,8 +371,25 @@ def is_table_of_sequence() -> ColumnElement[bool]:
     return (tables.c.database_id == databases.c.id) & (tables.c.name == write_id_sequences.c.table_name)
 
 
-def _close(connection: Connection, txn_id: int, state: TxnState, event_id: int) -> None:
-    connection.execute(_CLOSE, {"txn": txn_id, "to": state, "event": event_id})
+def _end(connection: Connection, row: Row[Any], state: TxnState, event: NewEvent) -> int:
+    end_locks(connection, [row.id])
+    if row.txn_type == TxnType.READ_ONLY:
+        event_id = current_event_id(connection)
+    else:
+        event_id = append_events(connection, [event])
+    close_txns(connection, state, {row.id: event_id})
+    return event_id
+
+
+def end_locks(connection: Connection, txn_ids: Collection[int]) -> None:
+    """Remove the locks of transactions that end."""
+    connection.execute(_END_LOCKS, {"txns": txn_ids})
+
+
+def close_txns(connection: Connection, state: TxnState, closed: Mapping[int, int]) -> None:
+    """End transactions, each with the event that tells it."""
+    rows = [{"txn": txn_id, "to": state, "event": event_id} for txn_id, event_id in closed.items()]
+    connection.execute(_CLOSE, rows)
 
 
 def _unexpected_state(txn_id: int, state: str | None) -> MetastoreError:

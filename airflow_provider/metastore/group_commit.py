@@ -1,0 +1,145 @@
+"""Group commit: what several threads ask for at the same moment is done in one database transaction.
+
+A database transaction costs the same round trips and the same flush to the disk for one request as for
+ten. So whoever comes while one runs waits for its end, and all who wait go together into the next. Nobody
+waits for company: a request that comes alone is done at once, as a group of one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from sqlalchemy import Connection
+
+from airflow_provider.exceptions import MetastoreUnavailableError
+
+if TYPE_CHECKING:
+    from airflow_provider.metastore.engine import MetastoreEngine
+
+T = TypeVar("T")
+
+_LARGEST_GROUP = 64
+
+
+class Request(Generic[T]):
+    """Something to be done; ``T`` is what the one who asks gets."""
+
+
+@dataclass(frozen=True)
+class GroupOperation:
+    """How requests are done.
+
+    :param together: does requests without waiting for anybody's row but a counter's; returns the answers by
+        the positions of the requests. What stands in the way of one that is left out, and which error is
+        to be told, is found when it is done alone.
+    :param alone: does one request, and raises its own errors.
+    :param is_one_statement: whether ``together`` is one statement on PostgreSQL, which needs no BEGIN and no
+        COMMIT: one round trip for all.
+    """
+
+    together: Callable[[Connection, Sequence[Any]], Mapping[int, Any]]
+    alone: Callable[[Connection, Any], Any]
+    is_one_statement: bool = False
+
+
+class _Member:
+    """A request and the thread that waits for its answer."""
+
+    def __init__(self, request: Request[Any]) -> None:
+        self.request = request
+        self.answer: tuple[Any] | None = None
+        self.error: Exception | None = None
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
+
+    def sleep(self) -> None:
+        """Wait for :meth:`wake`."""
+        self._asleep.acquire()
+
+    def wake(self) -> None:
+        """Let its thread go on: because the request is done, or because it is to lead."""
+        self._asleep.release()
+
+
+class GroupCommit:
+    """Requests of one kind, of all threads of this process.
+
+    The first of those who wait leads: its thread does the whole group, and the next leader's the next.
+
+    :param operation: how they are done.
+    :param engine: runs it.
+    """
+
+    def __init__(self, operation: GroupOperation, engine: MetastoreEngine) -> None:
+        self._operation = operation
+        self._engine = engine
+        self._guard = threading.Lock()
+        self._waiting: list[_Member] = []
+        self._leader: _Member | None = None
+
+    def do(self, request: Request[T]) -> T:
+        """Do a request, with others or alone.
+
+        :return: its answer; the database has committed by then.
+        """
+        member = _Member(request)
+        try:
+            with self._guard:
+                self._waiting.append(member)
+                if self._leader is None:
+                    self._leader = member
+                    member.wake()
+            member.sleep()
+            if self._leader is member:
+                self._lead(member)
+        except BaseException:
+            # A signal's handler raised: nobody may wait for a leader who is gone.
+            self._leave(member)
+            raise
+        if member.error is not None:
+            raise member.error
+        if member.answer is not None:
+            return member.answer[0]  # type: ignore[no-any-return]
+        return self._engine.write(  # type: ignore[no-any-return]
+            lambda connection: self._operation.alone(connection, request)
+        )
+
+    def _lead(self, leader: _Member) -> None:
+        """Do all that waits, which begins with the leader's own."""
+        with self._guard:
+            group, self._waiting = self._waiting[:_LARGEST_GROUP], self._waiting[_LARGEST_GROUP:]
+        requests = [member.request for member in group]
+        answers: Mapping[int, Any] = {}
+        lost: str | None = "the thread that did the request was interrupted; it may have been done"
+        try:
+            answers = self._engine.write(
+                lambda connection: self._operation.together(connection, requests),
+                is_one_statement=self._operation.is_one_statement,
+            )
+            lost = None
+        except MetastoreUnavailableError as error:
+            leader.error, lost = error, str(error)
+        except Exception:  # noqa: BLE001 - nothing was done; whose mistake it is shows when each is alone
+            lost = None
+        finally:
+            self._leave(leader)
+            for position, member in enumerate(group):
+                if position in answers:
+                    member.answer = (answers[position],)
+                elif lost is not None and member.error is None:
+                    member.error = MetastoreUnavailableError(lost)
+                if member is not leader:
+                    member.wake()
+
+    def _leave(self, member: _Member) -> None:
+        """Wait for nothing any more, and let the next one lead."""
+        with self._guard:
+            if member in self._waiting:
+                self._waiting.remove(member)
+            if self._leader is member:
+                self._leader = self._waiting[0] if self._waiting else None
+                if self._leader is not None:
+                    self._leader.wake()

@@ -1,0 +1,195 @@
+"""The clients of ``benchmarks.metastore``, the same for every server; each is a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from thriftpy2.protocol import TBinaryProtocolFactory
+from thriftpy2.rpc import make_client
+from thriftpy2.thrift import TClient
+from thriftpy2.transport import TMemoryBuffer
+
+from airflow_provider.metastore.thrift.idl import hive
+
+
+@dataclass(frozen=True)
+class Server:
+    """A metastore to be measured.
+
+    :param name: for people.
+    :param port: where it listens on the loopback interface.
+    :param requests: one ``get_table`` request for each table, as bytes.
+    """
+
+    name: str
+    port: int
+    requests: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What some clients saw together.
+
+    :param rate: calls per second.
+    :param p50: median of a call in milliseconds.
+    :param p99: 99th percentile, as ``p50``.
+    :param failed: number of calls that failed.
+    """
+
+    rate: float
+    p50: float
+    p99: float
+    failed: int
+
+
+def encoded(method: str, **arguments: Any) -> bytes:
+    """The bytes of a request."""
+    sink = TMemoryBuffer()
+    TClient(hive.ThriftHiveMetastore, TBinaryProtocolFactory().get_protocol(sink))._send(method, **arguments)
+    return bytes(sink.getvalue())
+
+
+def reads(server: Server, client: int) -> Callable[[], None]:
+    """Reads one table after the other; each answer is as long as it was the first time."""
+    connection = socket.create_connection(("127.0.0.1", server.port))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    lengths: dict[bytes, int] = {}
+
+    def first(request: bytes) -> int:
+        connection.sendall(request)
+        received = connection.recv(65_536)
+        connection.settimeout(0.02)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                received += connection.recv(65_536) or _closed(server)
+        connection.settimeout(None)
+        if b"Exception" in received[:64] or len(received) < 100:
+            raise RuntimeError(f"{server.name} answered {received[:200]!r}")
+        return len(received)
+
+    for request in server.requests:
+        lengths[request] = first(request)
+    number = client
+
+    def read() -> None:
+        nonlocal number
+        request = server.requests[number % len(server.requests)]
+        number += 1
+        connection.sendall(request)
+        missing = lengths[request]
+        while missing:
+            missing -= len(connection.recv(missing) or _closed(server))
+
+    return read
+
+
+def _closed(server: Server) -> bytes:
+    raise RuntimeError(f"{server.name} closed the connection")
+
+
+def transactions(server: Server, client: int) -> Callable[[], None]:
+    """Opens and commits, by one request each: our own client asks a Hive for more."""
+    metastore = _connected(server)
+
+    def transaction() -> None:
+        _commit(metastore, _opened(metastore))
+
+    return transaction
+
+
+def _connected(server: Server) -> Any:
+    return make_client(hive.ThriftHiveMetastore, "127.0.0.1", server.port, timeout=30_000)
+
+
+def _opened(metastore: Any) -> int:
+    request = hive.OpenTxnRequest(num_txns=1, user="benchmark", hostname="localhost")
+    return int(metastore.open_txns(request).txn_ids[0])
+
+
+def _commit(metastore: Any, txn_id: int) -> None:
+    metastore.commit_txn(hive.CommitTxnRequest(txnid=txn_id, exclWriteEnabled=False))
+
+
+def locks(server: Server, client: int) -> Callable[[], None]:
+    """Locks and unlocks."""
+    metastore = _connected(server)
+    component = hive.LockComponent(
+        type=hive.LockType.EXCLUSIVE,
+        level=hive.LockLevel.TABLE,
+        dbname="default",
+        tablename=f"t{client}",
+        operationType=hive.DataOperationType.NO_TXN,
+    )
+    request = hive.LockRequest(component=[component], user="benchmark", hostname="localhost")
+
+    def lock() -> None:
+        answer = metastore.lock(request)
+        if answer.state != hive.LockState.ACQUIRED:
+            raise RuntimeError(f"{server.name} let the only one who asks wait: {answer}")
+        metastore.unlock(hive.UnlockRequest(lockid=answer.lockid))
+
+    return lock
+
+
+def write_ids(server: Server, client: int) -> Callable[[], None]:
+    """Opens, allocates a write id, commits."""
+    metastore = _connected(server)
+
+    def write_id() -> None:
+        txn_id = _opened(metastore)
+        metastore.allocate_table_write_ids(
+            hive.AllocateTableWriteIdsRequest(dbName="lake", tableName=f"t{client}", txnIds=[txn_id])
+        )
+        _commit(metastore, txn_id)
+
+    return write_id
+
+
+WORK: dict[str, Callable[[Server, int], Callable[[], None]]] = {
+    "get_table": reads,
+    "transactions": transactions,
+    "locks": locks,
+    "write ids": write_ids,
+}
+
+
+def client(work: str, server: Server, number: int, seconds: float, start: Any, told: Any) -> None:
+    """One client process."""
+    act = WORK[work](server, number)
+    act()
+    start.wait()
+    took, failed = [], 0
+    ends = time.perf_counter() + seconds
+    while (began := time.perf_counter()) < ends:
+        try:
+            act()
+        except Exception:  # noqa: BLE001 - counted, whatever it is
+            failed += 1
+        else:
+            took.append(time.perf_counter() - began)
+    told.put((took, failed))
+
+
+def measure(work: str, server: Server, clients: int, seconds: float) -> Measured:
+    """Let some clients do one kind of work at the same time."""
+    context = multiprocessing.get_context("spawn")
+    start, told = context.Barrier(clients), context.Queue()
+    processes = [
+        context.Process(target=client, args=(work, server, number, seconds, start, told))
+        for number in range(clients)
+    ]
+    for process in processes:
+        process.start()
+    answers = [told.get() for _ in processes]
+    for process in processes:
+        process.join()
+    took = [one for part, _ in answers for one in part] or [0.0]
+    p50, p99 = np.percentile(took, [50, 99]) * 1000
+    return Measured(len(took) / seconds, float(p50), float(p99), sum(failed for _, failed in answers))

