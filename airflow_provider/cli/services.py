@@ -7,16 +7,63 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider.cli.arguments import AsJson, TableArgument
-from airflow_provider.cli.output import show
+from airflow_provider.cli.arguments import AsJson, TableArgument, table_lock
+from airflow_provider.cli.output import show, show_one
 from airflow_provider.concurrency import rollback as roll_back
 from airflow_provider.concurrency import rollback_dead_writers
+from airflow_provider.services import archival, cleaning
+from airflow_provider.services import restore as restoring
+from airflow_provider.services import savepoint as savepointing
+from airflow_provider.services.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.clustering import (
+    clustering_progress,
+    pending_clusterings,
+    preview_clustering,
+    schedule_clustering,
+)
+from airflow_provider.services.clustering_plan import ClusteringSettings
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")]
+Policy = Annotated[CleaningPolicy, typer.Option(help="Which superseded file slices are kept.")]
+Retained = Annotated[
+    float | None, typer.Option(help="Commits, slices a file group, or hours, by the policy.")
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (rollback,):
+    for command in (plan, rollback, clean, archive, savepoint, restore):
         app.command()(command)
+
+
+def plan(
+    table: TableArgument,
+    sort_by: Annotated[list[str] | None, typer.Option(help="Column to order by; may be repeated.")] = None,
+    layout: Annotated[str, typer.Option(help="linear, z-order or hilbert.")] = "linear",
+    partition: Annotated[
+        list[str] | None, typer.Option(help="Pattern of partition paths; may be repeated.")
+    ] = None,
+    schedule: Annotated[
+        bool, typer.Option("--schedule", help="Make it a plan that an operator can carry out.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The clusterings that are planned or under way, and what another would cluster now."""
+    settings = ClusteringSettings(tuple(sort_by or ()), layout, tuple(partition or ()))
+    progress = clustering_progress(table)
+    pending = {each: progress.get(each, "waits") for each in pending_clusterings(table)}
+    found = preview_clustering(table, settings)
+    groups = [
+        {
+            "partition": group.partition_path,
+            "file_groups": len(group.paths),
+            "bytes": group.size,
+            "outputs": group.outputs,
+        }
+        for group in (found.groups if found else ())
+    ]
+    scheduled = schedule_clustering(table, settings, lock=table_lock(table)) if schedule else None
+    show_one({"pending": pending, "groups": groups, "scheduled": scheduled}, as_json)
 
 
 def rollback(
@@ -33,3 +80,65 @@ def rollback(
         roll_back(table, instant, reason="asked for on the command line")
         rolled_back = [instant]
     show([{"rolled_back": each} for each in rolled_back], as_json)
+
+
+def clean(
+    table: TableArgument,
+    policy: Policy = CleaningPolicy.KEEP_LATEST_COMMITS,
+    retained: Retained = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the files that nobody needs any more."""
+    retention = Retention(policy, retained)
+    if dry_run:
+        show_one(cleaning.plan_clean(table, retention).to_dict(), as_json)
+    else:
+        show([done.to_dict() for done in cleaning.clean(table, retention, lock=table_lock(table))], as_json)
+
+
+def archive(table: TableArgument, dry_run: DryRun = False, as_json: AsJson = False) -> None:
+    """Move the oldest instants into the archived timeline, and trim the commit log."""
+    done = archival.plan_archival(table) if dry_run else archival.archive(table, lock=table_lock(table))
+    show_one(done.to_dict(), as_json)
+
+
+def savepoint(
+    table: TableArgument,
+    instant: Annotated[
+        str | None, typer.Argument(help="Requested time of a commit; the newest when left out.")
+    ] = None,
+    comment: Annotated[str, typer.Option(help="Why.")] = "",
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Let the commit's files be cleaned again.")
+    ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Only tell which there are.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Keep the snapshot of a commit, so that the table can be restored to it."""
+    if delete and instant is None:
+        raise typer.BadParameter("say which savepoint to delete", param_hint="INSTANT")
+    if delete and instant is not None:
+        savepointing.delete_savepoint(table, instant)
+    elif not list_:
+        savepointing.create_savepoint(table, instant, comments=comment, lock=table_lock(table))
+    show([each.to_dict() for each in savepointing.savepoints(table)], as_json)
+
+
+def restore(
+    table: TableArgument,
+    to: Annotated[str, typer.Argument(help="Requested time of a commit, or of its savepoint.")],
+    dry_run: DryRun = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take the table back to a commit; what was committed since is gone for good."""
+    planned = restoring.plan_restore(table, to).to_dict()
+    if dry_run:
+        show_one(planned, as_json)
+        return
+    if not yes:
+        typer.confirm(
+            f"Undo {len(planned['undone'])} commits and delete {planned['files']} files?", abort=True
+        )
+    show_one(restoring.restore(table, to, lock=table_lock(table)).to_dict(), as_json)

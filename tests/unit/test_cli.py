@@ -16,7 +16,7 @@ from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, T
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import Column, open_metastore
-from airflow_provider.table import HudiTable
+from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_groups import FileGroupId
 
 
@@ -82,6 +82,37 @@ def test_the_holder_of_a_lock_is_shown_and_who_waits(table: HudiTable) -> None:
         assert [row["state"] for row in call("locks", table.location)] == ["held", "waits"]
     waiting.join()
     second.release()
+
+
+def test_services_are_planned_and_run(table: HudiTable) -> None:
+    instants = [
+        ingest_arrow(table, pa.table({"id": [number, 100]}), "upsert")["instant"] for number in range(5)
+    ]
+    assert call("plan", table.location)["groups"] == [], "one file group cannot be packed"
+    ingest_arrow(table, pa.table({"id": [200]}), "bulk_insert")
+    planned = call("plan", table.location, "--sort-by", "id", "--schedule")
+    assert [group["file_groups"] for group in planned["groups"]] == [2]
+    assert call("plan", table.location)["pending"] == {planned["scheduled"]: "waits"}
+    call("rollback", table.location, planned["scheduled"])
+
+    versions = ("--policy", "KEEP_LATEST_FILE_VERSIONS", "--retained", "1")
+    call("savepoint", table.location, instants[3], "--comment", "before the move")
+    told = call("clean", table.location, *versions, "--dry-run")
+    assert len(told["files"]) == 3
+    assert [held["files"] for held in told["held"]] == [1]
+    assert [done["files_deleted"] for done in call("clean", table.location, *versions)] == [3]
+    assert call("clean", table.location, *versions) == []
+
+    assert call("restore", table.location, instants[3], "--dry-run")["files"] == 2
+    asked = CliRunner().invoke(app, ["restore", table.location, instants[3]], input="n\n")
+    assert asked.exit_code == 1
+    assert len(call("restore", table.location, instants[3], "--yes")["undone"]) == 2
+    assert sorted(snapshot(table).to_table()["id"].to_pylist()) == [0, 1, 2, 3, 100]
+    (kept,) = call("savepoint", table.location, "--list")
+    assert (kept["instant"], kept["comments"]) == (instants[3], "before the move")
+    assert call("savepoint", table.location, instants[3], "--delete") == []
+    assert call("archive", table.location, "--dry-run")["archived"] == []
+    assert call("archive", table.location)["archived"] == []
 
 
 def test_consumers_of_a_metastore_are_seen_waited_for_and_forgotten(tmp_path: Path) -> None:
