@@ -111,9 +111,9 @@ def alter_partition(
     changes: Mapping[str, Any],
     write_id: Callable[[TableInfo], int],
 ) -> PartitionInfo:
-    """See :meth:`airflow_provider.metastore.metastore.Metastore.alter_partition`.
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.alter_partition` and ``rename_partition``.
 
-    :param changes: values by the names of :class:`PartitionInfo`'s fields.
+    :param changes: values by the names of :class:`PartitionInfo`'s fields; new ``values`` rename it.
     :param write_id: gives the write id under which the change is made.
     """
     owner = get_table(connection, database, table, lock=True)
@@ -121,10 +121,17 @@ def alter_partition(
     row = _rows(connection, owner, [key]).get(key)
     if row is None:
         raise no_such_partition(owner, key)
-    before = _info(row)
-    if changes:
-        connection.execute(update(partition_rows).where(partition_rows.c.id == row.id).values(**changes))
-    after = _info(_rows(connection, owner, [key])[key])
+    before, renamed = _info(row), key
+    columns = dict(changes)
+    if "values" in columns:
+        renamed = columns["partition_values"] = partition_key(owner, columns.pop("values"))
+        if renamed != key and _rows(connection, owner, [renamed]):
+            raise AlreadyExistsError(
+                f"table {owner.full_name}: partition {renamed} exists already", table=owner.full_name
+            )
+    if columns:
+        connection.execute(update(partition_rows).where(partition_rows.c.id == row.id).values(**columns))
+    after = _info(_rows(connection, owner, [renamed])[renamed])
     under = write_id(owner)
     message = {
         **table_fields(owner, under),
@@ -227,6 +234,18 @@ def partition_key(table: TableInfo, values: Sequence[str | None]) -> str:
             )
     normal = [None if value == DEFAULT_PARTITION else value for value in values]
     return json.dumps(normal, ensure_ascii=False, separators=(",", ":"))
+
+
+def partition_id(connection: Connection, table: TableInfo, values: Sequence[str | None]) -> int:
+    """The id of a partition's row.
+
+    :raises NoSuchObjectError: when the table has no such partition.
+    """
+    key = partition_key(table, values)
+    row = _rows(connection, table, [key]).get(key)
+    if row is None:
+        raise no_such_partition(table, key)
+    return int(row.id)
 
 
 def _rows(connection: Connection, table: TableInfo, keys: Sequence[str]) -> dict[str, Row[Any]]:
