@@ -42,7 +42,8 @@ def answers(client: Any) -> Iterator[tuple[str, Any]]:
     for old, new in (("2013", "2015"), ("2013", "2016")):
         renamed = client.get_partition("answers", "flights", ["2014"])
         renamed.values = [new]
-        yield _answer(client, "rename_partition", "answers", "flights", [old], renamed)
+        _, answer = _answer(client, "rename_partition", "answers", "flights", [old], renamed)
+        yield f"{old} becomes {new}", answer
         yield _answer(client, "get_partition_names", "answers", "flights", -1)
     yield "location", client.get_partition("answers", "flights", ["2015"]).sd.location
 
