@@ -17,13 +17,14 @@ from airflow_provider.metastore.objects import (
     Insertion,
     PartitionInfo,
     PartitionSpec,
+    PartitionValues,
     TableInfo,
 )
 from airflow_provider.metastore.schema import current_millis
 from airflow_provider.metastore.schema import partitions as partition_rows
 
-# SQLite allows 32,766 variables in a statement, PostgreSQL 65,535.
-_BATCH = 1_000
+MOST_VARIABLES = 1_000
+"""In one statement; SQLite allows 32,766, PostgreSQL 65,535."""
 
 
 def add_partitions(
@@ -167,8 +168,8 @@ def drop_partitions(
     if not existing:
         return []
     found = list(existing.values())
-    for start in range(0, len(found), _BATCH):
-        ids = [row.id for row in found[start : start + _BATCH]]
+    for start in range(0, len(found), MOST_VARIABLES):
+        ids = [row.id for row in found[start : start + MOST_VARIABLES]]
         connection.execute(delete(partition_rows).where(partition_rows.c.id.in_(ids)))
     dropped = [_info(row) for row in found]
     message = {
@@ -236,24 +237,21 @@ def partition_key(table: TableInfo, values: Sequence[str | None]) -> str:
     return json.dumps(normal, ensure_ascii=False, separators=(",", ":"))
 
 
-def partition_id(connection: Connection, table: TableInfo, values: Sequence[str | None]) -> int:
-    """The id of a partition's row.
-
-    :raises NoSuchObjectError: when the table has no such partition.
-    """
-    key = partition_key(table, values)
-    row = _rows(connection, table, [key]).get(key)
-    if row is None:
-        raise no_such_partition(table, key)
-    return int(row.id)
+def partition_ids(
+    connection: Connection, table: TableInfo, partitions: Sequence[PartitionValues]
+) -> dict[PartitionValues, int]:
+    """The ids of those partitions that the table has."""
+    keys = {values: partition_key(table, values) for values in partitions}
+    rows = _rows(connection, table, list(keys.values()))
+    return {values: int(rows[key].id) for values, key in keys.items() if key in rows}
 
 
 def _rows(connection: Connection, table: TableInfo, keys: Sequence[str]) -> dict[str, Row[Any]]:
     found: dict[str, Row[Any]] = {}
-    for start in range(0, len(keys), _BATCH):
+    for start in range(0, len(keys), MOST_VARIABLES):
         query = select(partition_rows).where(
             partition_rows.c.table_id == table.id,
-            partition_rows.c.partition_values.in_(keys[start : start + _BATCH]),
+            partition_rows.c.partition_values.in_(keys[start : start + MOST_VARIABLES]),
         )
         found.update((row.partition_values, row) for row in connection.execute(query))
     return found

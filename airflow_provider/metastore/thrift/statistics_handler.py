@@ -49,23 +49,21 @@ class StatisticsHandler:
         return True
 
     def get_table_column_statistics(self, database: str, table: str, column: str) -> Any:
-        return _answer(database, table, None, self._found(database, table, None, [column], None))
+        return _answer(database, table, None, self._of_table(database, table, [column], None))
 
     def get_partition_column_statistics(self, database: str, table: str, partition: str, column: str) -> Any:
-        return _answer(database, table, partition, self._found(database, table, partition, [column], None))
+        found = self._of_partitions(database, table, [partition], [column], None)
+        return _answer(database, table, partition, found.get(partition, []))
 
     def get_table_statistics_req(self, request: Any) -> Any:
-        found = self._found(request.dbName, request.tblName, None, request.colNames, request.engine)
+        found = self._of_table(request.dbName, request.tblName, request.colNames, request.engine)
         return hive.TableStatsResult(tableStats=_structs(found))
 
     def get_partitions_statistics_req(self, request: Any) -> Any:
-        place = (request.dbName, request.tblName)
-        found = {
-            name: self._found(*place, name, request.colNames, request.engine) for name in request.partNames
-        }
-        return hive.PartitionsStatsResult(
-            partStats={name: _structs(of_partition) for name, of_partition in found.items() if of_partition}
+        found = self._of_partitions(
+            request.dbName, request.tblName, request.partNames, request.colNames, request.engine
         )
+        return hive.PartitionsStatsResult(partStats={name: _structs(one) for name, one in found.items()})
 
     def delete_table_column_statistics(
         self, database: str, table: str, column: str | None, engine: str | None
@@ -90,16 +88,31 @@ class StatisticsHandler:
             )
         )
 
-    def _found(
-        self, database: str, table: str, partition: str | None, columns: Sequence[str], engine: str | None
+    def _of_table(
+        self, database: str, table: str, columns: Sequence[str], engine: str | None
     ) -> list[ColumnStatistics]:
-        database = plain_name(database)
-        values = self._values(database, table, partition)
         return self._metastore.engine.read(
             lambda connection: column_statistics.get_column_statistics(
-                connection, database, table, columns, partition=values, engine=engine or _ENGINE
+                connection, plain_name(database), table, columns, partitions=None, engine=engine or _ENGINE
+            )
+        ).get(None, [])
+
+    def _of_partitions(
+        self, database: str, table: str, names: Sequence[str], columns: Sequence[str], engine: str | None
+    ) -> dict[str, list[ColumnStatistics]]:
+        owner = self._metastore.get_table(plain_name(database), table)
+        wanted = {partition_values(values_in_name(owner, name)): name for name in names}
+        found = self._metastore.engine.read(
+            lambda connection: column_statistics.get_column_statistics(
+                connection,
+                owner.database,
+                owner.name,
+                columns,
+                partitions=list(wanted),
+                engine=engine or _ENGINE,
             )
         )
+        return {wanted[values]: one for values, one in found.items() if values is not None}
 
     def _delete(
         self, database: str, table: str, partition: str | None, column: str | None, engine: str | None
