@@ -282,17 +282,18 @@ class CacheUpdater:
         message = event.message
         match event.event_type:
             case EventType.ALTER_TABLE:
-                after = decode_table(message["tableObjAfterJson"])
-                self._state.written(after.id, message.get("writeId", NO_WRITE_ID))
-                self._change(event, after.id, lambda copy: copy.describe(after))
+                table = decode_table(message["tableObjAfterJson"])
+                self._state.written(table.id, message.get("writeId", NO_WRITE_ID))
+                self._change(event, table.id, lambda copy: copy.describe(table))
             case EventType.DROP_TABLE:
                 self._state.dropped(decode_table(message["tableObjJson"]).id)
             case EventType.ADD_PARTITION:
                 added = [decode_partition(one) for one in message["partitionListJson"]]
                 self._change(event, self._written(message), lambda copy: copy.put_partitions(added))
             case EventType.ALTER_PARTITION:
-                altered = [decode_partition(message["partitionObjAfterJson"])]
-                self._change(event, self._written(message), lambda copy: copy.put_partitions(altered))
+                before = decode_partition(message["partitionObjBeforeJson"])
+                after = decode_partition(message["partitionObjAfterJson"])
+                self._change(event, self._written(message), lambda copy: copy.alter_partition(before, after))
             case EventType.DROP_PARTITION:
                 # By the table's keys: the order in a JSON object says nothing.
                 keys = [key.name for key in decode_table(message["tableObjJson"]).partition_keys]

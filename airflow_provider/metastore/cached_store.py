@@ -289,6 +289,8 @@ class CachedStore:
     def list_tables(self, database: str) -> list[str]:
         """The names of a database's tables, in order; always from the database.
 
+        Hive's requests for them have no place for what their reader has seen.
+
         :raises NoSuchObjectError: when the database does not exist.
         """
         return self.metastore.list_tables(database)
@@ -435,10 +437,8 @@ class CachedStore:
                 return MissReason.NO_WRITE_IDS
         elif request.table_id is None:
             return MissReason.NO_TABLE_ID
-        else:
-            reason = self._why_not_fresh(copy, request.write_ids)
-            if reason is not None:
-                return reason
+        elif reason := self._why_not_fresh(copy, request.write_ids):
+            return reason
         if request.session is not None and max(state.event_id, copy.event_id) < request.session.event_id:
             return MissReason.BEHIND_SESSION
         if request.with_partitions and copy.partitions is None:

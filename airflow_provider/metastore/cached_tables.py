@@ -51,7 +51,7 @@ class CachedTable:
         self.write_ids = replace(self.write_ids, table=table.full_name)
 
     def put_partitions(self, changed: Iterable[PartitionInfo]) -> None:
-        """Take partitions that were added or altered."""
+        """Take partitions that were added."""
         if self.partitions is None:
             return
         for one in changed:
@@ -60,6 +60,11 @@ class CachedTable:
             self.size += _size(one) - (0 if before is None else _size(before))
             self.partitions[key] = one
         self._ordered = None
+
+    def alter_partition(self, before: PartitionInfo, after: PartitionInfo) -> None:
+        """Take a partition that was altered; its values may be others."""
+        self.remove_partitions([before.values])
+        self.put_partitions([after])
 
     def remove_partitions(self, dropped: Iterable[Iterable[str | None]]) -> None:
         """Forget partitions, given by their values."""

@@ -315,6 +315,27 @@ class CatalogApi:
             ),
         )
 
+    def rename_partition(
+        self,
+        database: str,
+        table: str,
+        values: Sequence[str | None],
+        new_values: Sequence[str | None],
+        *,
+        txn_id: int | None = None,
+    ) -> PartitionInfo:
+        """Give a partition other values; its folder stays where it is. Errors as :meth:`get_partition`.
+
+        :param txn_id: as in :meth:`alter_table`.
+        :raises AlreadyExistsError: when there is a partition of the new values.
+        """
+        return self._change(
+            txn_id,
+            lambda connection, write_id: partitions.alter_partition(
+                connection, database, table, values, changes={"values": new_values}, write_id=write_id
+            ),
+        )
+
     def drop_partitions(
         self,
         database: str,

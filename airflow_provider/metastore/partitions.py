@@ -17,13 +17,14 @@ from airflow_provider.metastore.objects import (
     Insertion,
     PartitionInfo,
     PartitionSpec,
+    PartitionValues,
     TableInfo,
 )
 from airflow_provider.metastore.schema import current_millis
 from airflow_provider.metastore.schema import partitions as partition_rows
 
-# SQLite allows 32,766 variables in a statement, PostgreSQL 65,535.
-_BATCH = 1_000
+MOST_VARIABLES = 1_000
+"""In one statement; SQLite allows 32,766, PostgreSQL 65,535."""
 
 
 def add_partitions(
@@ -111,9 +112,9 @@ def alter_partition(
     changes: Mapping[str, Any],
     write_id: Callable[[TableInfo], int],
 ) -> PartitionInfo:
-    """See :meth:`airflow_provider.metastore.metastore.Metastore.alter_partition`.
+    """See :meth:`airflow_provider.metastore.metastore.Metastore.alter_partition` and ``rename_partition``.
 
-    :param changes: values by the names of :class:`PartitionInfo`'s fields.
+    :param changes: values by the names of :class:`PartitionInfo`'s fields; new ``values`` rename it.
     :param write_id: gives the write id under which the change is made.
     """
     owner = get_table(connection, database, table, lock=True)
@@ -121,10 +122,17 @@ def alter_partition(
     row = _rows(connection, owner, [key]).get(key)
     if row is None:
         raise no_such_partition(owner, key)
-    before = _info(row)
-    if changes:
-        connection.execute(update(partition_rows).where(partition_rows.c.id == row.id).values(**changes))
-    after = _info(_rows(connection, owner, [key])[key])
+    before, renamed = _info(row), key
+    columns = dict(changes)
+    if "values" in columns:
+        renamed = columns["partition_values"] = partition_key(owner, columns.pop("values"))
+        if renamed != key and _rows(connection, owner, [renamed]):
+            raise AlreadyExistsError(
+                f"table {owner.full_name}: partition {renamed} exists already", table=owner.full_name
+            )
+    if columns:
+        connection.execute(update(partition_rows).where(partition_rows.c.id == row.id).values(**columns))
+    after = _info(_rows(connection, owner, [renamed])[renamed])
     under = write_id(owner)
     message = {
         **table_fields(owner, under),
@@ -160,8 +168,8 @@ def drop_partitions(
     if not existing:
         return []
     found = list(existing.values())
-    for start in range(0, len(found), _BATCH):
-        ids = [row.id for row in found[start : start + _BATCH]]
+    for start in range(0, len(found), MOST_VARIABLES):
+        ids = [row.id for row in found[start : start + MOST_VARIABLES]]
         connection.execute(delete(partition_rows).where(partition_rows.c.id.in_(ids)))
     dropped = [_info(row) for row in found]
     message = {
@@ -229,12 +237,21 @@ def partition_key(table: TableInfo, values: Sequence[str | None]) -> str:
     return json.dumps(normal, ensure_ascii=False, separators=(",", ":"))
 
 
+def partition_ids(
+    connection: Connection, table: TableInfo, partitions: Sequence[PartitionValues]
+) -> dict[PartitionValues, int]:
+    """The ids of those partitions that the table has."""
+    keys = {values: partition_key(table, values) for values in partitions}
+    rows = _rows(connection, table, list(keys.values()))
+    return {values: int(rows[key].id) for values, key in keys.items() if key in rows}
+
+
 def _rows(connection: Connection, table: TableInfo, keys: Sequence[str]) -> dict[str, Row[Any]]:
     found: dict[str, Row[Any]] = {}
-    for start in range(0, len(keys), _BATCH):
+    for start in range(0, len(keys), MOST_VARIABLES):
         query = select(partition_rows).where(
             partition_rows.c.table_id == table.id,
-            partition_rows.c.partition_values.in_(keys[start : start + _BATCH]),
+            partition_rows.c.partition_values.in_(keys[start : start + MOST_VARIABLES]),
         )
         found.update((row.partition_values, row) for row in connection.execute(query))
     return found

@@ -26,6 +26,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -41,7 +42,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-SCHEMA_REVISION = "0005"
+SCHEMA_REVISION = "0006"
 """The Alembic revision that this code reads and writes: the head of ``migrations``."""
 
 VERSION_TABLE = "metastore_schema_version"
@@ -121,6 +122,21 @@ partitions = Table(  # PARTITIONS, PARTITION_KEY_VALS, PARTITION_PARAMS
     Column("created_at", BigInteger, nullable=False),
     UniqueConstraint("table_id", "partition_values"),
     sqlite_autoincrement=True,
+)
+
+column_statistics = Table(  # TAB_COL_STATS, PART_COL_STATS
+    "metastore_column_statistics",
+    metadata,
+    Column("id", big_id, primary_key=True),
+    Column("table_id", ForeignKey(tables.c.id, ondelete="CASCADE"), nullable=False),
+    Column("partition_id", ForeignKey(partitions.c.id, ondelete="CASCADE")),  # null: of the table
+    Column("engine", String(128), nullable=False),
+    Column("column_name", Text, nullable=False),
+    Column("column_type", Text, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("analyzed_at", BigInteger, nullable=False),
+    Index("ix_metastore_column_statistics_table_partition", "table_id", "partition_id"),
+    Index("ix_metastore_column_statistics_partition_id", "partition_id"),
 )
 
 functions = Table(  # FUNCS, FUNC_RU

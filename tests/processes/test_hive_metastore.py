@@ -31,7 +31,9 @@ from airflow_provider.metastore import (
     table_transaction,
 )
 from airflow_provider.metastore.thrift.client import ThriftMetastore
+from airflow_provider.metastore.thrift.serve import ServiceOptions, served
 from tests.processes.hive_metastore import LOCK_TIMEOUT_SECONDS, hive_metastore
+from tests.processes.hives_answers import answers, hives_client
 from tests.processes.servers import free_port
 
 TABLE = LockComponent(LockType.EXCLUSIVE, "lake", "flights")
@@ -282,6 +284,16 @@ def test_a_fork_leaves_the_parents_connection_alone(metastore: ThriftMetastore) 
     assert child.exitcode == 0
     assert metastore.list_databases() == ["default"]
     assert len(metastore._servers._idle) == 1  # the same connection
+
+
+def test_our_server_answers_as_it_does(port: int, tmp_path: Path) -> None:
+    with hives_client(port) as client:
+        expected = list(answers(client))
+    with (
+        served(ServiceOptions(f"sqlite:///{tmp_path}/metastore.db", port=0)) as server,
+        hives_client(server.port) as client,
+    ):
+        assert list(answers(client)) == expected
 
 
 def test_nobody_there() -> None:

@@ -107,6 +107,7 @@ CHANGE = {"OPEN_TXN": 1, "ALLOC_WRITE_ID": 1, "COMMIT_TXN": 1}
             {"CREATE_FUNCTION": 1},
         ),
         ("open_txns", lambda metastore: metastore.open_txn("me", "here"), {"OPEN_TXN": 1}),
+        ("register_log_consumer", lambda metastore: metastore.register_consumer("report"), {}),
     ],
 )
 def test_a_write_whose_answer_got_lost_is_not_sent_again(
@@ -158,6 +159,11 @@ def test_a_write_whose_answer_got_lost_is_not_sent_again(
             "create_database",
             lambda metastore, txn_id: metastore.create_database("sea", if_not_exists=True),
             {"CREATE_DATABASE": 1},
+        ),
+        (
+            "register_log_consumer",
+            lambda metastore, txn_id: metastore.register_consumer("report", if_not_exists=True),
+            {},
         ),
     ],
 )

@@ -118,6 +118,9 @@ def test_partitions(spark: SparkSession, lake: str, form: str) -> None:
     assert rows(spark, "SHOW PARTITIONS lake.p PARTITION (year = 2012)") == [("year=2012",)]
     assert rows(spark, "SELECT * FROM lake.p WHERE year > 2012") == [(1, 2013), (2, 2014)]
     assert rows(spark, "SELECT id FROM lake.p WHERE year IS NULL") == [(4,)]
+    spark.sql("ALTER TABLE lake.p PARTITION (year = 2014) RENAME TO PARTITION (year = 2015)")
+    assert rows(spark, "SELECT * FROM lake.p WHERE year > 2012") == [(1, 2013), (2, 2015)]
+    spark.sql("ALTER TABLE lake.p PARTITION (year = 2015) RENAME TO PARTITION (year = 2014)")
     spark.sql("INSERT OVERWRITE lake.p PARTITION (year = 2013) VALUES (5)")
     assert rows(spark, "SELECT id FROM lake.p WHERE year = 2013") == [(5,)]
     spark.sql("ALTER TABLE lake.p DROP PARTITION (year = 2013)")

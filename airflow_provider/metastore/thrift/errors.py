@@ -25,8 +25,8 @@ from airflow_provider.exceptions import (
 _UNDECLARED = "MetaException"
 # The first of these that a method declares.
 _IN_HIVE: Sequence[tuple[type[TableServiceError], tuple[str, ...]]] = (
-    (NoSuchObjectError, ("NoSuchObjectException", "UnknownTableException")),
-    (AlreadyExistsError, ("AlreadyExistsException",)),
+    (NoSuchObjectError, ("NoSuchObjectException", "UnknownTableException", "InvalidOperationException")),
+    (AlreadyExistsError, ("AlreadyExistsException", "InvalidOperationException")),
     (NoSuchTransactionError, ("NoSuchTxnException",)),
     (TransactionAbortedError, ("TxnAbortedException",)),
     (TransactionOpenError, ("TxnOpenException",)),

@@ -165,6 +165,50 @@ service ThriftHiveMetastore extends FacebookService {
     throws (1: InvalidOperationException o1, 2: MetaException o2)
   AlterPartitionsResponse alter_partitions_req(1: AlterPartitionsRequest req)        // not in 2.3
     throws (1: InvalidOperationException o1, 2: MetaException o2)
+  void rename_partition(1: string db_name, 2: string tbl_name, 3: list<string> part_vals, 4: Partition new_part)
+    throws (1: InvalidOperationException o1, 2: MetaException o2)
+  RenamePartitionResponse rename_partition_req(1: RenamePartitionRequest req)        // not in 2.3
+    throws (1: InvalidOperationException o1, 2: MetaException o2)
+
+  bool update_table_column_statistics(1: ColumnStatistics stats_obj)
+    throws (1: NoSuchObjectException o1, 2: InvalidObjectException o2, 3: MetaException o3, 4: InvalidInputException o4)
+  bool update_partition_column_statistics(1: ColumnStatistics stats_obj)
+    throws (1: NoSuchObjectException o1, 2: InvalidObjectException o2, 3: MetaException o3, 4: InvalidInputException o4)
+  SetPartitionsStatsResponse update_table_column_statistics_req(                    // not in 2.3
+    1: SetPartitionsStatsRequest req)
+    throws (1: NoSuchObjectException o1, 2: InvalidObjectException o2, 3: MetaException o3, 4: InvalidInputException o4)
+  SetPartitionsStatsResponse update_partition_column_statistics_req(                // not in 2.3
+    1: SetPartitionsStatsRequest req)
+    throws (1: NoSuchObjectException o1, 2: InvalidObjectException o2, 3: MetaException o3, 4: InvalidInputException o4)
+  bool set_aggr_stats_for(1: SetPartitionsStatsRequest request)
+    throws (1: NoSuchObjectException o1, 2: InvalidObjectException o2, 3: MetaException o3, 4: InvalidInputException o4)
+  ColumnStatistics get_table_column_statistics(1: string db_name, 2: string tbl_name, 3: string col_name)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2, 3: InvalidInputException o3, 4: InvalidObjectException o4)
+  ColumnStatistics get_partition_column_statistics(
+    1: string db_name, 2: string tbl_name, 3: string part_name, 4: string col_name)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2, 3: InvalidInputException o3, 4: InvalidObjectException o4)
+  TableStatsResult get_table_statistics_req(1: TableStatsRequest request)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2)
+  PartitionsStatsResult get_partitions_statistics_req(1: PartitionsStatsRequest request)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2)
+  bool delete_table_column_statistics(
+    1: string db_name, 2: string tbl_name, 3: string col_name, 4: string engine)     // engine: not in 2.3
+    throws (1: NoSuchObjectException o1, 2: MetaException o2, 3: InvalidObjectException o3, 4: InvalidInputException o4)
+  bool delete_partition_column_statistics(
+    1: string db_name, 2: string tbl_name, 3: string part_name, 4: string col_name, 5: string engine)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2, 3: InvalidObjectException o3, 4: InvalidInputException o4)
+
+  list<string> get_role_names() throws (1: MetaException o1)
+  list<Role> list_roles(1: string principal_name, 2: PrincipalType principal_type) throws (1: MetaException o1)
+  GetRoleGrantsForPrincipalResponse get_role_grants_for_principal(
+    1: GetRoleGrantsForPrincipalRequest request) throws (1: MetaException o1)
+  GetPrincipalsInRoleResponse get_principals_in_role(1: GetPrincipalsInRoleRequest request)
+    throws (1: MetaException o1)
+  PrincipalPrivilegeSet get_privilege_set(
+    1: HiveObjectRef hiveObject, 2: string user_name, 3: list<string> group_names) throws (1: MetaException o1)
+  list<HiveObjectPrivilege> list_privileges(
+    1: string principal_name, 2: PrincipalType principal_type, 3: HiveObjectRef hiveObject)
+    throws (1: MetaException o1)
 
   list<string> get_functions(1: string dbName, 2: string pattern) throws (1: MetaException o1)
   Function get_function(1: string dbName, 2: string funcName)
@@ -184,6 +228,8 @@ service ThriftHiveMetastore extends FacebookService {
   void commit_txn(1: CommitTxnRequest rqst)
     throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2)
   HeartbeatTxnRangeResponse heartbeat_txn_range(1: HeartbeatTxnRangeRequest txns)
+  void add_dynamic_partitions(1: AddDynamicPartitions rqst)
+    throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2)
 
   GetValidWriteIdsResponse get_valid_write_ids(1: GetValidWriteIdsRequest rqst)       // not in 2.3
     throws (1: NoSuchTxnException o1, 2: MetaException o2)

@@ -155,3 +155,17 @@ struct AlterPartitionsRequest {
 
 struct AlterPartitionsResponse {
 }
+
+struct RenamePartitionRequest {
+  1: optional string catName
+  2: required string dbName
+  3: required string tableName
+  4: required list<string> partVals
+  5: required Partition newPart
+  6: optional string validWriteIdList
+  7: optional i64 txnId
+  8: optional bool clonePart
+}
+
+struct RenamePartitionResponse {
+}

@@ -378,6 +378,15 @@ struct EndTimedOutTxnResponse {
   1: optional i64 eventId
 }
 
+struct AddDynamicPartitions {
+  1: required i64 txnid
+  2: required i64 writeid                          // not in 2.3, where the others are one further up
+  3: required string dbname
+  4: required string tablename
+  5: required list<string> partitionnames
+  6: optional DataOperationType operationType = DataOperationType.UNSET
+}
+
 // --- of this package: who follows the notification log
 
 struct LogConsumer {

@@ -80,6 +80,23 @@ class PartitionClient(CatalogClient):
             self._write("alter_partitions_req", request)
         return read_partition(self._partition_struct(owner, values))
 
+    def rename_partition(
+        self,
+        database: str,
+        table: str,
+        values: Sequence[str | None],
+        new_values: Sequence[str | None],
+        *,
+        txn_id: int | None = None,
+    ) -> PartitionInfo:
+        """See :meth:`Metastore.rename_partition`; a Hive moves the folder, in a managed table."""
+        owner = self.get_table(database, table)
+        struct, old = self._partition_struct(owner, values), partition_texts(_fitting(owner, values))
+        struct.values = partition_texts(_fitting(owner, new_values))
+        struct.writeId = self._write_id(txn_id, owner)
+        self._write("rename_partition", database, table, old, struct)
+        return read_partition(self._partition_struct(owner, new_values))
+
     def drop_partitions(
         self,
         database: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
+from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.metastore.cached_store import Reader
 from airflow_provider.metastore.objects import (
     DEFAULT_PARTITION,
@@ -18,9 +18,14 @@ from airflow_provider.metastore.table_write_ids import txn_of_write_id
 from airflow_provider.metastore.thrift.catalog_handler import plain_name
 from airflow_provider.metastore.thrift.idl import hive
 from airflow_provider.metastore.thrift.reads import CatalogReads
-from airflow_provider.metastore.thrift.structs import TableStructs, partition_name, partition_struct
+from airflow_provider.metastore.thrift.structs import (
+    TableStructs,
+    partition_name,
+    partition_struct,
+    partition_values,
+    values_in_name,
+)
 from airflow_provider.metastore.thrift.warehouse import Warehouse
-from airflow_provider.table.keys import unescape_path_name
 
 Keep = Callable[[PartitionInfo], bool]
 
@@ -178,6 +183,29 @@ class PartitionHandler:
         self._alter(request.dbName, request.tableName, request.partitions, request.writeId)
         return hive.AlterPartitionsResponse()
 
+    def rename_partition(self, database: str, table: str, values: list[str], partition: Any) -> None:
+        self._rename(database, table, values, partition, None)
+
+    def rename_partition_req(self, request: Any) -> Any:
+        self._rename(request.dbName, request.tableName, request.partVals, request.newPart, request.txnId)
+        return hive.RenamePartitionResponse()
+
+    def _rename(
+        self, database: str, table: str, values: list[str], partition: Any, txn_id: int | None
+    ) -> None:
+        owner = self._metastore.get_table(plain_name(database), table)
+        place = (owner.database, owner.name)
+        before = self._metastore.get_partition(*place, partition_values(values))
+        txn_id = txn_id or self._txn(*place, partition.writeId)
+        after = self._metastore.rename_partition(
+            *place, before.values, partition_values(partition.values), txn_id=txn_id
+        )
+        # As in Hive: what the client says of the folder does not count.
+        if self._warehouse.moves_with_values(owner, before.location, partition_name(owner, before.values)):
+            location = f"{owner.location.rstrip('/')}/{partition_name(owner, after.values)}"
+            self._warehouse.move(before.location, location)
+            self._metastore.alter_partition(*place, after.values, location=location, txn_id=txn_id)
+
     def _alter(
         self, database: str, table: str, partitions: list[Any], write_id: int | None = NO_WRITE_ID
     ) -> None:
@@ -278,17 +306,7 @@ class PartitionHandler:
         return [partition_struct(table, of_table, one) for one in partitions]
 
     def _values(self, database: str, table: str, name: str) -> list[str]:
-        """A partition's values out of its name, ``year=2013/month=1``."""
-        owner = self._reads.table(plain_name(database), table)
-        steps = [step.partition("=") for step in name.split("/")]
-        keys = [unescape_path_name(key).lower() for key, _, _ in steps]
-        if keys != [key.name.lower() for key in owner.partition_keys]:
-            raise NoSuchObjectError(
-                f"table {owner.full_name} has no partition {name!r}; its partition keys are "
-                f"{[key.name for key in owner.partition_keys]}",
-                table=owner.full_name,
-            )
-        return [unescape_path_name(value) for _, _, value in steps]
+        return values_in_name(self._reads.table(plain_name(database), table), name)
 
     def _all_values(self, database: str, table: str, names: list[str]) -> list[list[str]]:
         return [self._values(database, table, name) for name in names]

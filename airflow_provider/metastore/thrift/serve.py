@@ -22,9 +22,11 @@ from airflow_provider.metastore.metastore import Metastore, open_embedded_metast
 from airflow_provider.metastore.thrift.catalog_handler import CatalogHandler
 from airflow_provider.metastore.thrift.consumer_handler import ConsumerHandler
 from airflow_provider.metastore.thrift.partition_handler import PartitionHandler
+from airflow_provider.metastore.thrift.privilege_handler import PrivilegeHandler
 from airflow_provider.metastore.thrift.processor import MetastoreProcessor
 from airflow_provider.metastore.thrift.reads import CatalogReads
 from airflow_provider.metastore.thrift.server import MetastoreServer
+from airflow_provider.metastore.thrift.statistics_handler import StatisticsHandler
 from airflow_provider.metastore.thrift.structs import TableStructs
 from airflow_provider.metastore.thrift.transaction_handler import TransactionHandler
 from airflow_provider.metastore.thrift.url import DEFAULT_PORT, is_loopback
@@ -168,6 +170,8 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
         PartitionHandler(reads, structs, warehouse),
         TransactionHandler(metastore, options.txn_timeout),
         ConsumerHandler(metastore),
+        StatisticsHandler(metastore),
+        PrivilegeHandler(),
     )
     authenticate = None
     if options.users is not None:

@@ -15,6 +15,7 @@ from thriftpy2.protocol import TApacheJSONProtocol
 from thriftpy2.transport import TMemoryBuffer
 from thriftpy2.utils import serialize
 
+from airflow_provider.exceptions import NoSuchObjectError
 from airflow_provider.metastore.hive_json import decode_table, encode_table
 from airflow_provider.metastore.objects import (
     DEFAULT_PARTITION,
@@ -31,7 +32,7 @@ from airflow_provider.metastore.objects import (
 )
 from airflow_provider.metastore.thrift.idl import hive
 from airflow_provider.metastore.thrift.spark_properties import is_derived, spark_properties
-from airflow_provider.table.keys import escape_path_name
+from airflow_provider.table.keys import escape_path_name, unescape_path_name
 
 _PARQUET = "org.apache.hadoop.hive.ql.io.parquet"
 _PARQUET_INPUT = f"{_PARQUET}.MapredParquetInputFormat"
@@ -221,6 +222,22 @@ def partition_name(table: TableInfo, values: Sequence[str | None]) -> str:
         f"{escape_path_name(key.name.lower())}={escape_path_name(text)}"
         for key, text in zip(table.partition_keys, texts, strict=True)
     )
+
+
+def values_in_name(table: TableInfo, name: str) -> list[str]:
+    """The values in a partition's name, ``year=2013/month=1``.
+
+    :raises NoSuchObjectError: when it is no name of a partition of this table.
+    """
+    steps = [step.partition("=") for step in name.split("/")]
+    keys = [unescape_path_name(key).lower() for key, _, _ in steps]
+    if keys != [key.name.lower() for key in table.partition_keys]:
+        raise NoSuchObjectError(
+            f"table {table.full_name} has no partition {name!r}; its partition keys are "
+            f"{[key.name for key in table.partition_keys]}",
+            table=table.full_name,
+        )
+    return [unescape_path_name(value) for _, _, value in steps]
 
 
 def function_struct(function: FunctionInfo) -> Any:

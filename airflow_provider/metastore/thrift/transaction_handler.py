@@ -25,7 +25,7 @@ from airflow_provider.metastore.objects import Insertion, PartitionSpec
 from airflow_provider.metastore.table_write_ids import last_write_id
 from airflow_provider.metastore.thrift.idl import hive
 from airflow_provider.metastore.thrift.structs import partition_values, read_partition
-from airflow_provider.metastore.transactions import TxnInfo, TxnState, TxnType
+from airflow_provider.metastore.transactions import TxnInfo, TxnState, TxnType, lock_open
 from airflow_provider.metastore.write_ids import ValidTxnList, ValidWriteIdList
 
 _MAX_TXNS = 1_000  # hive.txn.max.open.batch: more are silently cut to it
@@ -131,6 +131,10 @@ class TransactionHandler:
             except NoSuchTransactionError:
                 unknown.add(txn_id)
         return hive.HeartbeatTxnRangeResponse(aborted=aborted, nosuch=unknown)
+
+    def add_dynamic_partitions(self, request: Any) -> None:
+        """Looks whether the transaction is open; conflicts are found by the tables' own commits, not here."""
+        self._metastore.engine.write(lambda connection: lock_open(connection, request.txnid))
 
     def get_valid_write_ids(self, request: Any) -> Any:
         snapshot = ValidTxnList.parse(request.validTxnList) if request.validTxnList else None

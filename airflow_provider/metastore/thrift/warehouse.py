@@ -67,6 +67,14 @@ class Warehouse:
             and _path(table.location) == _path(f"{default.rstrip('/')}/{table.name}")
         )
 
+    def moves_with_values(self, table: TableInfo, location: str, name: str) -> bool:
+        """The same for a partition.
+
+        :param location: the partition's folder.
+        :param name: the partition's name.
+        """
+        return self._manages_of(table) and _path(location) == _path(f"{table.location.rstrip('/')}/{name}")
+
     def move(self, source: str, target: str) -> None:
         """Move a folder."""
         files, path = url_to_fs(source)

@@ -268,6 +268,15 @@ class TestUpdating:
             assert len(store.get_partitions("lake", "flights", **after)) == 1
             assert missed(store) == []
 
+    def test_a_partition_with_other_values(self, metastore: Metastore, r1: CachedStore) -> None:
+        add(metastore, "1")
+        r1.catch_up()
+        metastore.rename_partition("lake", "flights", ("2013", "1"), ("2014", "2"))
+        r1.catch_up()
+        [renamed] = r1.get_partitions("lake", "flights", **now(metastore))
+        assert renamed.values == ("2014", "2")
+        assert missed(r1) == []
+
     def test_an_event_older_than_the_copy_does_not_bring_the_old_back(
         self, metastore: Metastore, replica: Callable[..., CachedStore]
     ) -> None:

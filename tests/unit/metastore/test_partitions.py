@@ -187,3 +187,24 @@ def test_an_ended_transaction_changes_no_partition(metastore: AnyMetastore) -> N
     with pytest.raises(TransactionAbortedError):
         metastore.drop_partitions("lake", "flights", [("2013", "1")], txn_id=txn_id)
     assert [one.values for one in metastore.get_partitions("lake", "flights")] == [("2013", "1")]
+
+
+def test_a_partition_gets_other_values(metastore: AnyMetastore) -> None:
+    metastore.add_partitions("lake", "flights", [spec("2013", "1"), spec("2013", "2")])
+    [before, other] = metastore.get_partitions("lake", "flights")
+    renamed = metastore.rename_partition("lake", "flights", before.values, ("2014", None))
+    assert renamed == PartitionInfo(("2014", None), before.location, before.parameters)
+    assert metastore.get_partitions("lake", "flights") == [other, renamed]
+    [event] = events_of(metastore, EventType.ALTER_PARTITION)
+    assert decode_partition(event.message["partitionObjBeforeJson"]) == before
+    assert decode_partition(event.message["partitionObjAfterJson"]) == renamed
+    txn_id = metastore.open_txn("me", "here")
+    metastore.rename_partition("lake", "flights", ("2014", None), ("2015", "1"), txn_id=txn_id)
+    event = events_of(metastore, EventType.ALTER_PARTITION)[-1]
+    assert event.message["writeId"] == metastore.allocate_table_write_id(txn_id, "lake", "flights")
+    with pytest.raises(AlreadyExistsError, match="exists already"):
+        metastore.rename_partition("lake", "flights", ("2015", "1"), other.values)
+    with pytest.raises(NoSuchObjectError, match="no partition"):
+        metastore.rename_partition("lake", "flights", before.values, ("2016", "1"))
+    with pytest.raises(InvalidInputError, match="has 1 values"):
+        metastore.rename_partition("lake", "flights", ("2015", "1"), ("2016",))

@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +33,6 @@ from airflow_provider.metastore import (
     LockState,
     LockType,
     TableInfo,
-    open_metastore,
 )
 from airflow_provider.metastore.thrift.catalog_handler import CatalogHandler
 from airflow_provider.metastore.thrift.client import ThriftMetastore
@@ -297,6 +295,10 @@ class TestTransactions:
     def test_batch_range_and_info(self, client: Any) -> None:
         ids = client.open_txns(hive.OpenTxnRequest(num_txns=3, user="me", hostname="here")).txn_ids
         client.abort_txns(hive.AbortTxnsRequest(txn_ids=[ids[1], 999]))
+        partitions = ("lake", "flights", ["year=2013/month=1"])
+        client.add_dynamic_partitions(hive.AddDynamicPartitions(ids[0], 1, *partitions))
+        with pytest.raises(hive.TxnAbortedException):
+            client.add_dynamic_partitions(hive.AddDynamicPartitions(ids[1], 1, *partitions))
         beaten = client.heartbeat_txn_range(hive.HeartbeatTxnRangeRequest(min=ids[0], max=ids[2] + 1))
         assert (set(beaten.aborted), set(beaten.nosuch)) == ({ids[1]}, {ids[2] + 1})
         infos = client.get_open_txns_info().open_txns
@@ -444,30 +446,6 @@ class TestHudi:
         found = read_table(table_struct(self.TABLE, clients_have_hudi=have_hudi))
         assert replace(found, hive_fields={}) == self.TABLE
         assert found.hive_fields.keys() <= {"4", "14", "18"}
-
-
-def test_folders_are_kept_only_if_asked_for(url: str, tmp_path: Path) -> None:
-    metastore = open_metastore(url)
-    metastore.create_database("sea", f"file:{tmp_path}/sea")
-    for manages in (False, True):
-        warehouse = Warehouse(None, manages_folders=manages)
-        handler = CatalogHandler(CatalogReads(metastore), TableStructs(), warehouse)
-        handler.create_table(table("t", dbName="sea", sd=hive.StorageDescriptor(cols=[]), partitionKeys=[]))
-        folder = tmp_path / "sea" / "t"
-        assert folder.is_dir() == manages
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "data").write_text("x")
-        renamed = handler.get_table("sea", "t")
-        renamed.tableName = "u"
-        handler.alter_table("sea", "t", renamed)
-        place = tmp_path / "sea" / ("u" if manages else "t")
-        assert (place / "data").read_text() == "x"
-        handler.drop_table("sea", "u", True)
-        assert place.exists() != manages
-        if not manages:
-            (place / "data").unlink()
-            place.rmdir()
-    metastore.close()
 
 
 def test_a_silent_transaction_is_aborted(url: str) -> None:
