@@ -213,6 +213,7 @@ def test_a_lock_of_a_transaction_that_ended_meanwhile_is_in_nobodys_way(
     # As one statement of PostgreSQL's leaves it that began before the lock was there.
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
         database.execute("UPDATE metastore_txns SET state = 'c', closing_event_id = 4")
+    assert by_database.show_locks() == []
     assert by_database.lock([component], "you", "here").state is LockState.ACQUIRED
 
 
