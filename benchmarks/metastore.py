@@ -6,14 +6,14 @@
 * ``transactions``: open and commit one after the other;
 * ``locks``: lock a table of one's own, and unlock it;
 * ``write ids``: open a transaction, allocate a write id in a table of one's own, commit; a Hive of
-  version 2 has none;
+  version 2 knows none;
 * ``served after``: how long after its commit a change of a table is in a replica's memory.
 
 All servers are started here: one PostgreSQL, on it a Hive Metastore 2.3 (see
 :func:`~benchmarks.metastore_servers.hive_metastore` for what has to be installed) and ours, which listens
 with several processes on one port, each of them a replica. The clients are the same for both, each a process
-of its own. Beside the rate stand the milliseconds of CPU that a call takes of the server and of its database:
-on a machine that has other work they mean more than the rate.
+of its own. Beside the rate stands the CPU time that a call takes of the server and its database together: on
+a machine that has other work it means more than the rate.
 
 Usage: ``python -m benchmarks.metastore [--seconds 5] [--clients 1 4 8] [--only locks] [--processes 2]
 [--without-hive]``. PostgreSQL's data is in the temporary folder (``TMPDIR``), which has to be on a disk.
@@ -28,6 +28,7 @@ import socket
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import psutil
@@ -37,21 +38,25 @@ from rich.table import Table
 from airflow_provider.metastore import Column, open_metastore
 from airflow_provider.metastore.thrift.idl import hive
 from benchmarks.metastore_clients import WORK, Server, encoded, measure
-from benchmarks.metastore_servers import Running, hive_metastore, our_metastore, postgresql
+
+if TYPE_CHECKING:
+    from benchmarks.metastore_servers import Running
 
 TABLES = 50
 COLUMNS = 20
 
 
-def cpu_seconds(running: Running) -> float:
-    """What a server has used of the processors until now, with those that it started."""
-    root = psutil.Process(running.pid)
-    own = root.cpu_times()
-    used: float = own.user + own.system + own.children_user + own.children_system
-    for child in root.children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            times = child.cpu_times()
-            used += times.user + times.system
+def cpu_seconds(*servers: Running) -> float:
+    """What servers have used of the processors until now, with the processes that they started."""
+    used = 0.0
+    for running in servers:
+        root = psutil.Process(running.pid)
+        ended = root.cpu_times()
+        used += ended.children_user + ended.children_system
+        for process in [root, *root.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                used += times.user + times.system
     return used
 
 
@@ -132,34 +137,28 @@ def compare(
     work: str, servers: dict[Server, Running], database: Running, clients: list[int], seconds: float
 ) -> Table:
     """One kind of work on each server, one after the other, with more and more clients."""
-    columns = ("server", "clients", "calls/s", "ours is", "p50 ms", "p99 ms", "failed")
-    lines = Table(*columns, "CPU ms", "database's", title=work)
+    columns = ("server", "clients", "calls/s", "ours is", "p50 ms", "p99 ms", "failed", "CPU ms")
+    lines = Table(*columns, title=work)
     for server in servers:
         measure(work, server, max(clients), min(seconds, 5.0))  # until the JVM has compiled itself
     for number in clients:
         ours = None
         for server, running in servers.items():
-            before = cpu_seconds(running), cpu_seconds(database)
-            found = measure(work, server, number, seconds)
-            after = cpu_seconds(running), cpu_seconds(database)
-            ratio = "" if ours is None else f"{ours.rate / max(found.rate, 0.01):.2f}"
-            ours = ours or found
-            calls = found.rate * seconds
-            lines.add_row(
-                server.name,
-                str(number),
-                f"{found.rate:.0f}",
-                ratio,
-                f"{found.p50:.2f}",
-                f"{found.p99:.2f}",
-                str(found.failed),
-                *(f"{(end - begin) * 1000 / calls:.3f}" for begin, end in zip(before, after, strict=True)),
+            found = measure(
+                work, server, number, seconds, lambda running=running: cpu_seconds(running, database)
             )
+            ratio = "" if ours is None else f"{ours.rate / found.rate:.2f} times"
+            ours = ours or found
+            numbers = (f"{found.p50:.2f}", f"{found.p99:.2f}", str(found.failed), f"{found.used:.3f}")
+            lines.add_row(server.name, str(number), f"{found.rate:.0f}", ratio, *numbers)
     return lines
 
 
 def main() -> None:
     """Run all, and print one table a kind of work."""
+    # Imported here: the clients' processes, which import this module, too, start no servers.
+    from benchmarks.metastore_servers import hive_metastore, our_metastore, postgresql
+
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--seconds", type=float, default=5.0)
     arguments.add_argument("--clients", type=int, nargs="+", default=[1, 4, 8])

@@ -41,12 +41,14 @@ class Measured:
     :param p50: median of a call in milliseconds.
     :param p99: 99th percentile, as ``p50``.
     :param failed: number of calls that failed.
+    :param used: milliseconds per call of what was looked at.
     """
 
     rate: float
     p50: float
     p99: float
     failed: int
+    used: float
 
 
 def encoded(method: str, **arguments: Any) -> bytes:
@@ -177,19 +179,31 @@ def client(work: str, server: Server, number: int, seconds: float, start: Any, t
     told.put((took, failed))
 
 
-def measure(work: str, server: Server, clients: int, seconds: float) -> Measured:
-    """Let some clients do one kind of work at the same time."""
-    context = multiprocessing.get_context("spawn")
-    start, told = context.Barrier(clients), context.Queue()
+def measure(
+    work: str, server: Server, clients: int, seconds: float, used: Callable[[], float] = lambda: 0.0
+) -> Measured:
+    """Let some clients do one kind of work at the same time.
+
+    :param used: seconds that something had used until it is called, such as a processor.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    start, told = context.Barrier(clients + 1), context.Queue()
     processes = [
         context.Process(target=client, args=(work, server, number, seconds, start, told))
         for number in range(clients)
     ]
     for process in processes:
         process.start()
+    start.wait()
+    before = used()
     answers = [told.get() for _ in processes]
+    use = used() - before
     for process in processes:
         process.join()
-    took = [one for part, _ in answers for one in part] or [0.0]
+    took = [one for part, _ in answers for one in part]
+    if not took:
+        raise RuntimeError(f"{server.name} answered none of the calls")
     p50, p99 = np.percentile(took, [50, 99]) * 1000
-    return Measured(len(took) / seconds, float(p50), float(p99), sum(failed for _, failed in answers))
+    failed = sum(failed for _, failed in answers)
+    return Measured(len(took) / seconds, float(p50), float(p99), failed, use * 1000 / len(took))

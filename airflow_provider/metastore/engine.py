@@ -186,7 +186,7 @@ class MetastoreEngine:
             ) from error
         if not self.is_sqlite:
             event.listen(self._engine, "checkin", _note_use)
-            event.listen(self._engine, "checkout", _ping_if_idle)
+            event.listen(self._engine, "checkout", self._ping_if_idle)
         else:
             event.listen(self._engine, "connect", _prepare_sqlite)
             event.listen(self._engine, "begin", self._begin_sqlite)
@@ -206,6 +206,16 @@ class MetastoreEngine:
             raise sqlalchemy_errors.OperationalError(f"BEGIN {kind}", None, error) from error
         finally:
             cursor.close()
+
+    def _ping_if_idle(self, dbapi_connection: Any, record: ConnectionPoolEntry, proxy: Any) -> None:
+        """Find out that the server was started anew; ``pool_pre_ping`` would ask before each use."""
+        if time.monotonic() - record.info.get("used_at", float("inf")) < _SURELY_ALIVE_SECONDS:
+            return
+        try:
+            self._engine.dialect.do_ping(dbapi_connection)
+        except self._engine.dialect.loaded_dbapi.Error as error:
+            # The pool gives up all that are older, and opens a new one.
+            raise sqlalchemy_errors.InvalidatePoolError from error
 
     def after_fork_in_child(self) -> None:
         """Leave the parent's connections alone and begin with new ones."""
@@ -291,21 +301,6 @@ def _prepare_sqlite(dbapi_connection: Any, record: Any) -> None:
 
 def _note_use(dbapi_connection: Any, record: ConnectionPoolEntry) -> None:
     record.info["used_at"] = time.monotonic()
-
-
-def _ping_if_idle(dbapi_connection: Any, record: ConnectionPoolEntry, proxy: Any) -> None:
-    """Find out that the server was started anew; ``pool_pre_ping`` would ask before each use."""
-    if time.monotonic() - record.info.get("used_at", float("inf")) < _SURELY_ALIVE_SECONDS:
-        return
-    cursor = dbapi_connection.cursor()
-    try:
-        cursor.execute("SELECT 1")
-        dbapi_connection.rollback()
-    except Exception as error:
-        # The pool opens new ones, and asks again.
-        raise sqlalchemy_errors.InvalidatePoolError from error
-    finally:
-        cursor.close()
 
 
 def _schema_revision(connection: Connection) -> str | None:

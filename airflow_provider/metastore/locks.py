@@ -302,7 +302,7 @@ def show_locks(
     query = (
         select(locks, lock_components)
         .join(lock_components)
-        .where(or_(locks.c.timeout_millis.is_(None), ~_TIMED_OUT))
+        .where(or_(locks.c.timeout_millis.is_(None), ~_TIMED_OUT), ~_OF_ENDED_TXN)
         .order_by(locks.c.id, lock_components.c.number)
     )
     wanted = {
@@ -389,4 +389,3 @@ def _alone(connection: Connection, request: Lock | Unlock) -> LockResponse | Non
 
 
 LOCKS = GroupOperation(together=lock_and_unlock, alone=_alone)
-"""Locks and unlocks of several threads in one database transaction."""

@@ -1,0 +1,127 @@
+"""Groups of requests on PostgreSQL: one statement does what many do, and a killed server loses nothing."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider.exceptions import MetastoreUnavailableError
+from airflow_provider.metastore import EventType, LockComponent, LockType, Metastore, TxnState
+from airflow_provider.metastore.metastore import open_embedded_metastore
+from airflow_provider.metastore.thrift.client import ThriftMetastore
+from airflow_provider.metastore.transactions import lock_open
+from tests.processes.metastore_service import metastore_service
+from tests.processes.servers import free_port, postgresql
+from tests.unit.metastore.grouped_requests import check_groups
+
+CLIENTS = 8
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgresql() as server:
+        yield server.url
+
+
+@pytest.fixture
+def metastore(server: str) -> Iterator[Metastore]:
+    """Of the server's one database, with whatever the tests before left in it."""
+    opened = open_embedded_metastore(server)
+    yield opened
+    opened.close()
+
+
+def test_a_group_on_postgresql_does_what_its_requests_do_one_by_one_on_sqlite(
+    metastore: Metastore, tmp_path: Path
+) -> None:
+    with closing(open_embedded_metastore(f"sqlite:///{tmp_path}/single.db")) as single:
+        check_groups(metastore, single, random.Random(7), 60)
+
+
+def test_a_commit_that_has_to_wait_keeps_nobody_waiting(metastore: Metastore) -> None:
+    held, other = metastore.open_txn("me", "here"), metastore.open_txn("me", "here")
+    locked, go_on = threading.Event(), threading.Event()
+
+    def hold(connection: object) -> None:
+        lock_open(connection, held)  # type: ignore[arg-type]
+        locked.set()
+        assert go_on.wait(60)
+
+    holder = threading.Thread(target=metastore.engine.write, args=(hold,))
+    holder.start()
+    assert locked.wait(60)
+    waiter = threading.Thread(target=metastore.commit_txn, args=(held,))
+    waiter.start()
+    assert metastore.get_txn(other).state is TxnState.OPEN
+    metastore.commit_txn(other)
+    assert metastore.get_txn(held).state is TxnState.OPEN
+    go_on.set()
+    waiter.join()
+    holder.join()
+    assert metastore.get_txn(held).state is TxnState.COMMITTED
+
+
+class Client(threading.Thread):
+    """Opens, locks, commits and unlocks as long as there is a server, and notes what it was told."""
+
+    def __init__(self, url: str, number: int) -> None:
+        super().__init__()
+        self.opened: list[int] = []
+        self.committed: list[int] = []
+        self.lock_ids: list[int] = []
+        self.unlocked: list[int] = []
+        self.busy = threading.Event()
+        self._url, self._component = url, LockComponent(LockType.EXCLUSIVE, "lake", f"t{number}")
+
+    def run(self) -> None:
+        with suppress(MetastoreUnavailableError), closing(ThriftMetastore(self._url)) as metastore:
+            while True:
+                self.opened.append(metastore.open_txn("me", "here"))
+                self.lock_ids.append(metastore.lock([self._component], "me", "here").lock_id)
+                metastore.commit_txn(self.opened[-1])
+                self.committed.append(self.opened[-1])
+                metastore.unlock(self.lock_ids[-1])
+                self.unlocked.append(self.lock_ids[-1])
+                if len(self.committed) == 5:
+                    self.busy.set()
+
+
+def test_servers_killed_at_any_moment_lose_nothing_that_they_answered(
+    server: str, metastore: Metastore, tmp_path: Path
+) -> None:
+    first_event = metastore.current_event_id()
+    with metastore_service(tmp_path, server, "--processes", "2", port=free_port()) as service:
+        clients = [Client(service.uri, number) for number in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        assert all(client.busy.wait(120) for client in clients)
+        for process in [*psutil.Process(service.process.pid).children(recursive=True), service.process]:
+            process.kill()
+        for client in clients:
+            client.join()
+    events = metastore.next_events(first_event, 1_000_000)
+    last = metastore.current_event_id()
+    assert [event.event_id for event in events] == list(range(first_event + 1, last + 1))
+    opened = [event.message["txnIds"][0] for event in events if event.event_type == EventType.OPEN_TXN]
+    assert opened == list(range(opened[0], opened[0] + len(opened)))
+    ended = {
+        event.message["txnid"]: event.event_id for event in events if event.event_type == EventType.COMMIT_TXN
+    }
+    told = [txn_id for client in clients for txn_id in client.opened]
+    assert len(told) == len({*told})
+    assert {*told} <= {*opened}
+    assert {txn_id for client in clients for txn_id in client.committed} <= ended.keys()
+    for txn_id in opened:
+        info = metastore.get_txn(txn_id)
+        assert info.event_id == ended.get(txn_id)
+        assert info.state is (TxnState.COMMITTED if txn_id in ended else TxnState.OPEN)
+    there = {info.lock_id for info in metastore.show_locks()}
+    given = [lock_id for client in clients for lock_id in client.lock_ids]
+    assert len(given) == len({*given})
+    assert not there & {lock_id for client in clients for lock_id in client.unlocked}

@@ -1,0 +1,125 @@
+"""Random groups of requests, and what must come of them: what comes of the same requests one by one."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+from sqlalchemy import select
+
+from airflow_provider.exceptions import MetastoreError
+from airflow_provider.metastore import LockComponent, LockType, Metastore
+from airflow_provider.metastore.group_commit import GroupOperation, Request
+from airflow_provider.metastore.locks import LOCKS, Lock, Unlock
+from airflow_provider.metastore.schema import (
+    Counter,
+    counted,
+    counters,
+    lock_components,
+    locks,
+    notification_log,
+    txns,
+)
+from airflow_provider.metastore.transaction_group import TRANSACTIONS, CommitTxn, OpenTxn
+from airflow_provider.metastore.transactions import TxnType
+
+_PLACES = [("lake", None), ("lake", "t1"), ("lake", "t2"), ("other", "t1")]
+_CLOCKS = {"opened_at", "heartbeat_at", "closed_at", "acquired_at", "event_time"}
+
+
+def transaction_requests(chance: random.Random, opened: int) -> list[Request[Any]]:
+    """Opens, and commits of transactions that may be open, ended, named twice or unknown."""
+    requests: list[Request[Any]] = []
+    for number in range(chance.randint(1, 6)):
+        if chance.random() < 0.5:
+            txn_type = chance.choice(
+                [TxnType.DEFAULT, TxnType.DEFAULT, TxnType.COMPACTION, TxnType.READ_ONLY]
+            )
+            timeout = chance.choice([None, 7.5])
+            agent = chance.choice([None, "a 'task' with \"$\" and Ü"])
+            requests.append(OpenTxn(f"u{number}", "h", agent, chance.random() < 0.5, txn_type, timeout))
+        else:
+            requests.append(CommitTxn(chance.randint(max(1, opened - 6), opened + 1)))
+    return requests
+
+
+def lock_requests(chance: random.Random, opened: int, locked: int) -> list[Request[Any]]:
+    """Locks that exclude each other, of transactions in any state, and unlocks of anything."""
+    requests: list[Request[Any]] = []
+    for _ in range(chance.randint(1, 6)):
+        if chance.random() < 0.6:
+            components = tuple(
+                LockComponent(chance.choice(list(LockType)), *chance.choice(_PLACES))
+                for _ in range(chance.choice([1, 1, 2, 20]))
+            )
+            txn_id = chance.choice([None, None, chance.randint(max(1, opened - 3), opened + 1)])
+            requests.append(Lock(components, "u", "h", None, txn_id, 300.0, chance.random() < 0.8))
+        else:
+            requests.append(Unlock(chance.randint(max(1, locked - 8), locked + 1)))
+    return requests
+
+
+def alone(metastore: Metastore, operation: GroupOperation, request: Request[Any]) -> Any:
+    """The answer to one request that nobody waits with; an error by its text."""
+    try:
+        return metastore.engine.write(lambda connection: operation.alone(connection, request))
+    except MetastoreError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def contents(metastore: Metastore) -> dict[str, list[dict[str, Any]]]:
+    """All that the two kinds of request write, but for the time."""
+    tables = (counters, txns, locks, lock_components, notification_log)
+
+    def read(connection: Any) -> dict[str, list[dict[str, Any]]]:
+        return {
+            table.name: [
+                {name: value for name, value in row.items() if name not in _CLOCKS}
+                for row in connection.execute(select(table).order_by(*table.primary_key)).mappings()
+            ]
+            for table in tables
+        }
+
+    found = metastore.engine.read(read)
+    for event in found[notification_log.name]:
+        event["message"] = json.loads(event["message"]) | {"timestamp": None}
+    return found
+
+
+def check_groups(grouped: Metastore, single: Metastore, chance: random.Random, groups: int) -> None:
+    """Do the same in groups and one by one, in two metastores that are equal."""
+    together = 0
+    for _ in range(groups):
+        opened, locked = (
+            single.engine.read(lambda connection, one=one: counted(connection, one))  # type: ignore[misc]
+            for one in (Counter.TXN_ID, Counter.LOCK_ID)
+        )
+        if chance.random() < 0.5:
+            operation, group = TRANSACTIONS, transaction_requests(chance, opened)
+        else:
+            operation, group = LOCKS, lock_requests(chance, opened, locked)
+        answers = dict(
+            grouped.engine.write(
+                lambda connection, operation=operation, group=group: operation.together(  # type: ignore[misc]
+                    connection, group
+                ),
+                is_one_statement=operation.is_one_statement,
+            )
+        )
+        # In a group: what is opened or given back, locks as they come, commits by their ids; then the rest.
+        order = sorted(
+            range(len(group)),
+            key=lambda at: (
+                at not in answers,
+                not isinstance(group[at], OpenTxn | Unlock),
+                getattr(group[at], "txn_id", 0) if operation is TRANSACTIONS and at in answers else 0,
+            ),
+        )
+        together += len(answers)
+        for at in order:
+            if at not in answers:
+                answers[at] = alone(grouped, operation, group[at])
+            assert answers[at] == alone(single, operation, group[at]), group
+        assert contents(grouped) == contents(single), group
+    assert together > groups

@@ -1,0 +1,239 @@
+"""Several threads, one database transaction; what goes wrong for one goes wrong for nobody else."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from airflow_provider.exceptions import MetastoreUnavailableError, NoSuchTransactionError
+from airflow_provider.metastore import LockComponent, LockState, LockType, Metastore
+from airflow_provider.metastore.group_commit import GroupOperation, Request
+from airflow_provider.metastore.metastore import open_embedded_metastore
+from airflow_provider.metastore.transaction_group import TRANSACTIONS
+from tests.unit.metastore.grouped_requests import check_groups
+
+SECONDS = 30
+
+
+class Gate(Request[str]):
+    """A request that is in the way until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.there, self.go_on = threading.Event(), threading.Event()
+
+
+class Name(Request[str]):
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Groups:
+    """Notes who was done with whom."""
+
+    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
+        self.together: list[list[str]] = []
+        self.alone: list[str] = []
+        self._then = then
+        self.operation = GroupOperation(self._together, self._alone)
+
+    def _together(self, connection: Connection, requests: Sequence[Any]) -> dict[int, str]:
+        for one in requests:
+            if isinstance(one, Gate):
+                one.there.set()
+                assert one.go_on.wait(SECONDS)
+                self._then()
+        names = [getattr(one, "name", "gate") for one in requests]
+        self.together.append(names)
+        if "bad" in names:
+            raise ValueError("bad")
+        return {at: name.upper() for at, name in enumerate(names) if name != "odd"}
+
+    def _alone(self, connection: Connection, request: Name) -> str:
+        self.alone.append(request.name)
+        if request.name == "bad":
+            raise ValueError("bad")
+        return f"{request.name} alone"
+
+
+def wait_for(metastore: Metastore, groups: Groups, waiting: int) -> None:
+    """Until so many requests wait for the one that is under way."""
+    queue = metastore.engine._groups[groups.operation]
+    reached = threading.Event()
+    while len(queue._waiting) < waiting:
+        assert not reached.wait(0.001)
+
+
+def after_a_gate(metastore: Metastore, groups: Groups, names: Sequence[str]) -> tuple[Future[str], Any]:
+    """Ask for some things while another is under way, then let that go on; its answer, and theirs."""
+    gate = Gate()
+    with ThreadPoolExecutor(len(names) + 1) as pool:
+        first = pool.submit(metastore.engine.write_together, groups.operation, gate)
+        assert gate.there.wait(SECONDS)
+        others = []
+        for number, name in enumerate(names, start=1):
+            others.append(pool.submit(metastore.engine.write_together, groups.operation, Name(name)))
+            wait_for(metastore, groups, number)
+        gate.go_on.set()
+    return first, others
+
+
+def test_who_waits_goes_together(by_database: Metastore) -> None:
+    groups = Groups()
+    first, others = after_a_gate(by_database, groups, ["a", "b", "odd", "c"])
+    assert groups.together == [["gate"], ["a", "b", "odd", "c"]]
+    assert [first.result(), *(one.result() for one in others)] == ["GATE", "A", "B", "odd alone", "C"]
+
+
+def test_one_that_breaks_a_group_breaks_only_itself(by_database: Metastore) -> None:
+    groups = Groups()
+    _, (a, bad, b) = after_a_gate(by_database, groups, ["a", "bad", "b"])
+    assert (a.result(), b.result()) == ("a alone", "b alone")
+    with pytest.raises(ValueError, match="bad"):
+        bad.result()
+    assert sorted(groups.alone) == ["a", "b", "bad"]
+
+
+def test_a_group_whose_database_is_gone_is_told_so_and_not_done_again(by_database: Metastore) -> None:
+    def gone() -> None:
+        raise MetastoreUnavailableError("gone")
+
+    groups = Groups(gone)
+    first, (a,) = after_a_gate(by_database, groups, ["a"])
+    with pytest.raises(MetastoreUnavailableError, match="gone"):
+        first.result()
+    # It was not in that group.
+    assert a.result() == "A"
+    assert groups.alone == []
+
+
+def test_who_waits_does_not_wait_for_a_leader_that_was_interrupted(by_database: Metastore) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    groups = Groups(interrupt)
+    gate, told = Gate(), []
+
+    def lead() -> None:
+        try:
+            by_database.engine.write_together(groups.operation, gate)
+        except KeyboardInterrupt as error:
+            told.append(error)
+
+    leader = threading.Thread(target=lead)
+    leader.start()
+    assert gate.there.wait(SECONDS)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(by_database.engine.write_together, groups.operation, Name("a"))
+        wait_for(by_database, groups, 1)
+        gate.go_on.set()
+        assert other.result(SECONDS) == "A"
+    leader.join()
+    assert len(told) == 1
+
+
+def test_one_that_is_interrupted_while_it_waits_is_waited_for_by_nobody(by_database: Metastore) -> None:
+    groups, gate = Groups(), Gate()
+
+    def interrupted(*_: object) -> None:
+        raise TimeoutError("a task's timeout")
+
+    before = signal.signal(signal.SIGUSR1, interrupted)
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt_main() -> None:
+        wait_for(by_database, groups, 1)
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(by_database.engine.write_together, groups.operation, gate)
+            assert gate.there.wait(SECONDS)
+            pool.submit(interrupt_main)
+            with pytest.raises(TimeoutError, match="a task's timeout"):
+                by_database.engine.write_together(groups.operation, Name("main"))
+            gate.go_on.set()
+            assert first.result(SECONDS) == "GATE"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert by_database.engine.write_together(groups.operation, Name("next")) == "NEXT"
+    assert groups.together == [["gate"], ["next"]]
+
+
+def test_a_transaction_that_cannot_be_stored_leaves_the_others_of_its_group(by_database: Metastore) -> None:
+    barrier = threading.Barrier(9)
+
+    def open_txn(user: str) -> int:
+        barrier.wait(SECONDS)
+        return by_database.open_txn(user, "here")
+
+    with ThreadPoolExecutor(9) as pool:
+        opened = [pool.submit(open_txn, f"u{number}") for number in range(8)]
+        broken = pool.submit(open_txn, "no text: \ud800")
+        assert sorted(one.result() for one in opened) == list(range(1, 9))
+        with pytest.raises(UnicodeEncodeError):
+            broken.result()
+    assert by_database.open_txn("next", "here") == 9
+    assert [event.event_id for event in by_database.next_events(2)] == list(range(3, 12))
+
+
+def test_a_commit_of_what_is_not_open_is_told_to_its_own_thread_only(by_database: Metastore) -> None:
+    txn_ids = [by_database.open_txn("me", "here") for _ in range(8)]
+    barrier = threading.Barrier(9)
+
+    def commit(txn_id: int) -> int:
+        barrier.wait(SECONDS)
+        return by_database.commit_txn(txn_id)
+
+    with ThreadPoolExecutor(9) as pool:
+        committed = [pool.submit(commit, txn_id) for txn_id in txn_ids]
+        unknown = pool.submit(commit, 99)
+        assert sorted(one.result() for one in committed) == list(range(11, 19))
+        with pytest.raises(NoSuchTransactionError, match="99"):
+            unknown.result()
+
+
+def test_a_lock_of_a_transaction_that_ended_meanwhile_is_in_nobodys_way(
+    by_database: Metastore, url: str
+) -> None:
+    component = LockComponent(LockType.EXCLUSIVE, "lake", "flights")
+    txn_id = by_database.open_txn("me", "here")
+    by_database.lock([component], "me", "here", txn_id=txn_id)
+    # As one statement of PostgreSQL's leaves it that began before the lock was there.
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
+        database.execute("UPDATE metastore_txns SET state = 'c', closing_event_id = 4")
+    assert by_database.show_locks() == []
+    assert by_database.lock([component], "you", "here").state is LockState.ACQUIRED
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_group_does_what_its_requests_do_one_by_one(new_database: Path, tmp_path: Path, seed: int) -> None:
+    metastores = []
+    for name in ("grouped", "single"):
+        shutil.copy(new_database, tmp_path / f"{name}.db")
+        metastores.append(open_embedded_metastore(f"sqlite:///{tmp_path}/{name}.db"))
+    check_groups(*metastores, random.Random(seed), 20)
+    for metastore in metastores:
+        metastore.close()
+
+
+def test_all_that_threads_ask_for_is_one_group_after_the_other(by_database: Metastore) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        opened = list(pool.map(lambda _: by_database.open_txn("me", "here"), range(64)))
+        events = list(pool.map(by_database.commit_txn, opened))
+    assert sorted(opened) == list(range(1, 65))
+    assert sorted(events) == list(range(2 + 64 + 1, 2 + 128 + 1))
+    for txn_id, event_id in zip(opened, events, strict=True):
+        assert by_database.get_txn(txn_id).event_id == event_id
+    assert by_database.engine._groups[TRANSACTIONS]._waiting == []
