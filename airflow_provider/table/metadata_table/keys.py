@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
+from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
@@ -99,6 +100,18 @@ def file_group_indexes(keys: pa.Array | pa.ChunkedArray, file_groups: int) -> np
     for other in np.flatnonzero(~pc.string_is_ascii(array).to_numpy(zero_copy_only=False)):
         indexes[other] = file_group_index(array[int(other)].as_py(), file_groups)
     return indexes
+
+
+def by_file_group(keys: Iterable[str], count: int) -> dict[int, list[str]]:
+    """Which keys are in which of a partition's file groups, each sorted as in its files.
+
+    :param count: how many file groups the partition has.
+    """
+    ordered = sorted(keys)  # by code points, which is the order of the UTF-8 bytes
+    found: dict[int, list[str]] = {}
+    for key, index in zip(ordered, file_group_indexes(pa.array(ordered, pa.string()), count), strict=True):
+        found.setdefault(int(index), []).append(key)
+    return dict(sorted(found.items()))
 
 
 @lru_cache(maxsize=65_536)

@@ -24,7 +24,7 @@ from airflow_provider.table.log_file import (
     valid_log_blocks,
 )
 from airflow_provider.table.log_records import block_hfile, deleted_records
-from airflow_provider.table.metadata_table.keys import file_group_index
+from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.records import Payload, RecordDecoder, merge
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
@@ -135,12 +135,9 @@ class MetadataTable:
         :param keys: in any order.
         """
         file_slices = self.file_slices(partition)
-        by_slice: dict[int, set[bytes]] = {}
-        for key in keys if file_slices else ():
-            by_slice.setdefault(file_group_index(key, len(file_slices)), set()).add(key.encode())
         found: dict[str, Payload] = {}
-        for index, wanted in by_slice.items():
-            file_slice = file_slices[index]
+        for index, of_group in by_file_group(keys, len(file_slices)).items() if file_slices else ():
+            file_slice, wanted = file_slices[index], {key.encode() for key in of_group}
             find = partial(HFileReader.get_all, keys=wanted)
             changes = self._changes(file_slice, find, wanted)
             found.update(_merged(self._base_records(file_slice, find), changes))

@@ -21,7 +21,7 @@ from airflow_provider.table.instant import Action, Instant, State, parse_time
 from airflow_provider.table.log_file import BlockType, HeaderKey, LogFileName, encode_log_block
 from airflow_provider.table.log_records import DeletedRecord, encode_deletes
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
-from airflow_provider.table.metadata_table.keys import file_group_indexes
+from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import file_group_id
 from airflow_provider.table.metadata_table.reader import FileSlice, MetadataTable
 from airflow_provider.table.metadata_table.records import Payload, encode_payload, schema_text
@@ -108,18 +108,6 @@ def initialise_file_groups(storage: Storage, partition: str, count: int, instant
     for each in ids:
         storage.put(f"{partition}/{LogFileName(each, instant, 1, _WRITE_TOKEN)}", nothing)
     return ids
-
-
-def by_file_group(keys: Iterable[str], count: int) -> dict[int, list[str]]:
-    """Which keys are in which of a partition's file groups, each sorted as in its files.
-
-    :param count: how many file groups the partition has.
-    """
-    ordered = sorted(keys)  # by code points, which is the order of the UTF-8 bytes
-    found: dict[int, list[str]] = {}
-    for key, index in zip(ordered, file_group_indexes(pa.array(ordered, pa.string()), count), strict=True):
-        found.setdefault(int(index), []).append(key)
-    return dict(sorted(found.items()))
 
 
 def write_base_file(

@@ -179,6 +179,11 @@ def test_a_look_up_reads_the_one_block_that_it_needs(tmp_path: Path) -> None:
     assert len(storage.reads) == 2  # the first blocks in one request, the last one in another
     storage.reads.clear()
 
+    assert len(list(reader.with_prefix(b"01234"))) == 10
+    (only,) = storage.reads
+    assert only[1] - only[0] < 140_000  # the block before may end with the first of them
+    storage.reads.clear()
+
     assert reader.get(b"!") is None
     assert storage.reads == []
     assert sum(1 for _ in reader.scan()) == len(pairs)

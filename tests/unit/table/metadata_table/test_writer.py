@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from airflow_provider.exceptions import NotATableError
 from airflow_provider.table.byte_range import ByteRange
-from airflow_provider.table.hfile import HFileReader, HFileWriter
+from airflow_provider.table.hfile import Compression, HFileReader, HFileWriter
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.log_file import BlockType, HeaderKey, LogBlock, LogFileName, read_log_blocks
 from airflow_provider.table.log_records import block_hfile, deleted_records
 from airflow_provider.table.metadata import WriteStat, decode
-from airflow_provider.table.metadata_table.keys import ALL_PARTITIONS, files_key
+from airflow_provider.table.metadata_table.keys import ALL_PARTITIONS, by_file_group, files_key
 from airflow_provider.table.metadata_table.partitions import (
     MetadataPartition,
     estimated_file_groups,
@@ -38,7 +38,6 @@ from airflow_provider.table.metadata_table.writer import (
     BULK_INSERT,
     COMPACT,
     UPSERT,
-    by_file_group,
     compacted,
     create_metadata_table,
     initialise_file_groups,
@@ -154,7 +153,8 @@ def test_hudi_rs_reads_a_table_through_our_files(history: History) -> None:
     assert index.listed() == _on_disk(history)
 
 
-def test_hudi_rs_reads_an_index_of_several_levels(history: History) -> None:
+@pytest.mark.parametrize("compression", Compression)
+def test_hudi_rs_reads_an_index_of_several_levels(history: History, compression: Compression) -> None:
     """Which Hudi's own writer never makes."""
     index = Index(history)
     write = history.commit({(f"p{number:03}", number): "v" for number in range(60)})
@@ -165,7 +165,7 @@ def test_hudi_rs_reads_an_index_of_several_levels(history: History) -> None:
     reader = HFileReader.open(index.storage, file_slice.base_file.path)
     pairs = list(reader.scan())
     with Path(index.storage.url(file_slice.base_file.path)).open("wb") as sink:
-        writer = HFileWriter(sink, block_size=300, index_block_size=100)
+        writer = HFileWriter(sink, compression=compression, block_size=300, index_block_size=100)
         for key, value in pairs:
             writer.append(key, value)
         for name, value in reader.file_info.items():
