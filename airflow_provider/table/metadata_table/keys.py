@@ -76,8 +76,7 @@ def file_group_index(key: str, file_groups: int) -> int:
     for low, high in zip(units[::2], units[1::2], strict=True):
         code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
     signed = code - (1 << 32) if code >> 31 else code
-    # Java has no positive counterpart of its smallest number, and its remainder keeps the sign.
-    return (abs(signed) if signed != -(1 << 31) else 1 << 31) % file_groups
+    return abs(signed) % file_groups
 
 
 def file_group_indexes(keys: pa.Array | pa.ChunkedArray, file_groups: int) -> npt.NDArray[np.int64]:
@@ -108,8 +107,9 @@ def by_file_group(keys: Iterable[str], count: int) -> dict[int, list[str]]:
     :param count: how many file groups the partition has.
     """
     ordered = sorted(keys)  # by code points, which is the order of the UTF-8 bytes
+    indexes = file_group_indexes(pa.array(ordered, pa.large_string()), count)
     found: dict[int, list[str]] = {}
-    for key, index in zip(ordered, file_group_indexes(pa.array(ordered, pa.string()), count), strict=True):
+    for key, index in zip(ordered, indexes, strict=True):
         found.setdefault(int(index), []).append(key)
     return dict(sorted(found.items()))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -39,7 +40,8 @@ UPSERT = "UPSERT_PREPPED"
 
 COMPACT = "COMPACT"
 
-_WRITE_TOKEN = "0-0-0"  # noqa: S105
+_FIRST_TOKEN = "0-0-0"  # noqa: S105 - of the log files that file groups begin with
+_WRITE_TOKEN = "1-0-0"  # noqa: S105
 
 # What Hudi sizes the bloom filters of its HFiles with.
 _BLOOM_ENTRIES = 10_000
@@ -106,7 +108,7 @@ def initialise_file_groups(storage: Storage, partition: str, count: int, instant
     nothing = encode_log_block(BlockType.DELETE, encode_deletes([]), instant=instant)
     ids = [file_group_id(partition, index) for index in range(count)]
     for each in ids:
-        storage.put(f"{partition}/{LogFileName(each, instant, 1, _WRITE_TOKEN)}", nothing)
+        storage.put(f"{partition}/{LogFileName(each, instant, 1, _FIRST_TOKEN)}", nothing)
     return ids
 
 
@@ -238,21 +240,25 @@ def compacted(
     *,
     write_token: str = _WRITE_TOKEN,
 ) -> WriteStat:
-    """Write the base file that says what a file slice says.
+    """Write the base file that says what a file slice said when the compaction was planned.
+
+    Log files of instants that completed later are left to the next slice, also where the slice has
+    them already.
 
     :param storage: the metadata table's storage.
-    :param table: the metadata table as it was when the compaction was planned: log files of
-        instants that completed later than the plan was made belong to the next slice.
+    :param table: the metadata table, its timeline loaded after the compaction took its instant time:
+        what completed in between, and is not seen, would be lost.
     :param file_slice: one of its slices.
     :param instant: requested time of the compaction.
     :param write_token: which task attempt writes it.
     """
+    before = tuple(each for each in file_slice.log_files if each.completion_time <= instant)
     return write_base_file(
         storage,
         file_slice.partition,
         file_slice.file_id,
         instant,
-        table.slice_records(file_slice),
+        table.slice_records(replace(file_slice, log_files=before)),
         write_token=write_token,
     )
 
