@@ -190,6 +190,17 @@ def test_a_look_up_reads_the_one_block_that_it_needs(tmp_path: Path) -> None:
     assert len(storage.reads) == 1
 
 
+def test_a_file_elsewhere_is_read_by_its_parts(tmp_path: Path) -> None:
+    storage = Storage(f"memory://{tmp_path}")
+    pairs = {b"%04d" % number: bytes(50) for number in range(2_000)}
+    storage.put("some.hfile", _write(pairs, block_size=5_000))
+    reader = HFileReader.open(storage, "some.hfile")
+    assert dict(reader.scan()) == pairs
+    assert reader.get(b"0123") == bytes(50)
+    with pytest.raises(FileNotFoundError, match="another"):
+        HFileReader.open(storage, "another.hfile")
+
+
 def test_a_lower_index_is_read_where_a_look_up_goes_and_once(tmp_path: Path) -> None:
     pairs = {b"%06d" % number: bytes(100) for number in range(20_000)}
     content = _write(pairs, Compression.NONE, 1_000, 1_000)

@@ -129,6 +129,19 @@ def test_rolled_back_blocks_of_the_jvms_table_do_not_count(jvm_tables: JvmTables
     assert {block.instant for block in valid_log_blocks(blocks)} == written - rolled_back
 
 
+def test_the_archived_timeline_of_old_tables_is_a_log_file(jvm_tables: JvmTables) -> None:
+    folder = jvm_tables.table("jvm_mor_v6_archived") / ".hoodie/archived"
+    entries = []
+    for path in sorted(folder.glob(".commits_.archive.*")):
+        content = ByteRange.of_bytes(path.read_bytes(), path.name)
+        entries += [
+            entry for block in valid_log_blocks(read_log_blocks(content)) for entry in avro_records(block)
+        ]
+    assert {entry["actionType"] for entry in entries} >= {"deltacommit", "commit"}
+    assert all(entry["commitTime"].isdecimal() for entry in entries)
+    assert any(entry["hoodieCommitMetadata"] for entry in entries)
+
+
 def test_a_rollback_voids_what_was_before_it() -> None:
     log = _avro_block("1", "a") + _avro_block("2", "b") + encode_rollback_block("3", "1")
     assert _ids(valid_log_blocks(_blocks(log))) == ["b"]
