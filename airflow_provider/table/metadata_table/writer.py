@@ -18,6 +18,7 @@ from airflow_provider.exceptions import NotATableError
 from airflow_provider.table.base_file import write_partition_metadata
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.hfile import HFileWriter
+from airflow_provider.table.hudi_table import PROPERTIES_PATH
 from airflow_provider.table.instant import Action, Instant, State, parse_time
 from airflow_provider.table.log_file import BlockType, HeaderKey, LogFileName, encode_log_block
 from airflow_provider.table.log_records import DeletedRecord, encode_deletes
@@ -29,8 +30,6 @@ from airflow_provider.table.metadata_table.records import Payload, encode_payloa
 from airflow_provider.table.properties import TableConfig, dump_properties, table_checksum
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import instant_path
-
-PROPERTIES_PATH = ".hoodie/hoodie.properties"
 
 BULK_INSERT = "BULK_INSERT_PREPPED"
 """Operation type of an instant that fills file groups for the first time."""
@@ -270,6 +269,8 @@ def write_instant(
     completion_time: str,
     operation_type: str,
     write_stats: Collection[WriteStat],
+    *,
+    plan: bytes = b"",
 ) -> None:
     """Put an instant onto the metadata table's timeline, completed.
 
@@ -279,11 +280,12 @@ def write_instant(
     :param completion_time: when it completed.
     :param operation_type: :data:`BULK_INSERT`, :data:`UPSERT` or :data:`COMPACT`.
     :param write_stats: the files written.
+    :param plan: of a compaction: the content of the requested instant.
     """
     extra = {"schema": schema_text()}
     done = CommitMetadata(operation_type, tuple(write_stats), extra_metadata=extra)
     for state in State:
-        content = b""
+        content = plan if state is State.REQUESTED else b""
         if state is State.COMPLETED:
             content = encode_commit_metadata(done, action)
         elif state is State.INFLIGHT and operation_type == UPSERT:

@@ -309,10 +309,12 @@ def test_the_instants_are_the_jvms(jvm_tables: JvmTables, tmp_path: Path) -> Non
             instant.completion_time or "",
             meta.operation_type,
             meta.write_stats,
+            plan=_requested(theirs, instant),
         )
     again = Timeline.load(ours)
     assert [each.file_name for each in again.completed()] == [each.file_name for each in theirs.completed()]
     for instant in theirs.completed():
+        assert _requested(again, instant) == _requested(theirs, instant)
         mine, other = again.commit_metadata(instant), theirs.commit_metadata(instant)
         assert (mine.operation_type, mine.write_stats) == (other.operation_type, other.write_stats)
     inflight = [
@@ -320,6 +322,11 @@ def test_the_instants_are_the_jvms(jvm_tables: JvmTables, tmp_path: Path) -> Non
     ]
     assert all(each["partitionToWriteStats"] == {} for each in inflight)
     assert len(inflight) == 12
+
+
+def _requested(timeline: Timeline, instant: Instant) -> bytes:
+    action = Action.COMPACTION if instant.action is Action.COMMIT else instant.action
+    return timeline.read(Instant(instant.requested_time, action, State.REQUESTED))
 
 
 def _is_logged(path: str) -> bool:
