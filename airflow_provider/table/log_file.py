@@ -185,8 +185,8 @@ def read_log_blocks(content: ByteRange) -> Iterator[LogBlock]:
             raise CorruptTableError(f"{content.name} is no log file: it begins with no block")
         end = _end_of_block(content, begin) if has_magic else None
         if end is None:
-            damaged = begin if has_magic else position
-            position = _next_magic(content, damaged)
+            # From the next byte on: what was written of a magic may run into the next block's.
+            damaged, position = position, _next_magic(content, position + 1)
             yield LogBlock(BlockType.CORRUPT, {}, content.part(damaged, position - damaged))
         else:
             yield _read_block(content, begin + _LONG.size, end - _LONG.size)

@@ -80,7 +80,7 @@ class WriteStat:
     def from_dict(cls, described: Mapping[str, Any]) -> WriteStat:
         """Read what :meth:`to_dict` made."""
         log_files = described.get("log_files")
-        return cls(**dict(described) | {"log_files": log_files and tuple(log_files)})
+        return cls(**dict(described) | {"log_files": None if log_files is None else tuple(log_files)})
 
 
 _STAT_FIELDS = {

@@ -7,6 +7,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import takewhile
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
 from airflow_provider.table.byte_range import ByteRange
@@ -88,10 +89,11 @@ class HFileReader:
 
     def with_prefix(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The pairs whose keys begin so, in the order of the keys."""
-        for key, value in self.scan(prefix):
-            if not key.startswith(prefix):
-                return
-            yield key, value
+        blocks = takewhile(
+            lambda entry: entry.key <= prefix or entry.key.startswith(prefix), self._blocks_from(prefix)
+        )
+        for _, block in self._data_blocks(blocks):
+            yield from (pair for pair in self._pairs(block) if pair[0].startswith(prefix))
 
     def scan(self, begin: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """All pairs from a key on, in the order of the keys."""
@@ -131,7 +133,9 @@ class HFileReader:
         return self._block(IndexEntry(b"", position, size), magic), position + size
 
     def _block(self, entry: IndexEntry, *magic: bytes) -> bytes:
-        block = self._content.read(entry.offset, entry.offset + entry.size)
+        return self._decoded(self._content.read(entry.offset, entry.offset + entry.size), magic)
+
+    def _decoded(self, block: bytes, magic: tuple[bytes, ...]) -> bytes:
         with self._naming_the_file():
             return hfile.decode_block(block, magic, self._trailer.compression)
 
@@ -168,10 +172,11 @@ class HFileReader:
 
     def _data_blocks(self, entries: Iterable[IndexEntry]) -> Iterator[tuple[IndexEntry, bytes]]:
         for group in _neighbours(entries):
-            if len(group) > 1:
-                self._content.keep(group[0].offset, group[-1].offset + group[-1].size)
+            start = group[0].offset
+            blocks = self._content.read(start, group[-1].offset + group[-1].size)
             for entry in group:
-                yield entry, self._block(entry, hfile.DATA)
+                begin = entry.offset - start
+                yield entry, self._decoded(blocks[begin : begin + entry.size], (hfile.DATA,))
 
     def _pairs(self, block: bytes, wanted: set[bytes] | None = None) -> list[tuple[bytes, bytes]]:
         with self._naming_the_file():

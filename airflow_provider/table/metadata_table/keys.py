@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
+from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
@@ -75,8 +76,7 @@ def file_group_index(key: str, file_groups: int) -> int:
     for low, high in zip(units[::2], units[1::2], strict=True):
         code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
     signed = code - (1 << 32) if code >> 31 else code
-    # Java has no positive counterpart of its smallest number, and its remainder keeps the sign.
-    return (abs(signed) if signed != -(1 << 31) else 1 << 31) % file_groups
+    return abs(signed) % file_groups
 
 
 def file_group_indexes(keys: pa.Array | pa.ChunkedArray, file_groups: int) -> npt.NDArray[np.int64]:
@@ -99,6 +99,19 @@ def file_group_indexes(keys: pa.Array | pa.ChunkedArray, file_groups: int) -> np
     for other in np.flatnonzero(~pc.string_is_ascii(array).to_numpy(zero_copy_only=False)):
         indexes[other] = file_group_index(array[int(other)].as_py(), file_groups)
     return indexes
+
+
+def by_file_group(keys: Iterable[str], count: int) -> dict[int, list[str]]:
+    """Which keys are in which of a partition's file groups, each sorted as in its files.
+
+    :param count: how many file groups the partition has.
+    """
+    ordered = sorted(keys)  # by code points, which is the order of the UTF-8 bytes
+    indexes = file_group_indexes(pa.array(ordered, pa.large_string()), count)
+    found: dict[int, list[str]] = {}
+    for key, index in zip(ordered, indexes, strict=True):
+        found.setdefault(int(index), []).append(key)
+    return dict(sorted(found.items()))
 
 
 @lru_cache(maxsize=65_536)

@@ -24,9 +24,9 @@ from airflow_provider.table.log_file import (
     valid_log_blocks,
 )
 from airflow_provider.table.log_records import block_hfile, deleted_records
-from airflow_provider.table.metadata_table.keys import file_group_index
-from airflow_provider.table.metadata_table.records import Payload, RecordDecoder, merge
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.metadata_table.keys import by_file_group
+from airflow_provider.table.metadata_table.records import Payload, RecordDecoder, is_tombstone, merge
+from airflow_provider.table.storage import FileStatus, Storage
 from airflow_provider.table.timeline import Timeline
 
 METADATA_FOLDER = ".hoodie/metadata"
@@ -46,11 +46,13 @@ class MetadataFile:
 
     :param path: path relative to the metadata table.
     :param instant: requested time of the instant that wrote it.
+    :param completion_time: when that completed; the requested time where it did not.
     :param size: bytes.
     """
 
     path: str
     instant: str
+    completion_time: str
     size: int
 
 
@@ -135,12 +137,9 @@ class MetadataTable:
         :param keys: in any order.
         """
         file_slices = self.file_slices(partition)
-        by_slice: dict[int, set[bytes]] = {}
-        for key in keys if file_slices else ():
-            by_slice.setdefault(file_group_index(key, len(file_slices)), set()).add(key.encode())
         found: dict[str, Payload] = {}
-        for index, wanted in by_slice.items():
-            file_slice = file_slices[index]
+        for index, of_group in by_file_group(keys, len(file_slices)).items() if file_slices else ():
+            file_slice, wanted = file_slices[index], {key.encode() for key in of_group}
             find = partial(HFileReader.get_all, keys=wanted)
             changes = self._changes(file_slice, find, wanted)
             found.update(_merged(self._base_records(file_slice, find), changes))
@@ -157,19 +156,15 @@ class MetadataTable:
 
     def _list(self, partition: str) -> list[FileSlice]:
         bases: dict[str, MetadataFile] = {}
-        logs: dict[str, list[tuple[str, LogFileName, MetadataFile]]] = {}
+        logs: dict[str, list[MetadataFile]] = {}
         for status in self._storage.list(partition):
-            name = LogFileName.parse(status.name)
-            if name is not None:
-                log_file = MetadataFile(status.path, name.instant, status.size)
+            if (name := LogFileName.parse(status.name)) is not None:
                 # Also one of an instant that is not committed: who looks for a file group finds it.
-                logs.setdefault(name.file_id, []).append((self._completion(name.instant), name, log_file))
+                logs.setdefault(name.file_id, []).append(self._file(status, name.instant))
             elif match := _BASE_FILE.match(status.name):
-                base_file = MetadataFile(status.path, match["instant"], status.size)
-                known = bases.get(match["id"])
-                if self._is_committed(base_file.instant) and (
-                    known is None or known.instant < base_file.instant
-                ):
+                base_file, known = self._file(status, match["instant"]), bases.get(match["id"])
+                is_newer = known is None or known.instant < base_file.instant
+                if is_newer and self._is_committed(base_file.instant):
                     bases[match["id"]] = base_file
         return [
             self._slice(partition, file_id, bases.get(file_id), logs.get(file_id, []))
@@ -177,18 +172,17 @@ class MetadataTable:
         ]
 
     def _slice(
-        self,
-        partition: str,
-        file_id: str,
-        base_file: MetadataFile | None,
-        logs: list[tuple[str, LogFileName, MetadataFile]],
+        self, partition: str, file_id: str, base_file: MetadataFile | None, logs: list[MetadataFile]
     ) -> FileSlice:
         # A log file that completed after a compaction was planned is not in that compaction's base
         # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime).
         since = base_file.instant if base_file else ""
-        after = [each for each in logs if each[0] > since and self._is_committed(each[1].instant)]
-        after.sort(key=lambda each: (each[0], each[1].instant, each[1].version, each[1].write_token))
-        return FileSlice(partition, file_id, base_file, tuple(log_file for *_, log_file in after))
+        after = [each for each in logs if each.completion_time > since and self._is_committed(each.instant)]
+        after.sort(key=_log_order)
+        return FileSlice(partition, file_id, base_file, tuple(after))
+
+    def _file(self, status: FileStatus, instant: str) -> MetadataFile:
+        return MetadataFile(status.path, instant, self._completion(instant), status.size)
 
     def _completion(self, instant: str) -> str:
         known = self.timeline.find(instant)
@@ -253,6 +247,12 @@ class MetadataTable:
         return self._blocks[log_file.path]
 
 
+def _log_order(log_file: MetadataFile) -> tuple[str, str, int, str]:
+    name = LogFileName.parse(log_file.path.rpartition("/")[2])
+    version, token = (name.version, name.write_token) if name else (0, "")
+    return log_file.completion_time, log_file.instant, version, token
+
+
 def _decoder(reader: HFileReader) -> RecordDecoder:
     try:
         return _decoder_of(reader.file_info["schema"].decode())
@@ -279,7 +279,7 @@ def _merged(
             yield from _applied(key, payload, changes[key])
             upcoming = next(new, None)
         else:
-            yield key.decode(), payload
+            yield from _applied(key, payload, [])
     while upcoming is not None:
         yield from _applied(upcoming, None, changes[upcoming])
         upcoming = next(new, None)
@@ -291,5 +291,5 @@ def _applied(key: bytes, base: Payload | None, changes: Changes) -> Iterator[tup
     merged = base
     for change in changes:
         merged = _DELETED if change is _DELETED else merge(merged, change)
-    if merged is not None:
+    if merged is not None and not is_tombstone(merged):
         yield key.decode(), merged

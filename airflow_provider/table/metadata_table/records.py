@@ -180,6 +180,11 @@ class SecondaryKey:
 Payload = FileList | ColumnStats | StoredBloomFilter | RecordLocation | SecondaryKey
 
 
+def is_tombstone(payload: Payload) -> bool:
+    """Whether a record says no more than that what was there before it is gone."""
+    return isinstance(payload, ColumnStats | StoredBloomFilter | SecondaryKey) and payload.is_deleted
+
+
 def merge(older: Payload | None, newer: Payload) -> Payload:
     """What two records of one key mean together.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -17,19 +18,18 @@ from airflow_provider.exceptions import NotATableError
 from airflow_provider.table.base_file import write_partition_metadata
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.hfile import HFileWriter
+from airflow_provider.table.hudi_table import PROPERTIES_PATH
 from airflow_provider.table.instant import Action, Instant, State, parse_time
 from airflow_provider.table.log_file import BlockType, HeaderKey, LogFileName, encode_log_block
 from airflow_provider.table.log_records import DeletedRecord, encode_deletes
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
-from airflow_provider.table.metadata_table.keys import file_group_indexes
+from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import file_group_id
 from airflow_provider.table.metadata_table.reader import FileSlice, MetadataTable
 from airflow_provider.table.metadata_table.records import Payload, encode_payload, schema_text
 from airflow_provider.table.properties import TableConfig, dump_properties, table_checksum
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import instant_path
-
-PROPERTIES_PATH = ".hoodie/hoodie.properties"
 
 BULK_INSERT = "BULK_INSERT_PREPPED"
 """Operation type of an instant that fills file groups for the first time."""
@@ -39,7 +39,8 @@ UPSERT = "UPSERT_PREPPED"
 
 COMPACT = "COMPACT"
 
-_WRITE_TOKEN = "0-0-0"  # noqa: S105
+_FIRST_TOKEN = "0-0-0"  # noqa: S105 - of the log files that file groups begin with
+_WRITE_TOKEN = "1-0-0"  # noqa: S105
 
 # What Hudi sizes the bloom filters of its HFiles with.
 _BLOOM_ENTRIES = 10_000
@@ -106,20 +107,8 @@ def initialise_file_groups(storage: Storage, partition: str, count: int, instant
     nothing = encode_log_block(BlockType.DELETE, encode_deletes([]), instant=instant)
     ids = [file_group_id(partition, index) for index in range(count)]
     for each in ids:
-        storage.put(f"{partition}/{LogFileName(each, instant, 1, _WRITE_TOKEN)}", nothing)
+        storage.put(f"{partition}/{LogFileName(each, instant, 1, _FIRST_TOKEN)}", nothing)
     return ids
-
-
-def by_file_group(keys: Iterable[str], count: int) -> dict[int, list[str]]:
-    """Which keys are in which of a partition's file groups, each sorted as in its files.
-
-    :param count: how many file groups the partition has.
-    """
-    ordered = sorted(keys)  # by code points, which is the order of the UTF-8 bytes
-    found: dict[int, list[str]] = {}
-    for key, index in zip(ordered, file_group_indexes(pa.array(ordered, pa.string()), count), strict=True):
-        found.setdefault(int(index), []).append(key)
-    return dict(sorted(found.items()))
 
 
 def write_base_file(
@@ -250,21 +239,25 @@ def compacted(
     *,
     write_token: str = _WRITE_TOKEN,
 ) -> WriteStat:
-    """Write the base file that says what a file slice says.
+    """Write the base file that says what a file slice said when the compaction was planned.
+
+    Log files of instants that completed later are left to the next slice, also where the slice has
+    them already.
 
     :param storage: the metadata table's storage.
-    :param table: the metadata table as it was when the compaction was planned: log files of
-        instants that completed later than the plan was made belong to the next slice.
+    :param table: the metadata table, its timeline loaded after the compaction took its instant time:
+        what completed in between, and is not seen, would be lost.
     :param file_slice: one of its slices.
     :param instant: requested time of the compaction.
     :param write_token: which task attempt writes it.
     """
+    before = tuple(each for each in file_slice.log_files if each.completion_time <= instant)
     return write_base_file(
         storage,
         file_slice.partition,
         file_slice.file_id,
         instant,
-        table.slice_records(file_slice),
+        table.slice_records(replace(file_slice, log_files=before)),
         write_token=write_token,
     )
 
@@ -276,6 +269,8 @@ def write_instant(
     completion_time: str,
     operation_type: str,
     write_stats: Collection[WriteStat],
+    *,
+    plan: bytes = b"",
 ) -> None:
     """Put an instant onto the metadata table's timeline, completed.
 
@@ -285,11 +280,12 @@ def write_instant(
     :param completion_time: when it completed.
     :param operation_type: :data:`BULK_INSERT`, :data:`UPSERT` or :data:`COMPACT`.
     :param write_stats: the files written.
+    :param plan: of a compaction: the content of the requested instant.
     """
     extra = {"schema": schema_text()}
     done = CommitMetadata(operation_type, tuple(write_stats), extra_metadata=extra)
     for state in State:
-        content = b""
+        content = plan if state is State.REQUESTED else b""
         if state is State.COMPLETED:
             content = encode_commit_metadata(done, action)
         elif state is State.INFLIGHT and operation_type == UPSERT:

@@ -179,10 +179,26 @@ def test_a_look_up_reads_the_one_block_that_it_needs(tmp_path: Path) -> None:
     assert len(storage.reads) == 2  # the first blocks in one request, the last one in another
     storage.reads.clear()
 
+    assert len(list(reader.with_prefix(b"01234"))) == 10
+    (only,) = storage.reads
+    assert only[1] - only[0] < 140_000  # the block before may end with the first of them
+    storage.reads.clear()
+
     assert reader.get(b"!") is None
     assert storage.reads == []
     assert sum(1 for _ in reader.scan()) == len(pairs)
     assert len(storage.reads) == 1
+
+
+def test_a_file_elsewhere_is_read_by_its_parts(tmp_path: Path) -> None:
+    storage = Storage(f"memory://{tmp_path}")
+    pairs = {b"%04d" % number: bytes(50) for number in range(2_000)}
+    storage.put("some.hfile", _write(pairs, block_size=5_000))
+    reader = HFileReader.open(storage, "some.hfile")
+    assert dict(reader.scan()) == pairs
+    assert reader.get(b"0123") == bytes(50)
+    with pytest.raises(FileNotFoundError, match="another"):
+        HFileReader.open(storage, "another.hfile")
 
 
 def test_a_lower_index_is_read_where_a_look_up_goes_and_once(tmp_path: Path) -> None:

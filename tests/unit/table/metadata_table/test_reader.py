@@ -168,6 +168,8 @@ def test_file_groups_and_their_slices(metadata: MetadataTable) -> None:
         MetadataPartition.RECORD_INDEX: 10,
         "secondary_index_txn_date_idx": 10,
     }.items():
+        if isinstance(partition, MetadataPartition):
+            assert partition.default_file_groups == count
         slices = metadata.file_slices(partition)
         assert [each.file_id for each in slices] == [
             file_group_id(partition, index) for index in range(count)
