@@ -447,7 +447,11 @@ def test_the_parts_of_a_commit_are_exactly_its_groups(table: LakeTable) -> None:
     plan(table)
     result = cluster_in_process(table.table)
     assert result is not None
-    (entry,) = [entry for entry in CommitLog(table.table.storage).backwards() if entry.operation == "CLUSTER" and entry.commits]
+    (entry,) = [
+        entry
+        for entry in CommitLog(table.table.storage).backwards()
+        if entry.operation == "CLUSTER" and entry.commits
+    ]
     assert len(entry.replaced) == 6
     assert entry.written == {base_file.file_group for base_file in table.table.base_files()}
     assert all(isinstance(group, FileGroupId) for group in entry.written)

@@ -23,7 +23,9 @@ from airflow_provider.services.clustering_plan import ClusteringPlan, Clustering
 from airflow_provider.table.metadata import decode, encode
 from tests.ingestion.lake import Lake, LakeTable, untouched
 
-SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "value": pa.float64(), "tags": pa.list_(pa.int64())})
+SCHEMA = pa.schema(
+    {"id": pa.int64(), "part": pa.string(), "value": pa.float64(), "tags": pa.list_(pa.int64())}
+)
 
 
 @pytest.fixture
@@ -145,7 +147,11 @@ def test_the_plan_of_another_hudi_writer_is_not_ours() -> None:
         ({"sort_by": ("vlaue",)}, MissingColumnError, "no column 'vlaue' to sort by; it has: id, part"),
         ({"sort_by": ("tags",)}, InvalidInputError, "column 'tags' .list.* have no order"),
         ({"sort_by": ("id", "id")}, InvalidInputError, "each once, not"),
-        ({"small_file_limit": 0}, InvalidInputError, "small_file_limit must be a whole number above 0, not 0"),
+        (
+            {"small_file_limit": 0},
+            InvalidInputError,
+            "small_file_limit must be a whole number above 0, not 0",
+        ),
         ({"target_file_size": 1.5}, InvalidInputError, "target_file_size must be a whole number above 0"),
         ({"max_groups": True}, InvalidInputError, "max_groups must be"),
         ({"max_group_size": -1}, InvalidInputError, "max_group_size must be"),
