@@ -123,7 +123,7 @@ def test_a_plan_that_others_have_carried_out_or_rolled_back(small_files):
 def test_a_table_on_which_it_has_stopped_itself(small_files):
     for _ in range(2):
         begin_planned(small_files, schedule_clustering(small_files, ClusteringSettings())).abort("broken")
-    with pytest.raises(AirflowFailException, match="failed 2 times in a row.*broken") as caught:
+    with pytest.raises(AirflowFailException, match=r"failed 2 times in a row.*broken") as caught:
         ClusteringOperator(task_id="cluster", **TABLE, max_failures=2).execute({})
     assert isinstance(caught.value.__cause__, ServiceStoppedError)
     planned = ScheduleClusteringOperator(task_id="plan", **TABLE, max_failures=None).execute({})
