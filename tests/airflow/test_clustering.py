@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -79,6 +80,17 @@ def test_a_dag_plans_carries_out_and_does_both(run_dag, metastore, small_files, 
         fares = read_base_file(small_files.storage, base_file.path, ["fare"])["fare"].to_pylist()
         assert fares == sorted(fares)
     assert "; 1 of 1 groups done" in "".join(capfd.readouterr())
+
+
+def test_the_example_s_dags(airflow_database):
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(Path(__file__).parents[2] / "dags_examples/flights_clustering.py", bundle_name="dags-folder")
+    assert not bag.import_errors
+    assert {name: list(dag.task_dict) for name, dag in bag.dags.items()} == {
+        "flights_clustering": ["cluster"],
+        "flights_packing": ["plan", "run"],
+    }
 
 
 def test_without_a_plan_no_spark_is_started(small_files):
