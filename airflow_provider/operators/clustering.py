@@ -272,8 +272,9 @@ class RunClusteringOperator(SparkOperator):
         return self._result(self._carry_out(table, operation, replace(job, instant=instant)))
 
     def _plan(self, table: HudiTable) -> str | None:
-        """The plan to carry out."""
-        if str(self.instant).strip() not in ("", "None"):
+        """The plan to carry out; None when there is nothing to do."""
+        if self.instant is not None and self.instant.strip() not in ("", "None"):
+            pending_plan(table, self.instant)  # that it is there, before a JVM is started for it
             return self.instant
         return next(iter(pending_clusterings(table, idle=True)), None)
 

@@ -253,8 +253,8 @@ def result_of(
     completed = timeline.find(instant)
     if completed is None:
         raise NoSuchInstantError(
-            f"table {table.location}: clustering {instant} is not on the timeline any more: a write of higher "
-            "priority has reverted it, or it was archived",
+            f"table {table.location}: clustering {instant} is not on the timeline any more: it was archived, "
+            "or reverted by a write of higher priority",
             instant=instant,
         )
     metadata = timeline.commit_metadata(completed)
@@ -329,7 +329,7 @@ class Clustering:
         """Commit what was written.
 
         :return: see :func:`result_of`.
-        :raises WriteConflictError: when nothing is left of it.
+        :raises WriteConflictError: when nothing is left of it, or it was reverted at once.
         """
         if not self._written and self._conflict is not None:
             raise self._conflict
@@ -349,7 +349,14 @@ class Clustering:
                 for group, stats in self._written.items()
             ],
         )
-        return result_of(self.job, self.table, committed.instant)
+        try:
+            return result_of(self.job, self.table, committed.instant)
+        except NoSuchInstantError as error:
+            raise WriteConflictError(
+                f"table {self.table.location}: clustering {committed.instant} was reverted right after its "
+                "commit, by a write of higher priority; run it again",
+                instant=committed.instant,
+            ) from error
 
     def _write(self, group: ClusteringGroup) -> None:
         try:

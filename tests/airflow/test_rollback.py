@@ -103,7 +103,7 @@ def test_the_files_of_a_rewrite_go_when_its_revert_is_long_over(metastore, table
     job = IngestJob(table.location, on_rewrite="revert")
     rows = ArrowRows.of(job, table, data([(1, "mon", 7.0)]))
     write_rows(job, table, rows, around=overtaken)
-    rewritten = files_of(table, clustering.writer.instant)
+    rewritten = files_of(table, clustering.instant)
     assert len(rewritten) == 2
     paths = sorted(str(path.relative_to(table.location)) for path in rewritten)
 
@@ -111,9 +111,9 @@ def test_the_files_of_a_rewrite_go_when_its_revert_is_long_over(metastore, table
     assert tidy(reverted_after=None).execute({}) == NOTHING
     told = tidy(reverted_after=timedelta(0), dry_run=True).execute({})
     assert (sorted(told["deleted"]), told["dry_run"]) == (paths, True)
-    assert files_of(table, clustering.writer.instant) == rewritten
+    assert files_of(table, clustering.instant) == rewritten
     assert sorted(tidy(reverted_after="0").execute({})["deleted"]) == paths
-    assert files_of(table, clustering.writer.instant) == []
+    assert files_of(table, clustering.instant) == []
     assert rows_of(table) == [(1, "mon", 7.0), (2, "mon", 2.0), (9, "tue", 1.0)]
 
 

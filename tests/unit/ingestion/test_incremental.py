@@ -90,7 +90,7 @@ def test_a_rewrite_that_was_read_and_is_reverted(table: LakeTable, order: Order)
         consumer.poll()
 
     table.ingest("upsert", batch([3], "new"), lock=MeetingLock(cluster_and_read), on_rewrite="revert")
-    assert table.table.timeline().find(clustering.writer.instant) is None
+    assert table.table.timeline().find(clustering.instant) is None
     consumer.caught_up()
     assert consumer.copy["a", 3] == "new"
 

@@ -325,7 +325,7 @@ def test_reverting_a_clustering(table: LakeTable) -> None:
     batch = [row(5, "mine"), row(12, "mine")]
     result = overtaken_early(table, "upsert", batch, clustering.commit, on_rewrite="revert")
     assert (result["rebases"], result["action"]) == (0, "commit")
-    assert table.table.timeline().find(clustering.writer.instant) is None
+    assert table.table.timeline().find(clustering.instant) is None
     delete_reverted_files(table.table, after_seconds=0.0)
     table.check_now(expected(*batch))
 

@@ -1,0 +1,60 @@
+"""Clustering beside ingestion: every night the flights of finished months are ordered for queries.
+
+The loads of ``flights.py`` go on meanwhile: what they write to is left out, and done the next night. The
+table is that of ``flights.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+
+from airflow.sdk import DAG
+
+from airflow_provider.operators import ClusteringOperator, RunClusteringOperator, ScheduleClusteringOperator
+
+TABLE = "lake.flights"
+SPARK = os.environ.get("FLIGHTS_BACKFILL_SPARK_CONN_ID") or None
+
+with DAG(
+    "flights_clustering",
+    schedule="@daily",
+    start_date=datetime(2013, 1, 1),
+    catchup=False,
+    max_active_runs=1,
+    tags=["flights"],
+    default_args={"retries": 3, "retry_delay": timedelta(minutes=5)},
+):
+    ClusteringOperator(
+        task_id="cluster",
+        table=TABLE,
+        # Queries ask for a destination, for a carrier, or for both.
+        sort_by=["dest", "carrier"],
+        layout="z-order",
+        # What was written today may be written to again.
+        min_age=timedelta(days=1),
+        spark_conn_id=SPARK,
+    )
+
+with DAG(
+    "flights_packing",
+    schedule="@hourly",
+    start_date=datetime(2013, 1, 1),
+    catchup=False,
+    max_active_runs=1,
+    tags=["flights"],
+):
+    # Planned at once, on the timeline for everybody to see; carried out where there is room for Spark.
+    plan = ScheduleClusteringOperator(
+        task_id="plan",
+        table=TABLE,
+        partitions="year={{ logical_date.year }}/*",
+        small_file_limit=16 * 1024 * 1024,
+    )
+    run = RunClusteringOperator(
+        task_id="run",
+        table=TABLE,
+        instant="{{ ti.xcom_pull('plan')['instant'] }}",
+        spark_conn_id=SPARK,
+    )
+    plan >> run
