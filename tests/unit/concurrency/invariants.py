@@ -98,8 +98,12 @@ def check(simulation: Simulation) -> None:
     assert read_snapshot(storage, view) == expected
     paths = {base_file.path for base_file in view.base_files(PARTITION)}
     needed = _reserved(simulation)
-    left = {status.path for status in storage.list(PARTITION)} - paths
+    left = {path for path in _data_files(storage) if path not in paths}
     assert not {path for path in left if path.rpartition("/")[2].partition("_")[0] not in needed}
+
+
+def _data_files(storage: Storage) -> list[str]:
+    return [status.path for status in storage.list(PARTITION) if parse_base_file_name(status.name)]
 
 
 def _instants_with_files(storage: Storage) -> set[str]:

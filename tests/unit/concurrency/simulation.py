@@ -21,6 +21,7 @@ from greenlet import getcurrent, greenlet
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.exceptions import CommitError
 from airflow_provider.locks import LockHolder
+from airflow_provider.table.base_file import PARTITION_METADATA
 from airflow_provider.table.hudi_table import PROPERTIES_PATH, HudiTable
 from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.storage import FileStatus, Storage
@@ -224,6 +225,7 @@ class Simulation:
             create_schema=None,
         )
         self.files[PROPERTIES_PATH] = (b"", 0.0)
+        self.files[f"p/{PARTITION_METADATA}"] = (b"", 0.0)
 
     def clock(self) -> float:
         return time.time()
