@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_provider.operators.backfill import BackfillOperator
+    from airflow_provider.operators.clean import CleanOperator
     from airflow_provider.operators.create_table import CreateTableOperator
     from airflow_provider.operators.ingest import IngestOperator
     from airflow_provider.operators.rollback import RollbackFailedWritesOperator
@@ -20,6 +21,7 @@ __all__ = [
     "AbortTransactionOperator",
     "BackfillOperator",
     "BeginTransactionOperator",
+    "CleanOperator",
     "CommitTransactionOperator",
     "CreateTableOperator",
     "IngestOperator",
@@ -30,6 +32,7 @@ _MODULES = {
     "AbortTransactionOperator": "transaction",
     "BackfillOperator": "backfill",
     "BeginTransactionOperator": "transaction",
+    "CleanOperator": "clean",
     "CommitTransactionOperator": "transaction",
     "CreateTableOperator": "create_table",
     "IngestOperator": "ingest",
