@@ -107,17 +107,6 @@ def writers_above(storage: Storage, priority: int) -> list[WriteDescription]:
     return found
 
 
-def oldest_base(storage: Storage) -> int | None:
-    """The commit log's entry from which on everything visible must be kept for writes in flight.
-
-    Also for those whose heartbeat expired: until they are rolled back they may wake up.
-
-    :param storage: the table's storage.
-    :return: its sequence; None when no write is in flight.
-    """
-    return min((heartbeat.info.base for heartbeat in observe(storage).values()), default=None)
-
-
 def inflight_file_groups(storage: Storage, instant: str, action: Action) -> frozenset[FileGroupId] | None:
     """The existing file groups that an inflight instant says it will touch.
 

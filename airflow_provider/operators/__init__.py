@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_provider.operators.backfill import BackfillOperator
+    from airflow_provider.operators.clean import CleanOperator
     from airflow_provider.operators.clustering import (
         ClusteringOperator,
         RunClusteringOperator,
@@ -25,6 +26,7 @@ __all__ = [
     "AbortTransactionOperator",
     "BackfillOperator",
     "BeginTransactionOperator",
+    "CleanOperator",
     "ClusteringOperator",
     "CommitTransactionOperator",
     "CreateTableOperator",
@@ -38,6 +40,7 @@ _MODULES = {
     "AbortTransactionOperator": "transaction",
     "BackfillOperator": "backfill",
     "BeginTransactionOperator": "transaction",
+    "CleanOperator": "clean",
     "ClusteringOperator": "clustering",
     "CommitTransactionOperator": "transaction",
     "CreateTableOperator": "create_table",

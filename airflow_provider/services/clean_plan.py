@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -25,6 +25,7 @@ from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import WRITE_ACTIONS, Instant, format_time
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.storage import FileStatus, Storage
+from airflow_provider.table.timeline import Timeline
 
 _PLAN_VERSION = 2
 
@@ -142,6 +143,9 @@ class CleanPlan:
     :param earliest_commit_to_retain: from which commit on every snapshot stays; None with
         KEEP_LATEST_FILE_VERSIONS, and for a table without a commit.
     :param expired_consumers: names of those for which nothing is kept any more.
+    :param last_completed: requested time of the newest commit.
+    :param savepoints: requested times of the commits that are kept.
+    :param orphaned_instants: instants of no commit, of which files go.
     """
 
     retention: Retention
@@ -150,9 +154,9 @@ class CleanPlan:
     retained_files: int = 0
     earliest_commit_to_retain: Instant | None = None
     expired_consumers: tuple[str, ...] = ()
-    _last_completed: str = field(default="", repr=False)
-    _savepoints: tuple[str, ...] = field(default=(), repr=False)
-    _orphaned: tuple[str, ...] = field(default=(), repr=False)
+    last_completed: str = ""
+    savepoints: tuple[str, ...] = ()
+    orphaned_instants: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -186,7 +190,7 @@ class CleanPlan:
             named = {"filePath": storage.url(file.path), "isBootstrapBaseFile": False}
             by_partition.setdefault(file.file_group.partition_path, []).append(named)
         # What the JVM must not archive, so that a savepoint can be restored.
-        kept = (*self._savepoints, *([earliest.requested_time] if earliest else ()))
+        kept = (*self.savepoints, *([earliest.requested_time] if earliest else ()))
         record: dict[str, Any] = {
             "earliestInstantToRetain": earliest
             and {
@@ -194,34 +198,61 @@ class CleanPlan:
                 "action": str(earliest.action),
                 "state": earliest.state.name,
             },
-            "lastCompletedCommitTimestamp": self._last_completed,
+            "lastCompletedCommitTimestamp": self.last_completed,
             "policy": str(self.retention.policy),
             "filesToBeDeletedPerPartition": {},
             "version": _PLAN_VERSION,
             "filePathsToBeDeletedPerPartition": by_partition,
             "partitionsToBeDeleted": [],
             "extraMetadata": {
-                "savepointed_timestamps": ",".join(self._savepoints),
+                "savepointed_timestamps": ",".join(self.savepoints),
                 "earliest_commit_to_not_archive": min(kept, default=""),
-                ORPHANED_INSTANTS: ",".join(self._orphaned),
+                ORPHANED_INSTANTS: ",".join(self.orphaned_instants),
                 "bytes": str(self.size),
             },
         }
         return encode("HoodieCleanerPlan", record)
 
 
+@dataclass(frozen=True)
+class Found:
+    """What takes long to find out, and may be a little old: what came since only keeps more.
+
+    :param files: all data files.
+    :param dead: instants that never will be commits.
+    """
+
+    files: tuple[FileStatus, ...]
+    dead: Mapping[str, DeadInstant]
+
+    @classmethod
+    def of(cls, storage: Storage) -> Found:
+        """List a table's files, and read its commit log.
+
+        :param storage: the table's storage.
+        """
+        dead = dead_instants(storage, CommitLog(storage), Timeline.load(storage))
+        files = (each for each in storage.list("", recursive=True) if not each.path.startswith(".hoodie/"))
+        return cls(tuple(each for each in files if parse_base_file_name(each.name)), dead)
+
+
 def make_plan(
-    storage: Storage, view: FileSystemView, reserved: frozenset[FileGroupId], retention: Retention
+    storage: Storage,
+    found: Found,
+    view: FileSystemView,
+    reserved: frozenset[FileGroupId],
+    retention: Retention,
 ) -> CleanPlan:
     """Decide what goes. Writes nothing.
 
     :param storage: the table's storage.
+    :param found: what there is; from before the view was made.
     :param view: the snapshot of now. Whoever comes to the table after it was made sees no less, so those
         who need something are looked for after it.
     :param reserved: file groups of pending plans, and what open transactions hold; left alone.
     :param retention: what to keep.
     """
-    return _Planner(storage, view, reserved, retention).plan()
+    return _Planner(storage, found, view, reserved, retention).plan()
 
 
 @dataclass(frozen=True)
@@ -239,9 +270,15 @@ class _Slice:
 
 class _Planner:
     def __init__(
-        self, storage: Storage, view: FileSystemView, reserved: frozenset[FileGroupId], retention: Retention
+        self,
+        storage: Storage,
+        found: Found,
+        view: FileSystemView,
+        reserved: frozenset[FileGroupId],
+        retention: Retention,
     ) -> None:
         self._storage = storage
+        self._found = found
         self._view = view
         self._reserved = reserved
         self._retention = retention
@@ -283,15 +320,15 @@ class _Planner:
         files = tuple(file for _, file in sorted(going.items()))
         orphaned = {_instant_of(file.path) for file in files if file.reason in _OF_THE_DEAD.values()}
         return CleanPlan(
-            self._retention,
-            files,
-            tuple(Held(by, len(each), sum(f.size for f in each)) for by, each in sorted(held.items())),
-            retained,
-            self._earliest_commit_to_retain(),
-            self._expired,
-            max((i.requested_time for i in self._commits), default=""),
-            tuple(sorted(i.requested_time for i in self._view.timeline.savepoints())),
-            tuple(sorted(orphaned)),
+            retention=self._retention,
+            files=files,
+            held=tuple(Held(by, len(each), sum(f.size for f in each)) for by, each in sorted(held.items())),
+            retained_files=retained,
+            earliest_commit_to_retain=self._earliest_commit_to_retain(),
+            expired_consumers=self._expired,
+            last_completed=max((i.requested_time for i in self._commits), default=""),
+            savepoints=tuple(sorted(i.requested_time for i in self._view.timeline.savepoints())),
+            orphaned_instants=tuple(sorted(orphaned)),
         )
 
     # --- who needs what -------------------------------------------------------------------
@@ -365,15 +402,12 @@ class _Planner:
 
     def _files(self) -> tuple[list[_Slice], list[tuple[FileToDelete, str | None]]]:
         """Slices, and files of no commit with who holds them."""
-        dead = dead_instants(self._storage, self._log, self._view)
         groups: dict[FileGroupId, dict[str, list[FileStatus]]] = {}
         orphans: list[tuple[FileToDelete, str | None]] = []
-        for status in self._storage.list("", recursive=True):
-            parsed = parse_base_file_name(status.name)
-            if parsed is None or status.path.startswith(".hoodie/"):
-                continue
-            file_id, _, instant = parsed
-            if (end := dead.get(instant)) and instant not in self._completion:
+        for status in self._found.files:
+            file_id, _, instant = parse_base_file_name(status.name) or ("", "", "")
+            end = self._found.dead.get(instant)
+            if end is not None and self._view.timeline.find(instant) is None:
                 orphan = FileToDelete(status.path, status.size, _OF_THE_DEAD[end.end])
                 orphans.append((orphan, self._holder_of_orphan(orphan, end)))
             elif self._view.is_committed(instant):

@@ -29,7 +29,7 @@ from airflow_provider.concurrency.readers import READERS_FOLDER
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.locks.owner import describe_owner
-from airflow_provider.services.clean_plan import CleanPlan, Retention, make_plan
+from airflow_provider.services.clean_plan import CleanPlan, Found, Retention, make_plan
 from airflow_provider.table.cleans import planned_files
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
@@ -82,9 +82,9 @@ def plan_clean(table: HudiTable, retention: Retention | None = None) -> CleanPla
     :param retention: what to keep; the snapshots of the last 10 commits when None.
     """
     storage = table.storage
-    timeline = Timeline.load(storage)
+    found, timeline = Found.of(storage), Timeline.load(storage)
     reserved = reserved_file_groups(storage, CommitLog(storage), timeline)
-    return make_plan(storage, FileSystemView(storage, timeline), reserved, retention or Retention())
+    return make_plan(storage, found, FileSystemView(storage, timeline), reserved, retention or Retention())
 
 
 def schedule_clean(
@@ -100,8 +100,10 @@ def schedule_clean(
     :raises UnsupportedTableError: when this package does not write such a table.
     """
 
+    found = Found.of(table.storage)  # outside the lock
+
     def planner(view: FileSystemView, left_alone: frozenset[FileGroupId]) -> ServicePlan | None:
-        plan = make_plan(table.storage, view, left_alone, retention or Retention())
+        plan = make_plan(table.storage, found, view, left_alone, retention or Retention())
         for each in plan.held:
             log.info("table %s: %d files are kept for %s", table.location, each.files, each.by)
         if not plan.files:

@@ -19,6 +19,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, parse_time
 from airflow_provider.table.metadata import decode
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline
 
 DAY = 24 * 3600.0
 
@@ -52,12 +53,12 @@ class DeadInstant:
         return time.time() - parse_time(self.at).timestamp() >= seconds
 
 
-def dead_instants(storage: Storage, commit_log: CommitLog, view: FileSystemView) -> Mapping[str, DeadInstant]:
+def dead_instants(storage: Storage, commit_log: CommitLog, timeline: Timeline) -> Mapping[str, DeadInstant]:
     """All instants that are known to be dead, by requested time.
 
     :param storage: the table's storage.
     :param commit_log: the table's commit log.
-    :param view: what is visible.
+    :param timeline: the active timeline.
     """
     found: dict[str, DeadInstant] = {}
     rollbacks = set()
@@ -68,12 +69,13 @@ def dead_instants(storage: Storage, commit_log: CommitLog, view: FileSystemView)
             rollbacks.add(entry.instant)
             end = End.ROLLED_BACK if entry.reverts is None else End.REVERTED
             found[entry.rolls_back] = DeadInstant(end, entry.completion_time)
-    for instant in view.timeline.completed():
+    view = FileSystemView(storage, timeline)
+    for instant in timeline.completed():
         if instant.action is not Action.ROLLBACK or instant.requested_time in rollbacks:
             continue
-        for dead in decode(view.timeline.read(instant)).get("commitsRollback") or ():
+        for dead in decode(timeline.read(instant)).get("commitsRollback") or ():
             # The JVM carries a plan that it has rolled back out again under the same requested time.
-            if not view.is_committed(dead) and view.timeline.find(dead) is None:
+            if not view.is_committed(dead) and timeline.find(dead) is None:
                 found.setdefault(dead, DeadInstant(End.ROLLED_BACK, instant.completion_time or ""))
     return found
 

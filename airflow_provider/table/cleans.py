@@ -38,7 +38,8 @@ def taken(storage: Storage, timeline: Timeline) -> dict[str, Instant]:
             instant = Instant(instant.requested_time, Action.CLEAN, State.REQUESTED)
         if instant.file_name not in known:
             try:
-                known[instant.file_name] = frozenset(_paths(decode(timeline.read(instant))))
+                content = timeline.read(instant)  # the JVM may leave an empty one
+                known[instant.file_name] = frozenset(_paths(decode(content)) if content else ())
             except NoSuchInstantError:
                 continue  # archived in this moment, and all that it may concern with it
         found.update(dict.fromkeys(known[instant.file_name], instant))

@@ -1,4 +1,4 @@
-"""What writes to a table in these tests: ingestions, and stand-ins for services of a later day.
+"""What writes to a table in these tests: ingestions, cleans, and stand-ins for services of a later day.
 
 A stand-in goes the real way, by a plan under the table lock and a writer that carries it out; only
 what it plans is plain. Heartbeats and leases are short, so that the dead are found soon.
@@ -22,19 +22,15 @@ from airflow_provider.concurrency import (
     begin_planned,
     schedule,
 )
-from airflow_provider.concurrency.in_flight import oldest_base
 from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingestion import write_rows
 from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.services import cleaning
+from airflow_provider.services.clean_plan import Retention
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file import (
-    BaseFileWriter,
-    new_file_id,
-    parse_base_file_name,
-    read_base_file,
-)
+from airflow_provider.table.base_file import BaseFileWriter, new_file_id, read_base_file
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import WriteStat, decode, encode
@@ -151,67 +147,18 @@ def carry_out_clustering(table: HudiTable, instant: str) -> None:
 # --- cleaning -------------------------------------------------------------------------------
 
 
+EVERYTHING = Retention("KEEP_LATEST_FILE_VERSIONS", 1, reverted_after=0.0)
+
+
 def clean(table: HudiTable) -> str | None:
     """Delete file slices that neither a snapshot from now on nor a write in flight needs."""
-
-    def planner(view: FileSystemView, taken: frozenset[FileGroupId]) -> ServicePlan | None:
-        doomed = _superseded(table, view, taken)
-        paths: dict[str, list[dict[str, object]]] = {}
-        for group, path in doomed:
-            paths.setdefault(group.partition_path, []).append({"filePath": path})
-        plan = {
-            "policy": "KEEP_LATEST_FILE_VERSIONS",
-            "filePathsToBeDeletedPerPartition": paths,
-            "version": 2,
-        }
-        groups = frozenset(group for group, _ in doomed)
-        return ServicePlan(groups, encode("HoodieCleanerPlan", plan)) if groups else None
-
-    instant = _schedule(table, planner, Action.CLEAN, "CLEAN", "cleaning")
-    if instant is not None:
-        carry_out_clean(table, instant)
-    return instant
+    results = cleaning.clean(table, EVERYTHING, lock=open_lock(LOCK, table.storage))
+    return results[-1].instant if results else None
 
 
 def carry_out_clean(table: HudiTable, instant: str) -> None:
     """Delete what the plan names."""
-    with _begin(table, instant) as writer:
-        plan = decode(table.storage.read(instant_path(Instant(instant, Action.CLEAN, State.REQUESTED))))
-        paths = [each["filePath"] for e in plan["filePathsToBeDeletedPerPartition"].values() for each in e]
-        deleted = sum(table.storage.delete(path) for path in paths)
-        metadata = {
-            "startCleanTime": instant,
-            "timeTakenInMillis": 0,
-            "totalFilesDeleted": deleted,
-            "earliestCommitToRetain": "",
-            "partitionMetadata": {},
-        }
-        writer.commit([], metadata=encode("HoodieCleanMetadata", metadata))
-
-
-def _superseded(
-    table: HudiTable, view: FileSystemView, taken: frozenset[FileGroupId]
-) -> list[tuple[FileGroupId, str]]:
-    commits = {each.requested_time: each.completion_time or "" for each in view.timeline.commits()}
-    oldest = oldest_base(table.storage)
-    entry = CommitLog(table.storage).read(oldest) if oldest is not None else None
-    bound = "9" if oldest is None else entry.completion_time if entry else ""
-    slices: dict[FileGroupId, list[tuple[str, str]]] = {}
-    for partition in view.partitions():
-        for status in table.storage.list(partition):
-            parsed = parse_base_file_name(status.name)
-            if parsed and parsed[2] in commits:
-                group = FileGroupId(partition, parsed[0])
-                slices.setdefault(group, []).append((parsed[2], status.path))
-    doomed = []
-    for group in slices.keys() - taken:
-        found = sorted(slices[group])
-        # Superseded already at the oldest moment that somebody is based on.
-        known = [instant for instant, _ in found if commits[instant] <= bound]
-        replaced_at = view.replaced.get(group)
-        is_out = replaced_at is not None and replaced_at <= bound
-        doomed += [(group, path) for instant, path in found if is_out or (known and instant < known[-1])]
-    return doomed
+    cleaning.run_clean(table, instant, lock=open_lock(LOCK, table.storage))
 
 
 # --- index build ----------------------------------------------------------------------------

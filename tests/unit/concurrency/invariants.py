@@ -94,23 +94,22 @@ def check(simulation: Simulation) -> None:
         assert not _instants_with_files(storage) - committed - reverted, "files of a dead instant are left"
 
     # A clean goes through whatever was left, changes nothing that is seen, and leaves nothing that is not.
-    simulation.expire_heartbeats(READERS_FOLDER)
-    clean(simulation.table(), EVERYTHING, lock=NoLock())
-    view = simulation.table().view()
-    assert read_snapshot(storage, view) == expected
-    paths = {base_file.path for base_file in view.base_files(PARTITION)}
-    needed = _reserved(simulation)
-    left = {status.path: parse_base_file_name(status.name) for status in storage.list(PARTITION)}
-    assert not {p for p, parsed in left.items() if parsed and p not in paths and parsed[0] not in needed}
+    cleaned = Simulation(dict(simulation.files))
+    cleaned.expire_heartbeats(READERS_FOLDER)
+    table = cleaned.table()
+    clean(table, EVERYTHING, lock=NoLock())
+    view = table.view()
+    assert read_snapshot(table.storage, view) == expected
+    reserved = reserved_file_groups(table.storage, CommitLog(table.storage), table.timeline())
+    of_plans = {group.file_id for group in reserved}  # that nobody carried out
+    left = set(_data_files(table.storage)) - {base_file.path for base_file in view.base_files(PARTITION)}
+    assert not {path for path in left if path.rpartition("/")[2].partition("_")[0] not in of_plans}
+
+
+def _data_files(storage: Storage) -> list[str]:
+    return [status.path for status in storage.list(PARTITION) if parse_base_file_name(status.name)]
 
 
 def _instants_with_files(storage: Storage) -> set[str]:
     parsed = (parse_base_file_name(name) for name in storage.names(PARTITION))
     return {each[2] for each in parsed if each is not None}
-
-
-def _reserved(simulation: Simulation) -> set[str]:
-    """File ids of plans that nobody carried out."""
-    storage = simulation.table().storage
-    groups = reserved_file_groups(storage, CommitLog(storage), Timeline.load(storage))
-    return {group.file_id for group in groups}

@@ -19,6 +19,7 @@ from airflow_provider.concurrency import begin_write
 from airflow_provider.exceptions import InstantRolledBackError, WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks.in_process import InProcessLockProvider
+from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.base_file import BaseFileWriter, new_file_id, read_base_file
 from airflow_provider.table.file_groups import BaseFile
@@ -97,6 +98,10 @@ class Jvm:
             "version": 1,
         }
         self._put(Action.ROLLBACK, State.REQUESTED, encode("HoodieRollbackPlan", plan))
+
+    def begin_restore_of(self, instant: str) -> None:
+        plan = {"instantsToRollback": [{"commitTime": instant, "action": "commit"}]}
+        self._put(Action.RESTORE, State.REQUESTED, encode("HoodieRestorePlan", plan))
 
     def _file(self, file_id: str) -> BaseFileWriter:
         return BaseFileWriter(
@@ -227,3 +232,23 @@ def test_a_write_whose_rollback_another_writer_has_begun_is_dead(table: HudiTabl
     jvm.begin_rollback_of(writer.instant)
     with pytest.raises(InstantRolledBackError, match="another Hudi writer"):
         writer.commit([])
+
+
+@pytest.mark.parametrize("policy", ["raise", "rebase"])
+def test_a_restore_that_another_writer_has_begun_is_a_conflict(table: HudiTable, policy: str) -> None:
+    jvm = Jvm(table)
+    (first,) = table.timeline().commits()
+    with pytest.raises(WriteConflictError, match=r"another Hudi writer.* took the table back"):
+        ingest(table, {1: 10.0}, lambda: jvm.begin_restore_of(first.requested_time), on_conflict=policy)
+
+
+def test_a_commit_that_we_keep_is_still_another_writers(table: HudiTable) -> None:
+    jvm = Jvm(table)
+
+    def commit() -> None:
+        jvm.upsert({1: 5.0}, into=only_file(table))
+        create_savepoint(table, jvm.instant)
+
+    with pytest.raises(WriteConflictError, match=f"UPSERT {jvm.instant} by another Hudi writer"):
+        ingest(table, {1: 10.0}, commit)
+    assert fares(table) == {1: 5.0, 2: 2.0}

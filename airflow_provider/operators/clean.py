@@ -1,0 +1,144 @@
+"""Deleting files that nobody needs any more, by a DAG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.hooks.lock_provider import LockProviderHook
+from airflow_provider.hooks.metastore import MetastoreHook
+from airflow_provider.hooks.table import TableHook
+from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.operators.templated import flag, seconds
+from airflow_provider.services.clean_plan import CleaningPolicy, CleanPlan, Retention
+from airflow_provider.services.cleaning import clean, plan_clean
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class CleanOperator(BaseOperator):
+    """Deletes data files that no snapshot shows any more, and that nobody needs.
+
+    ::
+
+        CleanOperator(task_id="clean", table="lake.flights", policy="KEEP_LATEST_BY_HOURS", retained=48)
+
+    No Spark is started. It may run at any time, beside anything: what a writer in flight, a reader with a
+    lease, a savepoint, a registered consumer, a plan or an open transaction still needs is kept. A clean
+    that was killed is finished by the next one.
+
+    The result is ``table``, ``instant`` and ``completion_time`` (None when there was nothing to delete),
+    ``action``, ``files_deleted``, ``files_failed``, ``bytes``, ``earliest_commit_to_retain``,
+    ``held`` (who holds back what: ``by``, ``files``, ``bytes``), ``expired_consumers`` and ``dry_run``.
+
+    :param table: ``database.table``, or the table's path or URL (templated).
+    :param policy: ``KEEP_LATEST_COMMITS``, ``KEEP_LATEST_FILE_VERSIONS`` or ``KEEP_LATEST_BY_HOURS``
+        (templated).
+    :param retained: how many commits, slices of a file group, or hours; Hudi's default, 10, 3 or 24, when
+        None (templated).
+    :param reverted_after: how long a revert has to be over before the files of the rewrite that it undid
+        are deleted: longer than any query runs; a timedelta or seconds (templated).
+    :param dry_run: only tells what would go; each file is in the task's log (templated).
+    :param lock_conn_id: connection of type ``table_lock`` (templated).
+    :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
+    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
+    """
+
+    template_fields: Sequence[str] = (
+        "table",
+        "policy",
+        "retained",
+        "reverted_after",
+        "only_tell",
+        "lock_conn_id",
+        "metastore_conn_id",
+        "storage_conn_id",
+    )
+    ui_color = "#e0eaf5"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        policy: str = CleaningPolicy.KEEP_LATEST_COMMITS,
+        retained: float | str | None = None,
+        reverted_after: timedelta | float | str = timedelta(days=1),
+        dry_run: bool | str = False,
+        lock_conn_id: str = LockProviderHook.default_conn_name,
+        metastore_conn_id: str = MetastoreHook.default_conn_name,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.policy = str(policy)
+        self.retained = retained
+        self.reverted_after = reverted_after
+        # BaseOperator has a method dry_run.
+        self.only_tell = dry_run
+        self.lock_conn_id = lock_conn_id
+        self.metastore_conn_id = metastore_conn_id
+        self.storage_conn_id = storage_conn_id
+
+    @failing_without_retries
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Clean.
+
+        :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
+        """
+        after = seconds(self.reverted_after, "reverted_after")
+        retention = Retention(self.policy, _number(self.retained), 0.0 if after is None else after)
+        only_tell = flag(self.only_tell, "dry_run")
+        table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
+        plan = plan_clean(table, retention)
+        self._tell(plan)
+        result: dict[str, Any] = {"table": self.table, **_NOTHING}
+        if only_tell:
+            result |= {"files_deleted": len(plan.files), "bytes": plan.size}
+        else:
+            lock = LockProviderHook(self.lock_conn_id).get_lock(table.location, table.storage.options)
+            done = [each.to_dict() for each in clean(table, retention, lock=lock)]
+            if done:
+                counts = ("files_deleted", "files_failed", "bytes")
+                result |= done[-1] | {count: sum(each[count] for each in done) for count in counts}
+        told = plan.to_dict()
+        return {
+            **result,
+            "held": told["held"],
+            "expired_consumers": told["expired_consumers"],
+            "dry_run": only_tell,
+        }
+
+    def _tell(self, plan: CleanPlan) -> None:
+        for file in plan.files:
+            self.log.info("%s, %d bytes, %s", file.path, file.size, file.reason)
+        self.log.info("to be deleted: %d files, %d bytes", len(plan.files), plan.size)
+        for held in plan.held:
+            self.log.info("kept for %s: %d files, %d bytes", held.by, held.files, held.size)
+        for name in plan.expired_consumers:
+            self.log.warning("consumer %s has not come back; nothing is kept for it any more", name)
+
+
+_NOTHING = {
+    "instant": None,
+    "completion_time": None,
+    "action": "clean",
+    "files_deleted": 0,
+    "files_failed": 0,
+    "bytes": 0,
+    "earliest_commit_to_retain": None,
+}
+
+
+def _number(given: float | str | None) -> float | None:
+    if given is None or given in ("None", ""):
+        return None
+    try:
+        return float(given)
+    except ValueError:
+        raise InvalidInputError(f"retained must be a number, not {given!r}") from None
