@@ -30,7 +30,9 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": _modules("hooks", "lock_provider", "metastore", "table"),
-        "operators": _modules("operators", "backfill", "create_table", "ingest", "rollback", "transaction"),
+        "operators": _modules(
+            "operators", "archive", "backfill", "create_table", "ingest", "rollback", "transaction"
+        ),
         "sensors": _modules("sensors", "notification_log", "prior_commits"),
         "triggers": _modules("triggers", "notification_event", "notification_log", "prior_commits"),
         "connection-types": [_table_lock(), _table_metastore()],

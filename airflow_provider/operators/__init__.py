@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_provider.operators.archive import ArchiveTimelineOperator
     from airflow_provider.operators.backfill import BackfillOperator
     from airflow_provider.operators.create_table import CreateTableOperator
     from airflow_provider.operators.ingest import IngestOperator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AbortTransactionOperator",
+    "ArchiveTimelineOperator",
     "BackfillOperator",
     "BeginTransactionOperator",
     "CommitTransactionOperator",
@@ -28,6 +30,7 @@ __all__ = [
 
 _MODULES = {
     "AbortTransactionOperator": "transaction",
+    "ArchiveTimelineOperator": "archive",
     "BackfillOperator": "backfill",
     "BeginTransactionOperator": "transaction",
     "CommitTransactionOperator": "transaction",

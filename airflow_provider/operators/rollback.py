@@ -11,10 +11,10 @@ from airflow.sdk import BaseOperator
 from airflow_provider.concurrency import delete_reverted_files, pending_instants, rollback_dead_writers
 from airflow_provider.concurrency.recovery import recover_transactions
 from airflow_provider.concurrency.transactions import settle_transactions
-from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.operators.templated import flag, seconds
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -76,7 +76,10 @@ class RollbackFailedWritesOperator(BaseOperator):
 
         :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
         """
-        after_seconds, only_tell = _seconds(self.reverted_after), _flag(self.only_tell)
+        after_seconds, only_tell = (
+            seconds(self.reverted_after, "reverted_after"),
+            flag(self.only_tell, "dry_run"),
+        )
         hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
         table = hook.get_table(self.table)
         if hook.resolve(self.table).is_registered and not only_tell:
@@ -121,22 +124,3 @@ def _described(alive: bool | None, age_seconds: float | None) -> str:
     if alive is None:
         return "without a heartbeat, left alone"
     return f"{'alive' if alive else 'dead'}, last beat {age_seconds or 0.0:.0f} s ago"
-
-
-def _seconds(given: timedelta | float | str | None) -> float | None:
-    if given is None or given == "None":
-        return None
-    try:
-        seconds = given.total_seconds() if isinstance(given, timedelta) else float(given)
-    except ValueError:
-        seconds = -1.0
-    if seconds < 0:
-        raise InvalidInputError(f"reverted_after must be 0 seconds or more, or a timedelta, not {given!r}")
-    return seconds
-
-
-def _flag(given: bool | str) -> bool:
-    text = str(given).strip().lower()
-    if text not in ("true", "false"):
-        raise InvalidInputError(f"dry_run must be True or False, not {given!r}")
-    return text == "true"

@@ -148,7 +148,7 @@ class FileSystemView:
             if status.name == PARTITION_METADATA and not status.path.startswith(".hoodie/")
         )
 
-    def is_committed(self, instant: str) -> bool:
+    def shows(self, instant: str) -> bool:
         """Whether files of an instant are seen: it has completed, or it was archived.
 
         :param instant: requested time.
@@ -168,7 +168,7 @@ class FileSystemView:
             if parsed is None:
                 continue
             file_id, write_token, instant = parsed
-            if not self.is_committed(instant) or FileGroupId(partition_path, file_id) in replaced:
+            if not self.shows(instant) or FileGroupId(partition_path, file_id) in replaced:
                 continue
             known = newest.get(file_id)
             if known is None or instant > known[0]:
