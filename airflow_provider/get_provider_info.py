@@ -31,7 +31,15 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "hooks": _modules("hooks", "lock_provider", "metastore", "table"),
         "operators": _modules(
-            "operators", "backfill", "clean", "create_table", "ingest", "rollback", "transaction"
+            "operators",
+            "archive",
+            "backfill",
+            "clean",
+            "clustering",
+            "create_table",
+            "ingest",
+            "rollback",
+            "transaction",
         ),
         "sensors": _modules("sensors", "notification_log", "prior_commits"),
         "triggers": _modules("triggers", "notification_event", "notification_log", "prior_commits"),

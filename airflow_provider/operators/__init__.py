@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_provider.operators.archive import ArchiveTimelineOperator
     from airflow_provider.operators.backfill import BackfillOperator
     from airflow_provider.operators.clean import CleanOperator
     from airflow_provider.operators.clustering import (
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AbortTransactionOperator",
+    "ArchiveTimelineOperator",
     "BackfillOperator",
     "BeginTransactionOperator",
     "CleanOperator",
@@ -38,6 +40,7 @@ __all__ = [
 
 _MODULES = {
     "AbortTransactionOperator": "transaction",
+    "ArchiveTimelineOperator": "archive",
     "BackfillOperator": "backfill",
     "BeginTransactionOperator": "transaction",
     "CleanOperator": "clean",

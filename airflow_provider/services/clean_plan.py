@@ -410,7 +410,7 @@ class _Planner:
             if end is not None and self._view.timeline.find(instant) is None:
                 orphan = FileToDelete(status.path, status.size, _OF_THE_DEAD[end.end])
                 orphans.append((orphan, self._holder_of_orphan(orphan, end)))
-            elif self._view.is_committed(instant):
+            elif self._view.shows(instant):
                 group = FileGroupId(status.path.rpartition("/")[0], file_id)
                 groups.setdefault(group, {}).setdefault(instant, []).append(status)
         slices: list[_Slice] = []

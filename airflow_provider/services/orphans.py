@@ -75,7 +75,7 @@ def dead_instants(storage: Storage, commit_log: CommitLog, timeline: Timeline) -
             continue
         for dead in decode(timeline.read(instant)).get("commitsRollback") or ():
             # The JVM carries a plan that it has rolled back out again under the same requested time.
-            if not view.is_committed(dead) and timeline.find(dead) is None:
+            if not view.shows(dead) and timeline.find(dead) is None:
                 found.setdefault(dead, DeadInstant(End.ROLLED_BACK, instant.completion_time or ""))
     return found
 

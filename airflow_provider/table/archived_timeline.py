@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
@@ -237,6 +238,46 @@ def find_archived(storage: Storage, requested_time: str, layout: int = 2) -> Arc
         return None
     rows = _rows(storage, [*_COLUMNS, "metadata", "plan"], _Wanted(only=requested_time))
     return next(map(ArchivedInstant.from_row, rows), None)
+
+
+def archived_write_ids(storage: Storage) -> Iterator[int]:
+    """The write ids of archived commits that belonged to metastore transactions.
+
+    Files that were written here say them in their footers.
+
+    :param storage: the table's storage.
+    """
+    known = _write_ids.setdefault(storage, {})
+    for file in reversed(Manifest.newest(storage).files):
+        if file.name not in known:
+            known[file.name] = _write_ids_in(storage, file)
+        yield from known[file.name]
+
+
+def write_ids_of(instants: Iterable[ArchivedInstant]) -> list[int]:
+    """The write ids that instants say in their commit metadata."""
+    commits = (each.commit_metadata for each in instants if each.instant.action in WRITE_ACTIONS)
+    found = (commit.extra_metadata.get("write_id") for commit in commits)
+    return sorted(int(each) for each in found if each is not None)
+
+
+def _write_ids_in(storage: Storage, file: HistoryFile) -> list[int]:
+    import pyarrow.parquet as pq  # see _rows
+
+    filesystem, base = storage.arrow()
+    try:
+        source = filesystem.open_input_file(f"{base}/{HISTORY_FOLDER}/{file.name}")
+    except FileNotFoundError:
+        return []  # merged into a later one since, and that one is asked too
+    said = (pq.read_metadata(source).metadata or {}).get(WRITE_IDS_KEY)
+    if said is not None:
+        return [int(each) for each in json.loads(said)]
+    return write_ids_of(map(ArchivedInstant.from_row, pq.read_table(source).to_pylist()))
+
+
+WRITE_IDS_KEY = b"airflow_provider.write_ids"
+
+_write_ids: WeakKeyDictionary[Storage, dict[str, list[int]]] = WeakKeyDictionary()
 
 
 class _Wanted(NamedTuple):

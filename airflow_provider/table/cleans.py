@@ -74,7 +74,7 @@ def lacking(
         if parsed is None:
             continue
         group, instant = FileGroupId(partition, parsed[0]), parsed[2]
-        if not view.is_committed(instant) or group in view.replaced:
+        if not view.shows(instant) or group in view.replaced:
             continue
         shown = view.base_file(group)
         is_doomed = also_planned and clean.state is not State.COMPLETED

@@ -141,7 +141,7 @@ class FileSystemView:
                 out.update(dict.fromkeys(known[instant.file_name], instant.completion_time or ""))
         return out
 
-    def is_committed(self, instant: str) -> bool:
+    def shows(self, instant: str) -> bool:
         """Whether files of an instant are seen: it has completed, or it was archived.
 
         :param instant: requested time.
@@ -161,7 +161,7 @@ class FileSystemView:
             if parsed is None:
                 continue
             file_id, write_token, instant = parsed
-            if not self.is_committed(instant) or FileGroupId(partition_path, file_id) in replaced:
+            if not self.shows(instant) or FileGroupId(partition_path, file_id) in replaced:
                 continue
             known = newest.get(file_id)
             if known is None or instant > known[0]:

@@ -84,7 +84,7 @@ def file_slices(table: HudiTable, as_of: str | None = None) -> list[FileSlice]:
                 continue
             # In layout 1 the name tells only the slice; a block of an instant that was rolled back is
             # skipped when it is read.
-            if table.config.layout == 1 or view.is_committed(log_file.instant):
+            if table.config.layout == 1 or view.shows(log_file.instant):
                 place = (log_file.instant, log_file.version, log_file.write_token, name)
                 logs.setdefault(log_file.file_id, []).append(place)
         for file_id in sorted({*bases, *logs}):
@@ -103,7 +103,7 @@ def _bases(view: FileSystemView, partition: str, names: list[str]) -> dict[str, 
         parsed = parse_base_file_name(name)
         if parsed is None or FileGroupId(partition, parsed[0]) in view.replaced:
             continue
-        if view.is_committed(parsed[2]):
+        if view.shows(parsed[2]):
             path = f"{partition}/{name}".lstrip("/")
             newest[parsed[0]] = max(newest.get(parsed[0], ("", "")), (parsed[2], path))
     return newest

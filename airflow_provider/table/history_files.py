@@ -19,12 +19,14 @@ from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.archived_timeline import (
     HISTORY_FOLDER,
     VERSION_PATH,
+    WRITE_IDS_KEY,
     ArchivedInstant,
     HistoryFile,
     Manifest,
     archived_instants,
     manifest_path,
     manifest_versions,
+    write_ids_of,
 )
 from airflow_provider.table.storage import Storage
 
@@ -161,6 +163,7 @@ def _read(storage: Storage, file: HistoryFile) -> list[ArchivedInstant]:
 def _encode(instants: Iterable[ArchivedInstant]) -> bytes:
     import pyarrow.parquet as pq
 
+    instants = sorted(instants, key=lambda each: each.instant.requested_time)
     rows = [
         {
             "instantTime": each.instant.requested_time,
@@ -170,13 +173,17 @@ def _encode(instants: Iterable[ArchivedInstant]) -> bytes:
             "plan": each.plan,
             "version": 1,
         }
-        for each in sorted(instants, key=lambda each: each.instant.requested_time)
+        for each in instants
     ]
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, _SCHEMA, compression="gzip", version="1.0", store_schema=False) as writer:
         writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
-        # What parquet-avro reads it by.
-        writer.add_key_value_metadata({"parquet.avro.schema": _avro_schema(), "writer.model.name": "avro"})
+        footer = {
+            "parquet.avro.schema": _avro_schema(),  # parquet-avro reads it by this
+            "writer.model.name": "avro",
+            WRITE_IDS_KEY.decode(): json.dumps(write_ids_of(instants)),
+        }
+        writer.add_key_value_metadata(footer)
     return sink.getvalue()
 
 

@@ -67,7 +67,7 @@ def legacy_records(storage: Storage) -> Iterator[LegacyRecord]:
         end is left out, as Hudi does.
     """
     plans: dict[str, bytes | None] = {}
-    for path in _paths(storage):
+    for path in archive_paths(storage):
         for entry in _entries(storage, path):
             requested_time, state = entry["commitTime"], str(entry.get("actionState") or "COMPLETED")
             if state == "REQUESTED":
@@ -81,7 +81,11 @@ def legacy_records(storage: Storage) -> Iterator[LegacyRecord]:
                 )
 
 
-def _paths(storage: Storage) -> list[str]:
+def archive_paths(storage: Storage) -> list[str]:
+    """The archives of layout 1, from the oldest on.
+
+    :param storage: the table's storage.
+    """
     found = [(int(match[1]), name) for name in storage.names(LEGACY_FOLDER) if (match := _NAME.match(name))]
     return [f"{LEGACY_FOLDER}/{name}" for _, name in sorted(found)]
 

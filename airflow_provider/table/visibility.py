@@ -20,6 +20,7 @@ from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import SnapshotUnavailableError
+from airflow_provider.table.archived_timeline import archived_write_ids
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.instant import Instant
@@ -36,6 +37,9 @@ class ValidWriteIds(Protocol):
 
     def is_valid(self, write_id: int) -> bool:
         """Whether the reader sees what was written under this id."""
+
+    def is_aborted(self, write_id: int) -> bool:
+        """Whether the id is known to belong to an aborted transaction."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +139,17 @@ def left_out(storage: Storage, timeline: Timeline, valid_write_ids: ValidWriteId
     :param storage: the table's storage.
     :param timeline: the active timeline; what was archived is seen.
     :param valid_write_ids: the write ids that the reader sees.
-    :raises SnapshotUnavailableError: when a commit that the reader sees rests on one that it does not.
+    :raises SnapshotUnavailableError: when a commit that the reader sees rests on one that it does not, or
+        one that it does not see was archived.
     """
+    for write_id in archived_write_ids(storage):
+        # What an aborted transaction wrote was undone before it could be archived.
+        if not valid_write_ids.is_valid(write_id) and not valid_write_ids.is_aborted(write_id):
+            raise SnapshotUnavailableError(
+                f"table {storage.root}: the commit of write id {write_id}, which this snapshot does not see, "
+                "was archived since, and can be told apart no longer; read with a new snapshot",
+                write_id=write_id,
+            )
     found: list[Effect] = []
     for commit in timeline.commits():
         effect = effect_of(storage, timeline, commit)

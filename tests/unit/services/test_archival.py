@@ -31,9 +31,11 @@ from airflow_provider.exceptions import (
     CheckpointExpiredError,
     InstantRolledBackError,
     InvalidInputError,
+    SnapshotUnavailableError,
     UnsupportedTableError,
 )
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.services import archival
 from airflow_provider.services.archival import archive, archive_when_due, plan_archival
 from airflow_provider.table import HudiTable, snapshot
@@ -359,6 +361,29 @@ def test_what_became_of_an_operation_is_found_in_the_archive(table: HudiTable) -
 
 
 # --- consumers
+
+
+def test_a_snapshot_of_before_an_archived_transaction_cannot_be_read_any_more(table: HudiTable) -> None:
+    """What was archived is seen by everybody: so a reader that should not see it is told."""
+    for write_id in range(1, 7):
+        ingest(table, {write_id: 1.0}, txn_id=write_id, write_id=write_id)
+
+    def seen(valid: ValidWriteIdList) -> int:
+        return snapshot(table, valid_write_ids=valid).count_rows()
+
+    assert seen(ValidWriteIdList(None, 3)) == 3
+    archive(table, **FEW)
+    assert seen(ValidWriteIdList(None, 6)) == 6
+    assert seen(ValidWriteIdList(None, 4)) == 4
+    assert seen(ValidWriteIdList(None, 6, (6,))) == 5
+    for valid in (ValidWriteIdList(None, 3), ValidWriteIdList(None, 6, (2,))):
+        with pytest.raises(SnapshotUnavailableError, match="was archived since"):
+            seen(valid)
+    assert seen(ValidWriteIdList(None, 6, (2,), frozenset({2}))) == 6, "undone, or it were not archived"
+    commits(table, 4, first=10)
+    archive(table, **FEW)
+    with pytest.raises(SnapshotUnavailableError, match="write id 5"):
+        seen(ValidWriteIdList(None, 6, (5,)))
 
 
 def test_a_checkpoint_that_was_archived_has_expired(table: HudiTable) -> None:

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider.concurrency import begin_write, pending_instants, rollback_dead_writers
 from airflow_provider.exceptions import CheckpointExpiredError, CorruptTableError, UnsupportedTableError
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.archived_timeline import archived, find_archived
+from airflow_provider.table.archived_timeline import archived, archived_write_ids, find_archived
 from airflow_provider.table.file_slices import file_slices
 from airflow_provider.table.incremental import Order, increment
 from airflow_provider.table.instant import Action, State
@@ -187,6 +187,7 @@ def test_the_archived_timeline_is_read_with_metadata_and_plans(name: str, jvm_ta
     assert (again.instant, again.commit_metadata) == (clustering.instant, clustering.commit_metadata)
     assert find_archived(table.storage, "20200101000000000", table.config.layout) is None
     assert all(table.timeline().find(each.instant.requested_time) is None for each in found)
+    assert list(archived_write_ids(table.storage)) == [], "the JVM knows no transactions"
 
 
 def test_a_legacy_archive_that_was_cut_off(jvm_tables: JvmTables, tmp_path: Path) -> None:

@@ -1,0 +1,111 @@
+"""Keeping a table's timeline short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider.hooks.lock_provider import LockProviderHook
+from airflow_provider.hooks.metastore import MetastoreHook
+from airflow_provider.hooks.table import TableHook
+from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.operators.templated import count, flag, seconds
+from airflow_provider.services.archival import DEAD_WRITER_SECONDS, archive, plan_archival
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class ArchiveTimelineOperator(BaseOperator):
+    """Moves the oldest instants of a table from the active timeline to the archived one.
+
+    ::
+
+        ArchiveTimelineOperator(task_id="archive", table="lake.flights")
+
+    Loads look at every tenth commit whether something is due, so this is for other numbers than theirs,
+    and for tables on which something had held archival up. No Spark is started, and it may run at any
+    time, beside anything.
+
+    The result is ``table``, ``archived`` (requested times), ``deleted`` (data files that dead writers had
+    left, relative to the table), ``trimmed`` (the last entry of the commit log that left it; 0 for none),
+    ``held_by`` (why instants stay that should leave, or None) and ``dry_run``.
+
+    :param table: ``database.table``, or the table's path or URL (templated).
+    :param keep_min_commits: commits that stay; the table's ``hoodie.keep.min.commits``, or 20, when None
+        (templated).
+    :param keep_max_commits: commits up to which nothing leaves; the table's ``hoodie.keep.max.commits``,
+        or 30, when None (templated).
+    :param dead_writers_after: how long a rollback has to be over before archival passes what it rolled
+        back: longer than a process stands still and wakes up; a timedelta or seconds (templated).
+    :param dry_run: only tells what would leave (templated).
+    :param lock_conn_id: connection of type ``table_lock`` (templated).
+    :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
+    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
+    """
+
+    template_fields: Sequence[str] = (
+        "table",
+        "keep_min_commits",
+        "keep_max_commits",
+        "dead_writers_after",
+        "only_tell",
+        "lock_conn_id",
+        "metastore_conn_id",
+        "storage_conn_id",
+    )
+    ui_color = "#e0e7f5"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        keep_min_commits: int | str | None = None,
+        keep_max_commits: int | str | None = None,
+        dead_writers_after: timedelta | float | str = timedelta(seconds=DEAD_WRITER_SECONDS),
+        dry_run: bool | str = False,
+        lock_conn_id: str = LockProviderHook.default_conn_name,
+        metastore_conn_id: str = MetastoreHook.default_conn_name,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.keep_min_commits = keep_min_commits
+        self.keep_max_commits = keep_max_commits
+        self.dead_writers_after = dead_writers_after
+        # BaseOperator has a method dry_run.
+        self.only_tell = dry_run
+        self.lock_conn_id = lock_conn_id
+        self.metastore_conn_id = metastore_conn_id
+        self.storage_conn_id = storage_conn_id
+
+    @failing_without_retries
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Archive.
+
+        :raises AirflowFailException: for input that no retry can make work, and for a table that cannot
+            be archived here; caused by the typed error.
+        :raises LockTimeoutError: when the table lock could not be had in time.
+        """
+        only_tell = flag(self.only_tell, "dry_run")
+        after = seconds(self.dead_writers_after, "dead_writers_after")
+        after = DEAD_WRITER_SECONDS if after is None else after
+        keep_min = count(self.keep_min_commits, "keep_min_commits")
+        keep_max = count(self.keep_max_commits, "keep_max_commits")
+        table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
+        if only_tell:
+            plan = plan_archival(table, keep_min=keep_min, keep_max=keep_max, dead_writer_seconds=after)
+        else:
+            lock = LockProviderHook(self.lock_conn_id).get_lock(table.location, table.storage.options)
+            plan = archive(table, keep_min=keep_min, keep_max=keep_max, dead_writer_seconds=after, lock=lock)
+        self.log.info(
+            "%s %d instants%s",
+            "to be archived:" if only_tell else "archived:",
+            len(plan.instants),
+            f"; others stay, because {plan.held_by}" if plan.held_by else "",
+        )
+        return {"table": self.table, **plan.to_dict(), "dry_run": only_tell}

@@ -1,0 +1,279 @@
+"""Upgrading a copy-on-write table of version 6 or 8 to 9, the version that is written here, and back to 8.
+
+No data file is touched. From version 6 on the timeline moves: its files get a folder and names of their
+own, commit metadata becomes Avro, and the archive becomes an LSM history. Version 6 keeps no completion
+times; as its readers order commits by their requested times, these become the completion times, so that
+every checkpoint and every ``as of`` means what it meant.
+
+The properties are the switch, put in one step after the new timeline is there. Before it the table is of
+the old version, after it of the new one; what a crash leaves, the next run removes. What the properties
+are follows Hudi's ``SevenToEightUpgradeHandler``, ``EightToNineUpgradeHandler`` and
+``NineToEightDowngradeHandler``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider.concurrency import pending_instants
+from airflow_provider.exceptions import TableError, UnsupportedTableError
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.table.archived_timeline import archived
+from airflow_provider.table.history_files import append_history
+from airflow_provider.table.hudi_table import PROPERTIES_PATH, HudiTable
+from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.legacy_archive import archive_paths
+from airflow_provider.table.metadata import (
+    COMMIT_METADATA,
+    REPLACE_COMMIT_METADATA,
+    decode_commit_metadata,
+    encode,
+)
+from airflow_provider.table.properties import TableConfig, dump_properties
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import instant_path, timeline_folder
+
+log = logging.getLogger(__name__)
+
+_MERGE_MODE = "hoodie.record.merge.mode"
+_MERGE_STRATEGY = "hoodie.record.merge.strategy.id"
+_PAYLOAD = "hoodie.compaction.payload.class"
+_LEGACY_PAYLOAD = "hoodie.table.legacy.payload.class"
+_EVENT_TIME, _COMMIT_TIME = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
+_MODELS = "org.apache.hudi.common.model"
+_PAYLOADS = {
+    f"{_MODELS}.OverwriteWithLatestAvroPayload": _COMMIT_TIME,
+    f"{_MODELS}.DefaultHoodieRecordPayload": _EVENT_TIME,
+    f"{_MODELS}.EventTimeAvroPayload": _EVENT_TIME,
+}
+_STRATEGIES = {
+    _EVENT_TIME: "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5",
+    _COMMIT_TIME: "ce9acb64-bde0-424c-9b91-f6ebba25356d",
+}
+# What versions 8 and 9 do not know any more.
+_GONE = (
+    _PAYLOAD,
+    "hoodie.compaction.record.merger.strategy",
+    "hoodie.table.keygenerator.class",
+    "hoodie.table.precombine.field",
+)
+
+
+@dataclass(frozen=True)
+class VersionChange:
+    """What became of a table's version.
+
+    :param location: of the table.
+    :param before: the version that it had.
+    :param after: the version that it has now.
+    :param instants: instants that were written in another layout.
+    """
+
+    location: str
+    before: int
+    after: int
+    instants: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a JSON-able dict: ``location``, ``before``, ``after``, ``instants``."""
+        return {
+            "location": self.location,
+            "before": self.before,
+            "after": self.after,
+            "instants": self.instants,
+        }
+
+
+def upgrade(
+    location: str, *, storage_options: Mapping[str, Any] | None = None, lock: LockProvider | None = None
+) -> VersionChange:
+    """Make a table of version 6 or 8 one of version 9. Done again, it changes nothing.
+
+    :param location: absolute path or URL of the table.
+    :param storage_options: keyword arguments of the fsspec file system.
+    :param lock: the table lock; the filesystem lock in the table by default. All other writers of the
+        table have to be stopped, or to take the same lock.
+    :raises UnsupportedTableError: for a merge-on-read table, one with a metadata table, one whose rows
+        are merged by a class of its own, or whose keys would become others.
+    :raises TableError: when a write is in flight, or a plan is pending.
+    :raises NotATableError: when there is no table.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    """
+    table = _opened(location, storage_options)
+    with lock or open_lock({}, table.storage):
+        table = _opened(location, storage_options)
+        before = table.config
+        if before.version == 9:
+            _remove_layout_1(table.storage)
+            return VersionChange(location, 9, 9)
+        properties = _properties_of_9(before)
+        _check_idle(table)
+        moved = _move_timeline(table.storage) if before.layout == 1 else 0
+        _switch(table.storage, replace(before, version=9, layout=2, timezone="UTC", raw=properties))
+        _remove_layout_1(table.storage)
+    log.info("table %s: upgraded from version %d to 9", location, before.version)
+    return VersionChange(location, before.version, 9, moved)
+
+
+def downgrade(
+    location: str, *, storage_options: Mapping[str, Any] | None = None, lock: LockProvider | None = None
+) -> VersionChange:
+    """Make a table of version 9 one of version 8, for readers and writers that know no later one.
+
+    It cannot be written here any more until it is upgraded again. Done again, it changes nothing.
+
+    :param location: absolute path or URL of the table.
+    :param storage_options: keyword arguments of the fsspec file system.
+    :param lock: see :func:`upgrade`.
+    :raises UnsupportedTableError: see :func:`upgrade`; and for a table of version 6.
+    :raises TableError: when a write is in flight, or a plan is pending.
+    :raises NotATableError: when there is no table.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    """
+    table = _opened(location, storage_options)
+    with lock or open_lock({}, table.storage):
+        table = _opened(location, storage_options)
+        before = table.config
+        if before.version == 8:
+            return VersionChange(location, 8, 8)
+        if before.version != 9:
+            raise UnsupportedTableError(
+                f"table {location} is of version {before.version}; only one of version 9 is downgraded to 8",
+                location=location,
+            )
+        _check_idle(table)
+        _switch(table.storage, replace(before, version=8, raw=_properties_of_8(before)))
+    log.info("table %s: downgraded from version 9 to 8", location)
+    return VersionChange(location, 9, 8)
+
+
+# --- what cannot be changed -------------------------------------------------------------------
+
+
+def _opened(location: str, storage_options: Mapping[str, Any] | None) -> HudiTable:
+    table = HudiTable.open(location, storage_options)
+    config, why = table.config, None
+    if config.table_type != "COPY_ON_WRITE":
+        why = f"it is {config.table_type}, and only copy-on-write tables are"
+    elif config.metadata_partitions:
+        why = f"it has a metadata table with {', '.join(config.metadata_partitions)}; drop that first"
+    elif config.key_generator == "COMPLEX" and len(config.record_key_fields) == 1:
+        why = "its complex key generator makes other record keys in version 9 (HUDI-7001)"
+    if why is not None:
+        told = f"table {location} of version {config.version} is neither upgraded nor downgraded here: {why}"
+        raise UnsupportedTableError(told, location=location)
+    return table
+
+
+def _check_idle(table: HudiTable) -> None:
+    if pending := pending_instants(table):
+        first = pending[0]
+        raise TableError(
+            f"table {table.location} has {len(pending)} instants in flight, the first is {first.action} "
+            f"{first.instant} by {first.owner}; let them end or roll them back, and stop its writers",
+            location=table.location,
+            instant=first.instant,
+        )
+
+
+# --- properties ---------------------------------------------------------------------------
+
+
+def _properties_of_9(config: TableConfig) -> dict[str, str]:
+    kept = {name: value for name, value in config.raw.items() if name not in _GONE}
+    mode = kept.get(_MERGE_MODE) or _EVENT_TIME
+    if payload := config.raw.get(_PAYLOAD):
+        if payload not in _PAYLOADS:
+            raise UnsupportedTableError(
+                f"table {config.name!r} has {_PAYLOAD}={payload}: rows that a class merges are not "
+                f"merged here; known are {', '.join(_PAYLOADS)}",
+                table=config.name,
+                property=_PAYLOAD,
+            )
+        mode = _PAYLOADS[payload]
+        kept[_LEGACY_PAYLOAD] = payload
+    elif not config.ordering_fields:
+        mode = _COMMIT_TIME
+    return _since_8(config, kept) | {
+        _MERGE_MODE: mode,
+        _MERGE_STRATEGY: _STRATEGIES[mode],
+        "hoodie.table.format": "native",
+    }
+
+
+def _properties_of_8(config: TableConfig) -> dict[str, str]:
+    gone = {"hoodie.table.format", "hoodie.table.ordering.fields", _LEGACY_PAYLOAD}
+    kept = {name: value for name, value in config.raw.items() if name not in gone}
+    mode = kept.get(_MERGE_MODE) or (_EVENT_TIME if config.ordering_fields else _COMMIT_TIME)
+    default = next(payload for payload, merges in _PAYLOADS.items() if merges == mode)
+    return _since_8(config, kept) | {
+        _MERGE_MODE: mode,
+        _MERGE_STRATEGY: _STRATEGIES[mode],
+        _PAYLOAD: config.raw.get(_LEGACY_PAYLOAD) or default,
+    }
+
+
+def _since_8(config: TableConfig, kept: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "hoodie.table.initial.version": str(config.version),
+        **kept,
+        "hoodie.table.keygenerator.type": config.key_generator,
+        "hoodie.timeline.history.path": "history",
+        "hoodie.timeline.path": "timeline",
+    }
+
+
+def _switch(storage: Storage, config: TableConfig) -> None:
+    storage.put(PROPERTIES_PATH, dump_properties(config.to_properties()).encode())
+
+
+# --- the timeline -------------------------------------------------------------------------
+
+
+def _move_timeline(storage: Storage) -> int:
+    """Write all instants of layout 1 in layout 2, the archived ones too, beside what is there."""
+    instants = _layout_1(storage)
+    clusterings = {
+        each.requested_time
+        for each in instants
+        if each.state is State.COMPLETED
+        and each.action is Action.REPLACE_COMMIT
+        and decode_commit_metadata(storage.read(instant_path(each))).operation_type == "CLUSTER"
+    }
+    for instant in instants:
+        content, moved = storage.read(instant_path(instant)), replace(instant, layout=2)
+        if instant.state is not State.COMPLETED and instant.requested_time in clusterings:
+            moved = replace(moved, action=Action.CLUSTERING)
+        storage.put(instant_path(moved), _as_avro(content, instant))
+    append_history(
+        storage,
+        sorted(
+            (replace(each, instant=replace(each.instant, layout=2)) for each in archived(storage, 1)),
+            key=lambda each: each.instant.requested_time,
+        ),
+    )
+    return sum(instant.state is State.COMPLETED for instant in instants)
+
+
+def _layout_1(storage: Storage) -> list[Instant]:
+    found = (Instant.parse(name, layout=1) for name in storage.names(timeline_folder(1)))
+    return sorted((each for each in found if each is not None), key=lambda each: each.file_name)
+
+
+def _as_avro(content: bytes, instant: Instant) -> bytes:
+    if not content.startswith(b"{"):
+        return content  # empty, or Avro already
+    replaces = instant.action is Action.REPLACE_COMMIT
+    return encode(REPLACE_COMMIT_METADATA if replaces else COMMIT_METADATA, json.loads(content))
+
+
+def _remove_layout_1(storage: Storage) -> None:
+    """Delete what the table has no more use for once it is of layout 2."""
+    for instant in _layout_1(storage):
+        storage.delete(instant_path(instant))
+    for path in archive_paths(storage):
+        storage.delete(path)

@@ -1,0 +1,210 @@
+"""Copy-on-write tables of version 6 and 8 become 9, and 8 again, and every reader sees the same rows."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
+
+from airflow_provider.concurrency import begin_write
+from airflow_provider.exceptions import TableError, UnsupportedTableError
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.archival import archive
+from airflow_provider.services.upgrade import VersionChange, downgrade, upgrade
+from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.archived_timeline import archived
+from airflow_provider.table.incremental import increment
+from airflow_provider.table.instant import State
+from airflow_provider.table.legacy_archive import LEGACY_FOLDER
+from airflow_provider.table.properties import parse_properties
+from tests.unit.concurrency.simulation import Killed, NoLock
+from tests.unit.services.test_archival_killed import DyingStorage
+from tests.unit.table.conftest import JvmTables
+
+BEGINNING = "20000101000000000"
+OLD = ["rs_cow_v6_overwritetable", "rs_cow_v8_simple"]
+NEW = "rs_cow_v9_txns_simple_nometa"
+
+
+@pytest.fixture
+def copy_of(jvm_tables: JvmTables, tmp_path: Path) -> Callable[[str], str]:
+    return lambda name: str(shutil.copytree(jvm_tables.table(name), tmp_path / "t"))
+
+
+def hudi_rs(location: str, options: HudiReadOptions | None = None) -> list[str]:
+    batches = HudiTableBuilder.from_base_uri(location).build().read(options)
+    return sorted(map(repr, pa.Table.from_batches(batches).to_pylist())) if batches else []
+
+
+def everything(location: str) -> dict[str, Any]:
+    """What hudi-rs and we read: now, as of every commit, and the changes since each."""
+    table = HudiTable.open(location)
+    read: dict[str, Any] = {"now": hudi_rs(location), "schema": table.schema}
+    read["ours"] = sorted(map(repr, snapshot(table, meta_columns=True).to_table().to_pylist()))
+    for commit in table.timeline().commits():
+        moment = commit.requested_time
+        as_of = HudiReadOptions().with_as_of_timestamp(moment)
+        window = HudiReadOptions().with_query_type(HudiQueryType.Incremental).with_start_timestamp(moment)
+        read[moment] = [
+            hudi_rs(location, as_of),
+            hudi_rs(location, window),
+            snapshot(table, as_of=moment).count_rows(),
+            increment(table, moment).scanner().count_rows(),
+        ]
+    read["beginning"] = increment(table, BEGINNING).scanner().count_rows()
+    return read
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_an_upgrade_and_the_way_back_change_no_row(name: str, copy_of: Callable[[str], str]) -> None:
+    location = copy_of(name)
+    version = HudiTable.open(location).config.version
+    before = everything(location)
+    found = upgrade(location)
+    assert (found.before, found.after) == (version, 9)
+    assert everything(location) == before
+    assert upgrade(location) == VersionChange(location, 9, 9)
+
+    table = HudiTable.open(location)
+    assert (table.config.version, table.config.layout) == (9, 2)
+    assert all(instant.state is State.COMPLETED for instant in table.timeline().instants)
+    leftovers = [each.name for each in (Path(location) / ".hoodie").iterdir() if each.name[:1].isdigit()]
+    assert leftovers == []
+
+    assert downgrade(location) == VersionChange(location, 9, 8)
+    assert HudiTable.open(location).config.version == 8
+    assert everything(location) == before
+    assert downgrade(location) == VersionChange(location, 8, 8)
+    upgrade(location)
+    assert everything(location) == before
+
+
+def test_a_downgrade_changes_no_row(copy_of: Callable[[str], str]) -> None:
+    location = copy_of(NEW)
+    before = everything(location)
+    downgrade(location)
+    assert everything(location) == before
+    properties = parse_properties((Path(location) / ".hoodie/hoodie.properties").read_text())
+    assert properties["hoodie.table.precombine.field"] == "txn_ts"
+    assert "hoodie.table.ordering.fields" not in properties
+    assert properties["hoodie.compaction.payload.class"].endswith(".DefaultHoodieRecordPayload")
+    with pytest.raises(UnsupportedTableError, match="only COPY_ON_WRITE of version 9"):
+        begin_write(HudiTable.open(location), operation="UPSERT")
+    upgrade(location)
+    again = parse_properties((Path(location) / ".hoodie/hoodie.properties").read_text())
+    assert again["hoodie.table.ordering.fields"] == "txn_ts"
+    assert "hoodie.table.precombine.field" not in again
+    assert again["hoodie.record.merge.mode"] == "EVENT_TIME_ORDERING"
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_what_was_upgraded_is_written_and_archived(name: str, copy_of: Callable[[str], str]) -> None:
+    location = copy_of(name)
+    upgrade(location)
+    table = HudiTable.open(location)
+    rows = snapshot(table).to_table()
+    result = ingest_arrow(table, rows)
+    assert (result["rows_inserted"], result["rows_updated"]) == (0, rows.num_rows)
+    archive(table, keep_min=1, keep_max=2)
+    assert snapshot(table).to_table().sort_by("id") == rows.sort_by("id")
+    assert len(hudi_rs(location)) == rows.num_rows
+
+
+def test_the_legacy_archive_becomes_a_history(copy_of: Callable[[str], str], jvm_tables: JvmTables) -> None:
+    location = copy_of("rs_cow_v6_overwritetable")
+    legacy = jvm_tables.table("jvm_mor_v6_archived") / LEGACY_FOLDER
+    shutil.copytree(legacy, f"{location}/{LEGACY_FOLDER}", dirs_exist_ok=True)
+    storage = HudiTable.open(location).storage
+    before = [(each.instant, each.commit_metadata) for each in archived(storage, 1)]
+    assert len(before) == 5
+    upgrade(location)
+    assert [(each.instant, each.commit_metadata) for each in archived(storage)] == before
+    assert list(archived(storage, 1)) == []
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_killed_at_every_operation(name: str, copy_of: Callable[[str], str], jvm_tables: JvmTables) -> None:
+    location = copy_of(name)
+    before, dies_at, done = hudi_rs(location), 0, False
+    while not done:
+        shutil.rmtree(location)
+        shutil.copytree(jvm_tables.table(name), location)
+        try:
+            _upgrade_and_die(location, dies_at)
+            done = True
+        except Killed:
+            dies_at += 1
+        assert hudi_rs(location) == before, dies_at
+        upgrade(location)
+        assert HudiTable.open(location).config.version == 9
+        assert hudi_rs(location) == before, dies_at
+        assert not [each for each in (Path(location) / ".hoodie").iterdir() if each.name[:1].isdigit()]
+    assert dies_at > 5
+
+
+def _upgrade_and_die(location: str, dies_at: int) -> None:
+    """Upgrade on a storage that dies before one of its operations."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("airflow_provider.table.hudi_table.Storage", lambda root, _: DyingStorage(root, 1000))
+        table = HudiTable.open(location)
+        patch.setattr(HudiTable, "open", lambda location, storage_options: table)
+        table.storage.left = dies_at  # type: ignore[attr-defined]
+        upgrade(location, lock=NoLock())
+
+
+def test_writers_in_flight_are_not_upgraded_away(copy_of: Callable[[str], str]) -> None:
+    location = copy_of("rs_cow_v6_overwritetable")
+    (Path(location) / ".hoodie/20250101000000000.commit.requested").touch()
+    with pytest.raises(TableError, match=r"1 instants in flight, the first is commit 20250101000000000"):
+        upgrade(location)
+    assert HudiTable.open(location).config.version == 6
+
+
+def test_writers_in_flight_are_not_downgraded_away(copy_of: Callable[[str], str]) -> None:
+    location = copy_of(NEW)
+    writer = begin_write(HudiTable.open(location), operation="UPSERT")
+    with pytest.raises(TableError, match=f"the first is commit {writer.instant} by "):
+        downgrade(location)
+    writer.abort()
+    assert downgrade(location).after == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("rs_mor_v6_nonpart_rollback", "MERGE_ON_READ"),
+        ("rs_cow_v9_txns_simple_meta", "metadata table"),
+    ],
+)
+@pytest.mark.parametrize("change", [upgrade, downgrade])
+def test_tables_whose_version_is_not_changed_here(
+    change: Callable[[str], VersionChange], name: str, why: str, copy_of: Callable[[str], str]
+) -> None:
+    with pytest.raises(UnsupportedTableError, match=why):
+        change(copy_of(name))
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("hoodie.compaction.payload.class=com.example.MyPayload", "com.example.MyPayload"),
+        ("hoodie.table.keygenerator.type=COMPLEX", "HUDI-7001"),
+    ],
+)
+def test_properties_that_cannot_be_kept(line: str, why: str, copy_of: Callable[[str], str]) -> None:
+    location = copy_of("rs_cow_v8_simple")
+    path = Path(location) / ".hoodie/hoodie.properties"
+    path.write_text(f"{path.read_text()}\n{line}\n")
+    with pytest.raises(UnsupportedTableError, match=why):
+        upgrade(location)
+    assert HudiTable.open(location).config.version == 8
+
+
+def test_only_version_9_is_downgraded(copy_of: Callable[[str], str]) -> None:
+    with pytest.raises(UnsupportedTableError, match="only one of version 9"):
+        downgrade(copy_of("rs_cow_v6_overwritetable"))
