@@ -152,7 +152,8 @@ class CommitLog:
     def newest(self) -> LogEntry | None:
         """The newest entry; None for an empty log."""
         newest = self.read(self._known_heads.get(self._storage, 0))
-        while newest is None:  # not known yet, or trimmed since, perhaps in this moment
+        # What is in the trimmed part is of somebody who was killed there after standing still (see append).
+        while newest is None or newest.sequence <= self.trimmed():  # or trimmed since, perhaps right now
             listed = max(self._listed(), default=0)
             if not listed:
                 return None

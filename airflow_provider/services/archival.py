@@ -8,7 +8,7 @@ A reader takes whatever is older than the first commit of the timeline for commi
 from the oldest on, without a gap, and not past one
 
 - that is pending, that a live writer may still ask about, or that an open transaction may undo;
-- that a savepoint keeps;
+- that a savepoint keeps, or that a registered consumer has not read;
 - whose replaced file groups still have files: they would show again;
 - that was rolled back a short time ago: its writer may stand still, and write a file of it when it
   wakes up. Files of dead writers that were left are deleted before their instants are passed.
@@ -31,6 +31,7 @@ from airflow_provider.concurrency import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import observe
 from airflow_provider.concurrency.held import held_instants
 from airflow_provider.concurrency.publish import clean_up, publish_head
+from airflow_provider.concurrency.readers import registered_consumers
 from airflow_provider.exceptions import InvalidInputError, TableServiceError
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.table.archived_timeline import ArchivedInstant, newest_archived
@@ -255,10 +256,12 @@ def _bounds(storage: Storage, timeline: Timeline, head: LogEntry | None) -> Iter
         for instant in timeline.completed():
             if (instant.completion_time or "") > head.completion_time:
                 yield _Bound(instant.requested_time, f"{instant.requested_time} completed just now")
-    for name in storage.names(TIMELINE_FOLDER):
-        instant_ = Instant.parse(name)
-        if instant_ is not None and instant_.action is Action.SAVEPOINT:
-            yield _Bound(instant_.requested_time, f"savepoint {instant_.requested_time} keeps it")
+    for instant in timeline.savepoints():
+        yield _Bound(instant.requested_time, f"savepoint {instant.requested_time} keeps it")
+    for consumer in registered_consumers(storage):
+        unread = (i for i in timeline.commits() if (i.completion_time or "") > consumer.checkpoint)
+        if not consumer.is_expired and (first := min((i.requested_time for i in unread), default=None)):
+            yield _Bound(first, f"consumer {consumer.name} has not read {first}")
 
 
 def _replaced_bounds(storage: Storage, timeline: Timeline, stays: str) -> Iterator[_Bound]:
@@ -279,12 +282,15 @@ def _replaced_bounds(storage: Storage, timeline: Timeline, stays: str) -> Iterat
 
 
 def _rolled_back(timeline: Timeline) -> dict[str, Instant]:
-    """The instants that rollbacks on the timeline made dead, with these rollbacks."""
+    """The instants that rollbacks and restores on the timeline made dead, with who did it."""
     found = {}
     for instant in timeline.completed():
         if instant.action is Action.ROLLBACK:
             for dead in decode(timeline.read(instant)).get("commitsRollback") or ():
                 found[str(dead)] = instant
+        elif instant.action is Action.RESTORE:
+            for undone in decode(timeline.read(instant)).get("restoreInstantInfo") or ():
+                found[str(undone["commitTime"])] = instant
     return found
 
 

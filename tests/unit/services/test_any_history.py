@@ -1,4 +1,4 @@
-"""Any history of writes, cleans, savepoints and restores, against a dictionary; hudi-rs reads the same."""
+"""Any history of writes and table services, against a dictionary; hudi-rs reads the same."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from airflow_provider.concurrency import Writer, begin_write, rollback
 from airflow_provider.concurrency.readers import forget_consumer, reader_lease, register_consumer
 from airflow_provider.exceptions import SnapshotUnavailableError, TableError, WriteConflictError
 from airflow_provider.locks import InProcessLockProvider
+from airflow_provider.services.archival import archive
 from airflow_provider.services.clean_plan import CleaningPolicy, Retention
 from airflow_provider.services.cleaning import clean, plan_clean
 from airflow_provider.services.restore import restore
@@ -173,6 +174,16 @@ class Histories(RuleBasedStateMachine):
         if retention.policy is CleaningPolicy.KEEP_LATEST_COMMITS:
             kept = self.commits[-int(retention.retained or 0) - 1 :]
             assert all(self._as_of(commit) == commit.rows for commit in kept if commit in whole)
+
+    @rule(keep=st.integers(1, 3))
+    def archive(self, keep: int) -> None:
+        table = self.made.table
+        archive(table, keep_min=keep, keep_max=keep + 1, dead_writer_seconds=0.0, lock=self.lock)
+        active = {instant.requested_time for instant in table.timeline().commits()}
+        left, self.commits = self.commits, [each for each in self.commits if each.instant in active]
+        assert self.commits == left[-len(self.commits) :], "the oldest leave, without a gap"
+        assert not any(commit.is_saved for commit in left[: -len(self.commits)])
+        self._check_history()
 
     @rule(position=positions)
     def savepoint(self, position: int) -> None:
