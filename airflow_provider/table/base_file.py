@@ -173,17 +173,17 @@ class BaseFileWriter:
         """
         if len(record_keys) != data.num_rows:
             raise ValueError(f"{data.num_rows} rows, but {len(record_keys)} record keys")
-        rows = conform(data, self._schema)
-        for begin in range(0, rows.num_rows, ROW_GROUP_ROWS):
-            part = rows.slice(begin, ROW_GROUP_ROWS)
+        rows, size = conform(data, self._schema), self._row_group_rows
+        for begin in range(0, rows.num_rows, size):
+            part = rows.slice(begin, size)
             sequence = _sequence_numbers(self._sequence_prefix, self.next_row, part.num_rows)
             self.next_row += part.num_rows
             meta = self._meta_columns(part.num_rows)
-            keys = record_keys.slice(begin, ROW_GROUP_ROWS).cast(pa.string())
+            keys = record_keys.slice(begin, size).cast(pa.string())
             self._append(meta | {_SEQUENCE: sequence, _RECORD_KEY: keys}, part)
             self._new_keys.extend(_chunks(keys))
             if in_preserved_bloom is not None:
-                keys = keys.filter(pa.array(~in_preserved_bloom[begin : begin + ROW_GROUP_ROWS]))
+                keys = keys.filter(pa.array(~in_preserved_bloom[begin : begin + size]))
             self._keys_to_hash.extend(_chunks(keys))
 
     def write_preserved(self, table_with_meta: pa.Table) -> None:
@@ -194,10 +194,10 @@ class BaseFileWriter:
         :param table_with_meta: the rows with Hudi's columns; cheapest as
             :func:`read_base_file` gives them.
         """
-        rows = conform(table_with_meta, self._schema)
-        for begin in range(0, rows.num_rows, ROW_GROUP_ROWS):
-            part = rows.slice(begin, ROW_GROUP_ROWS)
-            old = table_with_meta.slice(begin, ROW_GROUP_ROWS)
+        rows, size = conform(table_with_meta, self._schema), self._row_group_rows
+        for begin in range(0, rows.num_rows, size):
+            part = rows.slice(begin, size)
+            old = table_with_meta.slice(begin, size)
             kept = {name: _as_dictionary(old[name]) for name in (_COMMIT_TIME, _PARTITION_PATH)}
             kept |= {name: old[name].cast(pa.string()) for name in (_SEQUENCE, _RECORD_KEY)}
             self._append(self._meta_columns(part.num_rows) | kept, part)

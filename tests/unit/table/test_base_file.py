@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CorruptTableError, IncompatibleSchemaError
-from airflow_provider.table import base_file
 from airflow_provider.table.base_file import (
     BaseFileWriter,
     WrittenFile,
@@ -56,8 +55,10 @@ def writer(
     return BaseFileWriter(storage, partition_path=partition, instant=instant, **arguments)  # type: ignore[arg-type]
 
 
-def write(storage: Storage, *parts: pa.Table, instant: str = FIRST, partition: str = "c=a") -> WrittenFile:
-    with writer(storage, instant, partition) as opened:
+def write(
+    storage: Storage, *parts: pa.Table, instant: str = FIRST, partition: str = "c=a", **options: object
+) -> WrittenFile:
+    with writer(storage, instant, partition, **options) as opened:
         for part in parts:
             opened.write(part, keys(part))
         return opened.close()
@@ -255,10 +256,9 @@ def test_numbers_go_on_where_the_task_stopped(storage: Storage) -> None:
     assert opened.next_row == 102
 
 
-def test_many_small_writes_make_few_row_groups(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base_file, "ROW_GROUP_ROWS", 100)
+def test_many_small_writes_make_few_row_groups(storage: Storage) -> None:
     parts = [rows(7, start) for start in range(0, 350, 7)]
-    written = write(storage, *parts)
+    written = write(storage, *parts, row_group_rows=100)
     with storage.open(written.path) as source:
         metadata = pq.read_metadata(source)
     sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
@@ -267,9 +267,8 @@ def test_many_small_writes_make_few_row_groups(storage: Storage, monkeypatch: py
     assert read_base_file(storage, written.path).select(SCHEMA.names).equals(rows(350))
 
 
-def test_one_large_write_is_cut_into_row_groups(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base_file, "ROW_GROUP_ROWS", 100)
-    written = write(storage, rows(1050))
+def test_one_large_write_is_cut_into_row_groups(storage: Storage) -> None:
+    written = write(storage, rows(1050), row_group_rows=100)
     stored = read_base_file(storage, written.path)
     assert stored.select(SCHEMA.names).equals(rows(1050))
     assert stored["_hoodie_commit_seqno"][1049].as_py() == f"{FIRST}_3_1049"
@@ -305,9 +304,8 @@ def test_a_file_without_rows(storage: Storage) -> None:
     assert read_base_file(storage, written.path).select(SCHEMA.names).schema.equals(SCHEMA)
 
 
-def test_a_failed_write_leaves_no_file(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base_file, "ROW_GROUP_ROWS", 10)
-    opened = writer(storage)
+def test_a_failed_write_leaves_no_file(storage: Storage) -> None:
+    opened = writer(storage, row_group_rows=10)
 
     def fail_half_way() -> None:
         with opened:
