@@ -10,12 +10,14 @@ import pytest
 
 from airflow_provider.exceptions import InvalidConnectionError
 from airflow_provider.hooks import LockProviderHook, MetastoreHook
-from airflow_provider.metastore import TxnState, open_metastore
+from airflow_provider.metastore import Column, TxnState, open_metastore
 from airflow_provider.metastore.thrift.client import ThriftMetastore
 from airflow_provider.metastore.thrift.sasl import password_digest
 from airflow_provider.metastore.thrift.serve import ServiceOptions, served
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
+from airflow_provider.triggers import NotificationLogEventTrigger
 from tests.airflow.flights import ingest, rows_of
+from tests.airflow.test_event_trigger import triggerer, until
 
 
 @pytest.fixture
@@ -164,3 +166,17 @@ def test_consumers_are_waited_for_by_thrift(metastore, by_thrift):
     assert sensor.look().result == {"event_id": 1, "consumers": {"report": 1}}
     nobody = NotificationLogCatchupSensor(task_id="t", until=1, consumers=[])
     assert nobody.execute({}) == {"event_id": 1, "consumers": {}}
+
+
+async def test_events_start_dags_by_thrift(metastore, by_thrift):
+    metastore.create_database("lake")
+    metastore.create_table("lake", "flights", location="/lake/flights", schema=[Column("id", "bigint")])
+    trigger = NotificationLogEventTrigger(consumer="report", table="lake.flights", poll_interval=0.05)
+    async with triggerer(trigger) as running:
+        await until(lambda: metastore.consumers())
+        told = metastore.fire_insert_event("lake", "flights", ["/lake/flights/a.parquet"])
+        payload = await running.event()
+        while payload["event_id"] < told:
+            payload = await running.event()
+        assert payload["events"][-1]["event_type"] == "INSERT"
+        await until(lambda: metastore.consumers()[0].event_id >= told)

@@ -103,7 +103,7 @@ class SerialHistory:
     def _half_made(self, table: _Table, event_id: int) -> bool:
         """Whether, as of an event, a transaction had changed a table and not ended."""
         written = table.changed_under[: bisect_right(table.changed_at, event_id)]
-        return any(self.ended.get(table.txn_of[one], _FOR_EVER) > event_id for one in set(written[-100:]))
+        return any(self.ended.get(table.txn_of[one], _FOR_EVER) > event_id for one in set(written))
 
     def _replay(self, event: NotificationEvent) -> None:
         message = event.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -34,21 +35,27 @@ def server_of_databases() -> Iterator[Engine]:
     """A PostgreSQL server with the database ``flights``, which is to be copied."""
     with postgresql() as running:
         engine = create_engine(running.url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            # Nobody switches this machine off.
+            connection.execute(text("ALTER SYSTEM SET fsync = off"))
+            connection.execute(text("SELECT pg_reload_conf()"))
         create_flights(_new_database(engine, "flights", template="template1"))
         yield engine
         engine.dispose()
 
 
 @pytest.fixture
-def url(server_of_databases: Engine) -> str:
+def url(server_of_databases: Engine) -> Iterator[str]:
     """As in the unit tests: URL of a metastore with the table ``lake.flights``, whose last event is 2."""
-    return _new_database(server_of_databases, f"test{next(_NUMBERS)}", template="flights")
+    with _database(server_of_databases, template="flights") as url:
+        yield url
 
 
 @pytest.fixture
-def empty_url(server_of_databases: Engine) -> str:
+def empty_url(server_of_databases: Engine) -> Iterator[str]:
     """URL of a database with nothing in it."""
-    return _new_database(server_of_databases, f"test{next(_NUMBERS)}", template="template1")
+    with _database(server_of_databases, template="template1") as url:
+        yield url
 
 
 @pytest.fixture
@@ -65,7 +72,15 @@ def metastore(request: pytest.FixtureRequest, url: str) -> Iterator[AnyMetastore
         opened.close()
 
 
+@contextmanager
+def _database(engine: Engine, *, template: str) -> Iterator[str]:
+    name = f"test{next(_NUMBERS)}"
+    yield _new_database(engine, name, template=template)
+    with engine.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
 def _new_database(engine: Engine, name: str, *, template: str) -> str:
     with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY = FILE_COPY"))
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
     return make_url(engine.url).set(database=name).render_as_string(hide_password=False)

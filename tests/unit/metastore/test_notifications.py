@@ -113,8 +113,9 @@ def test_a_reader_that_fell_behind_is_told_how_to_go_on(
     assert caught.value.details == {"after": 1, "purged_through": 2}
     with pytest.raises(EventsExpiredError):
         metastore.next_events(0, event_types=[EventType.COMMIT_TXN])
-    with pytest.raises(EventsExpiredError):
+    with pytest.raises(EventsExpiredError) as caught:
         metastore.register_consumer("late", event_id=0)
+    assert caught.value.details == {"after": 0, "purged_through": 2}
     assert metastore.consumers() == []
     assert metastore.next_events(2) == []
 
