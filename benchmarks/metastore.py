@@ -11,9 +11,9 @@
 
 All servers are started here: one PostgreSQL, on it a Hive Metastore 2.3 (see
 :func:`~benchmarks.metastore_servers.hive_metastore` for what has to be installed) and ours, which listens
-with one or several processes on one port, each of them a replica. The clients are the same for both, each a process
-of its own. Beside the rate stands the CPU time that a call takes of the server and its database together: on
-a machine that has other work it means more than the rate.
+with one or several processes on one port, each of them a replica. The clients are the same for both, each a
+process of its own. Beside the rate stands the CPU time that a call takes of the server and its database
+together: on a machine that has other work it means more than the rate.
 
 Usage: ``python -m benchmarks.metastore [--seconds 5] [--clients 1 4 8] [--only locks] [--processes 1]
 [--without-hive]``. PostgreSQL's data is in the temporary folder (``TMPDIR``), which has to be on a disk.
