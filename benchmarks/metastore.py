@@ -11,11 +11,11 @@
 
 All servers are started here: one PostgreSQL, on it a Hive Metastore 2.3 (see
 :func:`~benchmarks.metastore_servers.hive_metastore` for what has to be installed) and ours, which listens
-with several processes on one port, each of them a replica. The clients are the same for both, each a process
-of its own. Beside the rate stands the CPU time that a call takes of the server and its database together: on
-a machine that has other work it means more than the rate.
+with one or several processes on one port, each of them a replica. The clients are the same for both, each a
+process of its own. Beside the rate stands the CPU time that a call takes of the server and its database
+together: on a machine that has other work it means more than the rate.
 
-Usage: ``python -m benchmarks.metastore [--seconds 5] [--clients 1 4 8] [--only locks] [--processes 2]
+Usage: ``python -m benchmarks.metastore [--seconds 5] [--clients 1 4 8] [--only locks] [--processes 1]
 [--without-hive]``. PostgreSQL's data is in the temporary folder (``TMPDIR``), which has to be on a disk.
 """
 
@@ -163,7 +163,7 @@ def main() -> None:
     arguments.add_argument("--seconds", type=float, default=5.0)
     arguments.add_argument("--clients", type=int, nargs="+", default=[1, 4, 8])
     arguments.add_argument("--only", nargs="+", choices=list(WORK), default=list(WORK))
-    arguments.add_argument("--processes", type=int, default=2, help="of our metastore")
+    arguments.add_argument("--processes", type=int, default=1, help="of our metastore")
     arguments.add_argument("--without-hive", action="store_true")
     chosen = arguments.parse_args()
     console = Console(width=110)

@@ -31,8 +31,10 @@ from sqlalchemy import (
     case,
     delete,
     insert,
+    literal_column,
     or_,
     select,
+    text,
     update,
 )
 
@@ -53,7 +55,6 @@ from airflow_provider.metastore.transactions import TxnState
 
 # A waiting lock is checked many times a second; a heartbeat each time would be a write each time.
 _CHECKS_BEAT_AFTER = 0.1
-# A statement for each number of components is kept.
 _COMPONENTS_AT_ONCE = 16
 
 
@@ -65,6 +66,26 @@ _ENTER = insert(locks).values(
     acquired_at=case((bindparam("is_acquired", type_=Boolean), current_millis())),
 )
 _ENTER_COMPONENT = insert(lock_components)
+# The same of both in one round trip, for PostgreSQL.
+_ENTER_ALL = text("""
+WITH entered AS (
+    INSERT INTO metastore_locks (id, state, txn_id, user_name, host, agent, timeout_millis, heartbeat_at,
+        acquired_at)
+    SELECT id, state, txn_id, user_name, host, agent, timeout_millis, millis,
+        CASE WHEN is_acquired THEN millis END
+    FROM unnest(
+        CAST(:id AS bigint[]), CAST(:state AS text[]), CAST(:is_acquired AS boolean[]),
+        CAST(:txn_id AS bigint[]), CAST(:user_name AS text[]), CAST(:host AS text[]), CAST(:agent AS text[]),
+        CAST(:timeout_millis AS bigint[])
+    ) AS one (id, state, is_acquired, txn_id, user_name, host, agent, timeout_millis),
+    (SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS bigint) AS millis) AS clock
+)
+INSERT INTO metastore_lock_components (lock_id, number, lock_type, database_name, table_name, partition_name)
+SELECT * FROM unnest(
+    CAST(:lock_id AS bigint[]), CAST(:number AS integer[]), CAST(:lock_type AS text[]),
+    CAST(:database_name AS text[]), CAST(:table_name AS text[]), CAST(:partition_name AS text[])
+)
+""")
 _LOCK = (
     select(locks, _AGE.label("age"), lock_components)
     .join(lock_components)
@@ -111,13 +132,21 @@ def _same(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
     return or_(column.is_(None), asked.is_(None), column == asked)
 
 
-@functools.cache
-def _first_in_the_way(components: int) -> Select[Any]:
-    """One row; for each of some components, in a column of its own, the first lock that it waits for."""
-    return select(*(_in_the_way(number).label(f"lock{number}") for number in range(components)))
+@functools.lru_cache(maxsize=256)
+def _first_in_the_way(kinds: tuple[tuple[LockType, bool], ...]) -> Select[Any]:
+    """One row; for each of some components, in a column of its own, the first lock that it waits for.
+
+    :param kinds: of each component its type, and whether it is on a whole database.
+    """
+    return select(*(_in_the_way(number, *kind).label(f"lock{number}") for number, kind in enumerate(kinds)))
 
 
-def _in_the_way(number: int) -> ScalarSelect[Any]:
+def _in_the_way(number: int, type_: LockType, on_database: bool) -> ScalarSelect[Any]:
+    def is_waited_for(*, held_on_database: bool) -> ColumnElement[bool]:
+        types = waits_for(type_, on_database=on_database, held_on_database=held_on_database)
+        # Not bound: so many parameters of changing number cost more than the rest.
+        return lock_components.c.lock_type.in_([literal_column(f"'{one.value}'") for one in sorted(types)])
+
     return (
         select(locks.c.id)
         .join(lock_components)
@@ -127,14 +156,8 @@ def _in_the_way(number: int) -> ScalarSelect[Any]:
             _same(lock_components.c.table_name, f"table{number}"),
             _same(lock_components.c.partition_name, f"partition{number}"),
             or_(
-                and_(
-                    lock_components.c.table_name.is_(None),
-                    lock_components.c.lock_type.in_(bindparam(f"on_databases{number}", expanding=True)),
-                ),
-                and_(
-                    lock_components.c.table_name.is_not(None),
-                    lock_components.c.lock_type.in_(bindparam(f"within{number}", expanding=True)),
-                ),
+                and_(lock_components.c.table_name.is_(None), is_waited_for(held_on_database=True)),
+                and_(lock_components.c.table_name.is_not(None), is_waited_for(held_on_database=False)),
             ),
             or_(locks.c.txn_id.is_(None), locks.c.txn_id != bindparam(f"txn{number}", type_=BigInteger)),
         )
@@ -210,7 +233,7 @@ def _enter(connection: Connection, first_id: int, requests: Sequence[Lock]) -> l
     rows = [
         {
             "id": answer.lock_id,
-            "state": answer.state,
+            "state": answer.state.value,
             "is_acquired": answer.state is LockState.ACQUIRED,
             "txn_id": one.txn_id,
             "user_name": one.user,
@@ -221,24 +244,28 @@ def _enter(connection: Connection, first_id: int, requests: Sequence[Lock]) -> l
         for answer, one in zip(answers, requests, strict=True)
         if answer.state is not LockState.NOT_ACQUIRED
     ]
-    if rows:
+    parts = [
+        {
+            "lock_id": row["id"],
+            "number": number,
+            "lock_type": component.type.value,
+            "database_name": component.database,
+            "table_name": component.table,
+            "partition_name": component.partition,
+        }
+        for row, one in zip(rows, ahead, strict=True)
+        for number, component in enumerate(one.components, start=1)
+    ]
+    if rows and connection.dialect.name == "postgresql":
+        connection.execute(_ENTER_ALL, _by_column(rows) | _by_column(parts))
+    elif rows:
         connection.execute(_ENTER, rows)
-        connection.execute(
-            _ENTER_COMPONENT,
-            [
-                {
-                    "lock_id": row["id"],
-                    "number": number,
-                    "lock_type": component.type,
-                    "database_name": component.database,
-                    "table_name": component.table,
-                    "partition_name": component.partition,
-                }
-                for row, one in zip(rows, ahead, strict=True)
-                for number, component in enumerate(one.components, start=1)
-            ],
-        )
+        connection.execute(_ENTER_COMPONENT, parts)
     return answers
+
+
+def _by_column(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def _waits(one: Lock, earlier: Lock) -> bool:
@@ -345,20 +372,13 @@ def _must_wait(
         part = components[start : start + _COMPONENTS_AT_ONCE]
         asked: dict[str, Any] = {"before": before}
         for number, (txn_id, component) in enumerate(part):
-            on_database = component.table is None
-            types = {
-                "on_databases": waits_for(component.type, on_database=on_database, held_on_database=True),
-                "within": waits_for(component.type, on_database=on_database, held_on_database=False),
-            }
-            asked |= {
-                f"txn{number}": -1 if txn_id is None else txn_id,
-                f"database{number}": component.database,
-                f"table{number}": component.table,
-                f"partition{number}": component.partition,
-                **{f"{name}{number}": sorted(some) for name, some in types.items()},
-            }
+            asked[f"txn{number}"] = -1 if txn_id is None else txn_id
+            asked[f"database{number}"] = component.database
+            asked[f"table{number}"] = component.table
+            asked[f"partition{number}"] = component.partition
+        kinds = tuple((component.type, component.table is None) for _, component in part)
         while True:
-            found = connection.execute(_first_in_the_way(len(part)), asked).one()
+            found = connection.execute(_first_in_the_way(kinds), asked).one()
             earlier = sorted({one for one in found if one is not None})
             # Deleted, not ignored: a heartbeat that comes at this very moment either keeps it or fails.
             if not earlier or not connection.execute(_REMOVE_IF_TIMED_OUT, {"locks": earlier}).all():
