@@ -42,7 +42,7 @@ from airflow_provider.services.clustering import (
     schedule_clustering,
 )
 from airflow_provider.services.clustering_job import ClusteringJob
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.clustering_plan import ClusteringGroup, ClusteringSettings
 from airflow_provider.services.clustering_task import ClusteringTask
 from airflow_provider.services.failures import failures_in_a_row
 from airflow_provider.services.row_order import LAYOUTS, row_order
@@ -177,6 +177,22 @@ def test_the_new_files_are_whole_hudi_files(table: LakeTable) -> None:
         assert set(rows["_hoodie_file_name"].to_pylist()) == {stat.path.rpartition("/")[2]}
         texts = rows["text"].to_pylist()
         assert texts == sorted(texts, key=lambda text: (text is not None, text or ""))
+
+
+@pytest.mark.parametrize("sort_by", [(), ("number",)])
+def test_fewer_rows_than_new_file_groups(tmp_path: Path, sort_by: tuple[str, ...]) -> None:
+    table = Lake(tmp_path).create(SCHEMA)
+    for number in range(8):
+        table.ingest("bulk_insert", [row(number)] if number % 4 else [row(number), row(number + 100)])
+    group = ClusteringGroup("", tuple(b.path for b in table.table.base_files()), 12)
+    settings_ = ClusteringSettings(sort_by)
+    found = []
+    with begin_write(table.table, operation="CLUSTER") as writer:
+        for number in range(group.outputs):
+            args = (table.table.storage, table.table.config, table.table.schema, writer.instant)
+            found.append(ClusteringTask(*args, settings_, group, number).run(f"{number}-0-0"))
+        assert [stat.num_writes for stat in found if stat] == [1] * 10
+        assert found.count(None) == 2
 
 
 def test_an_incremental_reader_sees_nothing_twice(table: LakeTable) -> None:
