@@ -34,6 +34,7 @@ from airflow_provider.table.storage import Storage
 _Numbers = npt.NDArray[np.int64]
 
 _ORDERED_ROW_GROUP_ROWS = 131_072
+_ROWS_A_TAKE = 524_288  # each look-up in many chunks has its price
 _KEPT = META_COLUMNS[:-1]  # the last one names the file
 
 
@@ -87,6 +88,9 @@ class ClusteringTask:
         return self._write_stat(file_id, written)
 
     def _packed(self) -> Iterator[pa.Table]:
+        if self.group.outputs == 1:
+            yield from map(self._read, self.group.paths)
+            return
         counts = [read_footer(self.storage, path).num_rows for path in self.group.paths]
         begin, end = self._share(sum(counts))
         first = 0
@@ -105,6 +109,8 @@ class ClusteringTask:
             keys = [self._read_keys(path) for path in paths]
             own = row_order(settings.layout, pa.concat_tables(keys).columns)
             own = own[slice(*self._share(len(own)))]
+            if not len(own):
+                return
             in_files = np.sort(own)
             ends = np.cumsum([each.num_rows for each in keys])
             by_file = np.split(in_files, np.searchsorted(in_files, ends[:-1]))
@@ -115,8 +121,8 @@ class ClusteringTask:
                 if len(found)
             )
             order = np.searchsorted(in_files, own)
-        for begin in range(0, len(order), _ORDERED_ROW_GROUP_ROWS):
-            yield rows.take(pa.array(order[begin : begin + _ORDERED_ROW_GROUP_ROWS]))
+        for begin in range(0, len(order), _ROWS_A_TAKE):
+            yield rows.take(pa.array(order[begin : begin + _ROWS_A_TAKE]))
 
     def _share(self, rows: int) -> tuple[int, int]:
         """The rows of this file, among all in their order."""
@@ -144,7 +150,7 @@ class ClusteringTask:
 
 
 def _together(parts: Iterable[pa.Table]) -> pa.Table:
-    return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+    return pa.concat_tables(parts).unify_dictionaries()
 
 
 def _ahead(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -59,7 +60,9 @@ def ranks(column: pa.ChunkedArray) -> _Numbers:
     """
     values = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
     if pa.types.is_floating(values.type):
-        values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 is 0.0
+        # One zero and one NaN, whatever their bits are.
+        nan, zero = (pa.scalar(each, values.type) for each in (math.nan, 0.0))
+        values = pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))
     sample = values.slice(0, _SAMPLE_ROWS).drop_null()
     if 2 * pc.count_distinct(sample).as_py() > len(sample):
         after_nulls: _Numbers = (

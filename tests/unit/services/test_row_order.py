@@ -81,6 +81,13 @@ def test_curves_keep_rows_together_that_are_near_in_every_column() -> None:
         assert sum(file.any() for file in files) <= most
 
 
+def test_zeros_are_equal_and_so_are_nans() -> None:
+    values = pa.array(np.array([np.nan, 0.0, -np.nan, -0.0, 1.0]))
+    for copies in (1, 100):
+        given_ = pa.chunked_array([values, pa.nulls(copies, pa.float64())])
+        assert ranks(given_).tolist() == [copies + n for n in (3, 0, 3, 0, 2)] + [0] * copies
+
+
 def test_nested_values_have_no_order() -> None:
     assert not can_order(pa.list_(pa.int64()))
     assert can_order(pa.decimal128(3, 1))
