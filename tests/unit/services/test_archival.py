@@ -254,7 +254,7 @@ def test_a_dead_instant_is_passed_only_when_its_writer_cannot_wake_up_any_more(t
     commits(table, 4, first=2)
     before = fares(table)
     plan = archive(table, **FEW)
-    assert plan.held_by == f"{instant} was rolled back only 0 s ago"
+    assert str(plan.held_by).startswith(f"{instant} was rolled back only ")
     assert [each.requested_time for each in plan.instants] == first[:1]
     assert fares(table) == before
     plan = archive(table, dead_writer_seconds=0, **FEW)
