@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -147,6 +148,21 @@ def manifest_versions(storage: Storage) -> list[int]:
     return [int(match[1]) for match in found if match]
 
 
+@contextmanager
+def reading(storage: Storage, file: HistoryFile) -> Iterator[None]:
+    """While a file of the archived timeline is read.
+
+    :raises CorruptTableError: when it is no such file.
+    """
+    try:
+        yield
+    except ValueError as error:  # Arrow's too, or an action of a later Hudi
+        path = f"{HISTORY_FOLDER}/{file.name}"
+        raise CorruptTableError(
+            f"table {storage.root}: {path} of the archived timeline cannot be read: {error}", path=path
+        ) from error
+
+
 def newest_archived(storage: Storage) -> str:
     """Requested time of the last archived instant of a table of layout 2; empty when there is none.
 
@@ -256,7 +272,8 @@ def archived_write_ids(storage: Storage) -> Iterator[int]:
 
 def write_ids_of(instants: Iterable[ArchivedInstant]) -> list[int]:
     """The write ids that instants say in their commit metadata."""
-    commits = (each.commit_metadata for each in instants if each.instant.action in WRITE_ACTIONS)
+    with_metadata = (each for each in instants if each.metadata and each.instant.action in WRITE_ACTIONS)
+    commits = (each.commit_metadata for each in with_metadata)
     found = (commit.extra_metadata.get("write_id") for commit in commits)
     return sorted(int(each) for each in found if each is not None)
 
@@ -266,13 +283,14 @@ def _write_ids_in(storage: Storage, file: HistoryFile) -> list[int]:
 
     filesystem, base = storage.arrow()
     try:
-        source = filesystem.open_input_file(f"{base}/{HISTORY_FOLDER}/{file.name}")
+        with reading(storage, file):
+            source = filesystem.open_input_file(f"{base}/{HISTORY_FOLDER}/{file.name}")
+            said = (pq.read_metadata(source).metadata or {}).get(WRITE_IDS_KEY)
+            if said is not None:
+                return [int(each) for each in json.loads(said)]
+            return write_ids_of(map(ArchivedInstant.from_row, pq.read_table(source).to_pylist()))
     except FileNotFoundError:
         return []  # merged into a later one since, and that one is asked too
-    said = (pq.read_metadata(source).metadata or {}).get(WRITE_IDS_KEY)
-    if said is not None:
-        return [int(each) for each in json.loads(said)]
-    return write_ids_of(map(ArchivedInstant.from_row, pq.read_table(source).to_pylist()))
 
 
 WRITE_IDS_KEY = b"airflow_provider.write_ids"
@@ -316,8 +334,9 @@ def _rows(storage: Storage, columns: list[str], wanted: _Wanted) -> Iterator[dic
     rows: list[dict[str, Any]] = []
     try:
         for each in files:
-            source = filesystem.open_input_file(f"{base}/{HISTORY_FOLDER}/{each.name}")
-            rows += pq.read_table(source, columns=columns, filters=condition).to_pylist()
+            with reading(storage, each):
+                source = filesystem.open_input_file(f"{base}/{HISTORY_FOLDER}/{each.name}")
+                rows += pq.read_table(source, columns=columns, filters=condition).to_pylist()
     except FileNotFoundError as error:
         if Manifest.newest(storage) == manifest:
             path = manifest_path(manifest.version)
