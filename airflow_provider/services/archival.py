@@ -40,7 +40,7 @@ from airflow_provider.table.archived_timeline import ArchivedInstant, newest_arc
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.history_files import append_history, merge_history
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State, parse_time
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, parse_time
 from airflow_provider.table.metadata import decode
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import TIMELINE_FOLDER, Timeline, instant_path
@@ -217,7 +217,9 @@ def plan_archival(
     passed = {time for time in dead if archived < time < stays}
     return ArchivalPlan(
         instants=tuple(i for i in leaving if i.state is State.COMPLETED),
-        dead=tuple(i for i in leaving if i.state is not State.COMPLETED),
+        dead=tuple(
+            i for i in leaving if i.state is not State.COMPLETED and i.action.when_completed in WRITE_ACTIONS
+        ),
         leftovers=tuple(_files_of(storage, passed)) if passed else (),
         trim=_trimmable(storage, commit_log, head, stays),
         held_by=held_by,
