@@ -226,10 +226,6 @@ class CommitLog:
         """Sequence of the last entry that was trimmed; 0 when none was."""
         return max((int(name) for name in self._storage.names(TRIMMED_FOLDER)), default=0)
 
-    def oldest(self) -> int:
-        """Sequence of the first entry that is kept."""
-        return self.trimmed() + 1
-
     def trim(self, sequence: int) -> None:
         """Delete the log's entries up to one; the newest is never among them.
 

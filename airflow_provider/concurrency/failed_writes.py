@@ -62,7 +62,7 @@ def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> Lo
             instant=instant,
         )
     action = found.action if found else action_of(heartbeat.info if heartbeat else HeartbeatInfo())
-    if heartbeat is None and is_dead(storage, commit_log, instant):
+    if heartbeat is None and is_dead(storage, commit_log, instant, action):
         # A writer that did not know yet that it was dead wrote its instant file once more.
         clean_up(storage, instant, action)
         return None
@@ -102,8 +102,9 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
     for instant in (timeline or Timeline.load(storage)).pending():
         if instant.requested_time in heartbeats or storage.stat(heartbeat_path(instant.requested_time)):
             continue
-        if instant.action is not Action.ROLLBACK and is_dead(storage, commit_log, instant.requested_time):
-            clean_up(storage, instant.requested_time, instant.action)
+        requested_time, action = instant.requested_time, instant.action
+        if action is not Action.ROLLBACK and is_dead(storage, commit_log, requested_time, action):
+            clean_up(storage, requested_time, action)
     return rolled_back
 
 

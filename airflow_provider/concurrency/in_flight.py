@@ -13,7 +13,7 @@ from airflow_provider.concurrency.heartbeat import HeartbeatInfo, observe
 from airflow_provider.table.archived_timeline import newest_archived
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
 from airflow_provider.table.metadata import decode_commit_metadata
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import instant_path
@@ -64,7 +64,7 @@ def pending_instants(table: HudiTable) -> list[PendingInstant]:
     found = []
     for requested_time, action in sorted(pending.items()):
         heartbeat_ = heartbeats.get(requested_time)
-        if heartbeat_ is None and is_dead(storage, log_, requested_time):
+        if heartbeat_ is None and is_dead(storage, log_, requested_time, action):
             continue  # what a writer wrote that did not know yet that it was dead
         info = heartbeat_.info if heartbeat_ else HeartbeatInfo()
         found.append(
@@ -153,17 +153,20 @@ def find_rollback(commit_log: CommitLog, instant: str) -> LogEntry | None:
     return None
 
 
-def is_dead(storage: Storage, commit_log: CommitLog, instant: str) -> bool:
+def is_dead(storage: Storage, commit_log: CommitLog, instant: str, action: Action) -> bool:
     """Whether what is pending without a heartbeat is of a writer that did not know yet that it was dead.
 
-    Archival goes past a dead instant only once its rollback is long over, and past a pending one never.
-    So what is pending before the last archived instant is dead, also when its rollback was trimmed.
+    Archival goes past a dead write only once its rollback is long over, and past a pending one never.
+    So a write that is pending before the last archived instant is dead, also when its rollback was trimmed.
 
     :param storage: the table's storage.
     :param commit_log: the table's commit log.
     :param instant: requested time of a pending instant.
+    :param action: its action.
     """
-    return find_rollback(commit_log, instant) is not None or instant <= newest_archived(storage)
+    if find_rollback(commit_log, instant) is not None:
+        return True
+    return action.when_completed in WRITE_ACTIONS and instant <= newest_archived(storage)
 
 
 def action_of(info: HeartbeatInfo) -> Action:

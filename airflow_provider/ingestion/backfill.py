@@ -192,7 +192,7 @@ class Backfill:
     def _result_of(self, job: IngestJob, commit: CommitResult) -> dict[str, Any]:
         try:
             return earlier_result(job, self.table, commit)
-        except NoSuchInstantError:  # archived: only that it was done is known
+        except NoSuchInstantError:  # reverted in this moment: only that it was done is known
             return result_of(job, self.table, commit, (), already_committed=True)
 
     # --- what is told ---------------------------------------------------------------------

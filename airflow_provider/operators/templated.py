@@ -1,4 +1,4 @@
-"""Reading arguments that a template may have turned into text."""
+"""Arguments that a template may have rendered to text."""
 
 from __future__ import annotations
 
@@ -7,26 +7,12 @@ from datetime import timedelta
 from airflow_provider.exceptions import InvalidInputError
 
 
-def flag(given: bool | str, name: str) -> bool:
-    """A yes or no.
-
-    :param given: the argument.
-    :param name: its name, for the error.
-    :raises InvalidInputError: when it is neither.
-    """
-    text = str(given).strip().lower()
-    if text not in ("true", "false"):
-        raise InvalidInputError(f"{name} must be True or False, not {given!r}")
-    return text == "true"
-
-
 def seconds(given: timedelta | float | str | None, name: str) -> float | None:
-    """A length of time.
+    """A duration in seconds.
 
-    :param given: the argument.
-    :param name: its name, for the error.
-    :return: seconds; None for None.
-    :raises InvalidInputError: when it is no length of time, or below 0.
+    :param given: a timedelta, or seconds as a number or as text; None or its text for none.
+    :param name: of the argument, for the error.
+    :raises InvalidInputError: when it is none of these, or below 0.
     """
     if given is None or given == "None":
         return None
@@ -39,12 +25,24 @@ def seconds(given: timedelta | float | str | None, name: str) -> float | None:
     return found
 
 
+def flag(given: bool | str, name: str) -> bool:
+    """Yes or no.
+
+    :param given: True or False, or the text of either.
+    :param name: of the argument, for the error.
+    :raises InvalidInputError: when it is something else.
+    """
+    text = str(given).strip().lower()
+    if text not in ("true", "false"):
+        raise InvalidInputError(f"{name} must be True or False, not {given!r}")
+    return text == "true"
+
+
 def count(given: int | str | None, name: str) -> int | None:
     """A number of things.
 
-    :param given: the argument.
-    :param name: its name, for the error.
-    :return: None for None.
+    :param given: a whole number, or its text; None or its text for none.
+    :param name: of the argument, for the error.
     :raises InvalidInputError: when it is no whole number, or below 0.
     """
     if given is None or given == "None":

@@ -11,7 +11,8 @@ from the oldest on, without a gap, and not past one
 - that a savepoint keeps, or that a registered consumer has not read;
 - whose replaced file groups still have files: they would show again;
 - that was rolled back a short time ago: its writer may stand still, and write a file of it when it
-  wakes up. Files of dead writers that were left are deleted before their instants are passed.
+  wakes up. Files of dead writers that were left are deleted before their instants are passed;
+- that was reverted, as long as a cleaner leaves its files to readers.
 
 Each step can be done twice and by several at once: first the history, then its manifest, then the
 instants' files from the oldest on, then the log.
@@ -27,18 +28,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import tenacity
+
 from airflow_provider.concurrency import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import observe
 from airflow_provider.concurrency.held import held_instants
 from airflow_provider.concurrency.publish import clean_up, publish_head
 from airflow_provider.concurrency.readers import registered_consumers
-from airflow_provider.exceptions import InvalidInputError, TableServiceError
+from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, TableServiceError
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.table.archived_timeline import ArchivedInstant, newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.history_files import append_history, merge_history
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State, parse_time
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, parse_time
 from airflow_provider.table.metadata import decode
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import TIMELINE_FOLDER, Timeline, instant_path
@@ -155,6 +158,12 @@ def archive_when_due(
         log.warning("table %s could not be archived now: %s", table.location, error)
 
 
+# What leaves while it is read was archived by somebody else in this moment.
+@tenacity.retry(
+    retry=tenacity.retry_if_exception_type(NoSuchInstantError),
+    stop=tenacity.stop_after_attempt(10),
+    reraise=True,
+)
 def plan_archival(
     table: HudiTable,
     *,
@@ -169,8 +178,7 @@ def plan_archival(
     :param keep_max: commits up to which nothing leaves; the table's ``hoodie.keep.max.commits``, or 30,
         when None.
     :param dead_writer_seconds: how long the rollback of an instant has to be over before archival passes
-        it: longer than a process can stand still and wake up, and than any query on a reverted
-        clustering runs.
+        it: longer than a process can stand still and wake up.
     :raises InvalidInputError: when ``keep_min`` is not between 1 and ``keep_max`` - 1.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
@@ -195,8 +203,8 @@ def plan_archival(
     if not stays:
         starts = timeline.instants[0].requested_time if timeline.instants else ""
         return ArchivalPlan(trim=_trimmable(storage, commit_log, head, starts))
-    dead = _rolled_back(timeline)
-    bounds += [*_bounds(storage, timeline, head), *_dead_bounds(dead, dead_writer_seconds)]
+    dead = _rolled_back(storage, timeline)
+    bounds += [*_bounds(storage, timeline, head), *_dead_bounds(storage, dead, dead_writer_seconds)]
     held_by = None
     for bound in bounds:
         kept = bound.stays
@@ -210,7 +218,9 @@ def plan_archival(
     passed = {time for time in dead if archived < time < stays}
     return ArchivalPlan(
         instants=tuple(i for i in leaving if i.state is State.COMPLETED),
-        dead=tuple(i for i in leaving if i.state is not State.COMPLETED),
+        dead=tuple(
+            i for i in leaving if i.state is not State.COMPLETED and i.action.when_completed in WRITE_ACTIONS
+        ),
         leftovers=tuple(_files_of(storage, passed)) if passed else (),
         trim=_trimmable(storage, commit_log, head, stays),
         held_by=held_by,
@@ -281,25 +291,43 @@ def _replaced_bounds(storage: Storage, timeline: Timeline, stays: str) -> Iterat
                 return
 
 
-def _rolled_back(timeline: Timeline) -> dict[str, Instant]:
-    """The instants that rollbacks and restores on the timeline made dead, with who did it."""
+class _Dead(NamedTuple):
+    """An instant that was rolled back, reverted, or undone by a restore.
+
+    :param since: when.
+    :param kept: its data files that the rollback left to readers, relative to the table.
+    """
+
+    since: str
+    kept: tuple[str, ...]
+
+
+def _rolled_back(storage: Storage, timeline: Timeline) -> dict[str, _Dead]:
+    """The instants that rollbacks and restores on the timeline made dead."""
     found = {}
     for instant in timeline.completed():
         if instant.action is Action.ROLLBACK:
-            for dead in decode(timeline.read(instant)).get("commitsRollback") or ():
-                found[str(dead)] = instant
+            told = decode(timeline.read(instant))
+            partitions = (told.get("partitionMetadata") or {}).values()
+            kept = (url for each in partitions for url in each.get("failedDeleteFiles") or ())
+            paths = tuple(url.removeprefix(storage.url("")).lstrip("/") for url in kept)
+            for dead in told.get("commitsRollback") or ():
+                found[str(dead)] = _Dead(instant.completion_time or "", paths)
         elif instant.action is Action.RESTORE:
             for undone in decode(timeline.read(instant)).get("restoreInstantInfo") or ():
-                found[str(undone["commitTime"])] = instant
+                found[str(undone["commitTime"])] = _Dead(instant.completion_time or "", ())
     return found
 
 
-def _dead_bounds(dead: dict[str, Instant], seconds: float) -> Iterator[_Bound]:
-    """Readers must not take a file that a dead writer writes late for one of an archived commit."""
-    for instant, rollback in dead.items():
-        age = max(0.0, time.time() - parse_time(rollback.completion_time or "").timestamp())
+def _dead_bounds(storage: Storage, dead: dict[str, _Dead], seconds: float) -> Iterator[_Bound]:
+    """Readers must not take a file of a dead instant, also a late one, for one of an archived commit."""
+    for instant, (since, kept) in dead.items():
+        age = max(0.0, time.time() - parse_time(since).timestamp())
         if age < seconds:
             yield _Bound(instant, f"{instant} was rolled back only {age:.0f} s ago", may_be_dead=True)
+        elif any(storage.stat(path) is not None for path in kept):
+            why = f"{instant} was reverted, and its files are not cleaned yet"
+            yield _Bound(instant, why, may_be_dead=True)
 
 
 def _files_of(storage: Storage, instants: Iterable[str]) -> Iterator[str]:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import CorruptTableError
@@ -27,6 +28,8 @@ from airflow_provider.table.timeline import TIMELINE_FOLDER
 
 HISTORY_FOLDER = f"{TIMELINE_FOLDER}/history"
 VERSION_PATH = f"{HISTORY_FOLDER}/_version_"
+
+_T = TypeVar("_T")
 
 _MANIFEST = re.compile(r"^manifest_(\d+)$")
 _COLUMNS = ("instantTime", "completionTime", "action")
@@ -147,6 +150,21 @@ def manifest_versions(storage: Storage) -> list[int]:
     return [int(match[1]) for match in found if match]
 
 
+@contextmanager
+def reading(storage: Storage, file: HistoryFile) -> Iterator[None]:
+    """While a file of the archived timeline is read.
+
+    :raises CorruptTableError: when it is no such file.
+    """
+    try:
+        yield
+    except ValueError as error:  # Arrow's too, or an action of a later Hudi
+        path = f"{HISTORY_FOLDER}/{file.name}"
+        raise CorruptTableError(
+            f"table {storage.root}: {path} of the archived timeline cannot be read: {error}", path=path
+        ) from error
+
+
 def newest_archived(storage: Storage) -> str:
     """Requested time of the last archived instant of a table of layout 2; empty when there is none.
 
@@ -248,15 +266,20 @@ def archived_write_ids(storage: Storage) -> Iterator[int]:
     :param storage: the table's storage.
     """
     known = _write_ids.setdefault(storage, {})
-    for file in reversed(Manifest.newest(storage).files):
-        if file.name not in known:
-            known[file.name] = _write_ids_in(storage, file)
-        yield from known[file.name]
+
+    def read(manifest: Manifest) -> list[int]:
+        for file in manifest.files:
+            if file.name not in known:
+                known[file.name] = _write_ids_in(storage, file)
+        return [write_id for file in reversed(manifest.files) for write_id in known[file.name]]
+
+    yield from _of_newest(storage, read)
 
 
 def write_ids_of(instants: Iterable[ArchivedInstant]) -> list[int]:
     """The write ids that instants say in their commit metadata."""
-    commits = (each.commit_metadata for each in instants if each.instant.action in WRITE_ACTIONS)
+    with_metadata = (each for each in instants if each.metadata and each.instant.action in WRITE_ACTIONS)
+    commits = (each.commit_metadata for each in with_metadata)
     found = (commit.extra_metadata.get("write_id") for commit in commits)
     return sorted(int(each) for each in found if each is not None)
 
@@ -265,14 +288,12 @@ def _write_ids_in(storage: Storage, file: HistoryFile) -> list[int]:
     import pyarrow.parquet as pq  # see _rows
 
     filesystem, base = storage.arrow()
-    try:
+    with reading(storage, file):
         source = filesystem.open_input_file(f"{base}/{HISTORY_FOLDER}/{file.name}")
-    except FileNotFoundError:
-        return []  # merged into a later one since, and that one is asked too
-    said = (pq.read_metadata(source).metadata or {}).get(WRITE_IDS_KEY)
-    if said is not None:
-        return [int(each) for each in json.loads(said)]
-    return write_ids_of(map(ArchivedInstant.from_row, pq.read_table(source).to_pylist()))
+        said = (pq.read_metadata(source).metadata or {}).get(WRITE_IDS_KEY)
+        if said is not None:
+            return [int(each) for each in json.loads(said)]
+        return write_ids_of(map(ArchivedInstant.from_row, pq.read_table(source).to_pylist()))
 
 
 WRITE_IDS_KEY = b"airflow_provider.write_ids"
@@ -300,10 +321,16 @@ class _Wanted(NamedTuple):
 
 
 def _rows(storage: Storage, columns: list[str], wanted: _Wanted) -> Iterator[dict[str, Any]]:
-    manifest = Manifest.newest(storage)
-    files = [each for each in manifest.files if wanted.may_be_in(each)]
-    if not files:
-        return
+    def read(manifest: Manifest) -> list[dict[str, Any]]:
+        files = [each for each in manifest.files if wanted.may_be_in(each)]
+        return [row for each in files for row in _rows_in(storage, each, columns, wanted)]
+
+    yield from _of_newest(storage, read)
+
+
+def _rows_in(
+    storage: Storage, file: HistoryFile, columns: list[str], wanted: _Wanted
+) -> list[dict[str, Any]]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq  # pulls pandas in, which would cost every import of the engine a second
 
@@ -313,19 +340,24 @@ def _rows(storage: Storage, columns: list[str], wanted: _Wanted) -> Iterator[dic
     if wanted.only is not None:
         condition &= pc.field("instantTime") == wanted.only
     filesystem, base = storage.arrow()
-    rows: list[dict[str, Any]] = []
-    try:
-        for each in files:
-            source = filesystem.open_input_file(f"{base}/{HISTORY_FOLDER}/{each.name}")
-            rows += pq.read_table(source, columns=columns, filters=condition).to_pylist()
-    except FileNotFoundError as error:
-        if Manifest.newest(storage) == manifest:
-            path = manifest_path(manifest.version)
-            raise CorruptTableError(
-                f"table {storage.root}: {path} names a file that is not there: {error}", path=path
-            ) from error
-        rows = list(_rows(storage, columns, wanted))  # merged, and deleted, since
-    yield from rows
+    with reading(storage, file):
+        source = filesystem.open_input_file(f"{base}/{HISTORY_FOLDER}/{file.name}")
+        rows: list[dict[str, Any]] = pq.read_table(source, columns=columns, filters=condition).to_pylist()
+        return rows
+
+
+def _of_newest(storage: Storage, read: Callable[[Manifest], list[_T]]) -> list[_T]:
+    """What the files of the newest manifest say; of a newer one where they were merged meanwhile."""
+    while True:
+        manifest = Manifest.newest(storage)
+        try:
+            return read(manifest)
+        except FileNotFoundError as error:
+            if Manifest.newest(storage) == manifest:
+                path = manifest_path(manifest.version)
+                raise CorruptTableError(
+                    f"table {storage.root}: {path} names a file that is not there: {error}", path=path
+                ) from error
 
 
 def _instant(row: Mapping[str, Any]) -> Instant:

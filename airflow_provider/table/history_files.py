@@ -15,7 +15,6 @@ from importlib import resources
 
 import pyarrow as pa
 
-from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.archived_timeline import (
     HISTORY_FOLDER,
     VERSION_PATH,
@@ -26,6 +25,7 @@ from airflow_provider.table.archived_timeline import (
     archived_instants,
     manifest_path,
     manifest_versions,
+    reading,
     write_ids_of,
 )
 from airflow_provider.table.storage import Storage
@@ -67,7 +67,10 @@ def merge_history(storage: Storage) -> None:
     manifest = Manifest.newest(storage)
     while (due := _due(manifest)) is not None:
         kept = [each for each in manifest.files if each not in due]
-        merged = [instant for each in due for instant in _read(storage, each)]
+        try:
+            merged = [instant for each in due for instant in _read(storage, each)]
+        except FileNotFoundError:
+            break  # somebody else has merged them
         if not _put_next(storage, manifest, kept, merged, level=due[0].level + 1):
             break  # somebody else goes on here
         manifest = Manifest.newest(storage)
@@ -150,14 +153,9 @@ def _files_of(storage: Storage, version: int) -> tuple[HistoryFile, ...]:
 def _read(storage: Storage, file: HistoryFile) -> list[ArchivedInstant]:
     import pyarrow.parquet as pq  # see archived_timeline
 
-    path = f"{HISTORY_FOLDER}/{file.name}"
-    try:
-        rows = pq.read_table(io.BytesIO(storage.read(path))).to_pylist()
-    except (FileNotFoundError, pa.ArrowInvalid) as error:
-        raise CorruptTableError(
-            f"table {storage.root}: {path} of the archived timeline cannot be read: {error!r}", path=path
-        ) from error
-    return [ArchivedInstant.from_row(row) for row in rows]
+    with reading(storage, file):
+        content = io.BytesIO(storage.read(f"{HISTORY_FOLDER}/{file.name}"))
+        return [ArchivedInstant.from_row(row) for row in pq.read_table(content).to_pylist()]
 
 
 def _encode(instants: Iterable[ArchivedInstant]) -> bytes:

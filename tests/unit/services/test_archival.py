@@ -16,7 +16,9 @@ from airflow_provider.concurrency import (
     CommitLog,
     CommitResult,
     ServicePlan,
+    begin_planned,
     begin_write,
+    delete_reverted_files,
     find_operation,
     find_operations,
     pending_instants,
@@ -26,9 +28,11 @@ from airflow_provider.concurrency import (
 )
 from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER
 from airflow_provider.concurrency.publish import ensure_published
+from airflow_provider.concurrency.revert import put_revert
 from airflow_provider.concurrency.transactions import is_completed, partitions_of
 from airflow_provider.exceptions import (
     CheckpointExpiredError,
+    CorruptTableError,
     InstantRolledBackError,
     InvalidInputError,
     SnapshotUnavailableError,
@@ -48,7 +52,7 @@ from airflow_provider.table.archived_timeline import (
 )
 from airflow_provider.table.incremental import increment
 from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import decode_commit_metadata
+from airflow_provider.table.metadata import WriteStat, decode_commit_metadata
 from airflow_provider.table.timeline import TIMELINE_FOLDER, instant_path
 from tests.unit.table.conftest import JvmTables
 
@@ -254,13 +258,44 @@ def test_a_dead_instant_is_passed_only_when_its_writer_cannot_wake_up_any_more(t
     commits(table, 4, first=2)
     before = fares(table)
     plan = archive(table, **FEW)
-    assert plan.held_by == f"{instant} was rolled back only 0 s ago"
+    assert str(plan.held_by).startswith(f"{instant} was rolled back only ")
     assert [each.requested_time for each in plan.instants] == first[:1]
     assert fares(table) == before
     plan = archive(table, dead_writer_seconds=0, **FEW)
     assert plan.leftovers == (path,)
     assert table.storage.stat(path) is None
     assert fares(table) == before, "nothing that was rolled back shows"
+
+
+def test_a_reverted_clustering_stays_until_its_files_are_cleaned(table: HudiTable) -> None:
+    commits(table, 2)
+    clustering = schedule(
+        table,
+        lambda view, taken: ServicePlan(frozenset(f.file_group for f in view.all_base_files()), b"plan"),
+        action=Action.CLUSTERING,
+        operation="CLUSTER",
+        priority=PRIORITIES["table_service"],
+    )
+    assert clustering is not None
+    inputs = table.view().all_base_files()
+    with begin_planned(table, clustering) as writer:
+        path = f"city=sf/clustered-0_0-0-0_{clustering}.parquet"
+        table.storage.put(path, table.storage.read(inputs[0].path))
+        writer.commit([WriteStat("clustered-0", "city=sf", path)], replaced={"city=sf": [inputs[0].file_id]})
+    rewrite = next(e for e in CommitLog(table.storage).backwards() if e.commits and e.instant == clustering)
+    newest = CommitLog(table.storage).newest()
+    assert newest is not None
+    put_revert(table.storage, CommitLog(table.storage), newest, rewrite, later_than="")
+    assert table.storage.stat(path) is not None, "a reader may be on it"
+    commits(table, 4, first=2)
+    plan = archive(table, dead_writer_seconds=0, **FEW)
+    assert plan.held_by == f"{clustering} was reverted, and its files are not cleaned yet"
+    assert table.storage.stat(path) is not None
+    assert delete_reverted_files(table, after_seconds=0.0) == [path]
+    before = fares(table)
+    plan = archive(table, dead_writer_seconds=0, **FEW)
+    assert clustering < plan.instants[-1].requested_time
+    assert fares(table) == before
 
 
 def test_what_a_dead_writer_writes_onto_the_timeline_is_cleaned_up(table: HudiTable) -> None:
@@ -294,7 +329,7 @@ def test_the_commit_log_is_trimmed_with_the_timeline(table: HudiTable) -> None:
     commits(table, 6)
     archive(table, **FEW)
     log = CommitLog(table.storage)
-    assert (log.trimmed(), log.oldest(), log.head()) == (4, 5, 6)
+    assert (log.trimmed(), log.head()) == (4, 6)
     assert [entry.sequence for entry in log.backwards()] == [6, 5]
     names = table.storage.names(COMMIT_LOG_FOLDER)
     assert sorted(name for name in names if name.endswith(".json")) == [f"{5:020d}.json", f"{6:020d}.json"]
@@ -444,6 +479,16 @@ def test_files_of_the_history_are_merged_level_by_level(
     assert {name for name in names if name.endswith(".parquet")} == needed
     assert all(decode_commit_metadata(each.metadata or b"").write_stats for each in archived(table.storage))
     assert len(fares(table)) == 23
+
+
+@pytest.mark.parametrize("content", [b"no Parquet file", b"PAR1 cut off"])
+def test_a_damaged_history_is_told(table: HudiTable, content: bytes) -> None:
+    commits(table, 6)
+    archive(table, **FEW)
+    (path,) = (Path(table.location) / HISTORY_FOLDER).glob("*.parquet")
+    path.write_bytes(content)
+    with pytest.raises(CorruptTableError, match=path.name):
+        list(archived_instants(table.storage))
 
 
 # --- after a commit

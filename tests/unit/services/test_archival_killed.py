@@ -108,7 +108,7 @@ def state(simulation: Simulation) -> dict[str, bytes]:
     return {path: data for path, (data, _) in simulation.files.items()}
 
 
-@pytest.mark.parametrize("stands_still_at", range(0, STEPS, 3))
+@pytest.mark.parametrize("stands_still_at", range(0, STEPS, 6))
 def test_two_at_once(stands_still_at: int) -> None:
     """One stands still at any operation while another one does it all, and then goes on."""
     alone = of_commits(5)
