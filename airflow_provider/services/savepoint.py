@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog, LogEntry
 from airflow_provider.concurrency.history import Base
 from airflow_provider.concurrency.instant_time import completion_time_after
-from airflow_provider.concurrency.publish import publish, publish_head
+from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.locks.owner import describe_owner
@@ -81,8 +82,9 @@ def create_savepoint(
             if found := find_savepoint(table, commit.requested_time):
                 return found
             content = _content(storage, base.timeline, commit, owner, comments)
-            # Not under the commit's own name: its writer may stand still before it moves that one.
-            staged = f".hoodie/commit_log/staged/{commit.requested_time}.savepoint.avro"
+            # A name of its own: the commit's writer, or another one who keeps the same commit, may stand
+            # still before it moves theirs.
+            staged = staged_metadata_path(f"{commit.requested_time}.savepoint.{uuid.uuid4().hex}")
             storage.put(staged, content)
             entry = LogEntry(
                 instant=commit.requested_time,
@@ -99,6 +101,8 @@ def create_savepoint(
             if commit_log.append(entry.sequence, entry):
                 publish(storage, entry)
                 log.info("table %s: commit %s is kept by a savepoint", storage.root, entry.instant)
+            else:
+                storage.delete(staged)
 
 
 def savepoints(table: HudiTable) -> list[Savepoint]:
