@@ -16,6 +16,7 @@ from airflow_provider.exceptions import InvalidConnectionError, InvalidInputErro
 from airflow_provider.hooks.connection_form import form_fields, read_extras
 from airflow_provider.metastore import AnyMetastore, TableTransaction, open_metastore, table_transaction
 from airflow_provider.metastore.engine import parse_url
+from airflow_provider.metastore.table_name import split_table_name
 from airflow_provider.metastore.thrift.url import (
     ThriftUrl,
     is_thrift_url,
@@ -146,20 +147,6 @@ class MetastoreHook(BaseHook):
                 connection=connection.conn_id,
                 extra="url" if "url" in extras else "dialect",
             ) from None
-
-
-def split_table_name(table: str) -> tuple[str, str]:
-    """Database and name of a registered table.
-
-    :param table: ``database.table``.
-    :raises InvalidInputError: when it has not two non-empty parts.
-    """
-    database, dot, name = table.partition(".")
-    if not (database and dot and name) or "." in name:
-        raise InvalidInputError(
-            f"table {table!r} is not a name of the form database.table, such as lake.flights", table=table
-        )
-    return database, name
 
 
 def has_password(url: str) -> bool:

@@ -13,7 +13,8 @@ from airflow.sdk.log import amask_secret, mask_secret
 from airflow_provider.concurrency import PendingInstant, pending_instants
 from airflow_provider.exceptions import InvalidConnectionError
 from airflow_provider.hooks.connection_form import parse_extra
-from airflow_provider.hooks.metastore import MetastoreHook, split_table_name
+from airflow_provider.hooks.metastore import MetastoreHook
+from airflow_provider.metastore.table_name import is_location, split_table_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.incremental import Increment, Order, increment
 from airflow_provider.table.timeline import Timeline
@@ -149,11 +150,6 @@ class TableHook(BaseHook):
             "arguments as its extra, or leave storage_conn_id out",
             connection=self.storage_conn_id,
         )
-
-
-def is_location(table: str) -> bool:
-    """Whether a table is given by its path or URL, and not by its name in the metastore."""
-    return "/" in table
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +14,10 @@ from airflow_provider.exceptions import InstantRolledBackError, TableServiceErro
 from airflow_provider.ingestion.file_group_plan import Target
 from airflow_provider.ingestion.merge import Batch, Matches, latest_versions, surviving
 from airflow_provider.table.base_file import (
+    BaseFileReader,
     BaseFileWriter,
     WrittenFile,
     new_file_id,
-    read_footer,
-    row_groups,
     write_partition_metadata,
 )
 from airflow_provider.table.keys import record_keys
@@ -160,22 +160,20 @@ class FileGroupTask:
         return fields[0] if fields and fields[0] in rows.schema.names else None
 
     def _merge(self, batch: Batch) -> None:
-        base_file = self._target.base_file
         matches = Matches.none(batch)
         taken_out = 0
-        with self._open(self._target.file_id) as writer:
-            if base_file is not None:
-                for old in row_groups(self._plan.storage, base_file.path):
-                    kept = surviving(batch, old, self._ordering_field(batch.rows), matches)
-                    taken_out += old.num_rows - kept.num_rows
-                    writer.write_preserved(kept)
+        with self._stored() as stored, self._open(self._target.file_id, stored) as writer:
+            for old in stored.row_groups() if stored else ():
+                kept = surviving(batch, old, self._ordering_field(batch.rows), matches)
+                taken_out += old.num_rows - kept.num_rows
+                writer.write_preserved(kept)
             wins = ~matches.beaten
             if not taken_out and (self._plan.deletes or not wins.any()):
                 writer.abort()  # a slice that says the same again would only cost
                 return
             if not self._plan.deletes:
                 winners = batch if wins.all() else batch.filter(wins)
-                writer.write(winners.rows.drop_columns([ARRIVAL]), winners.keys)
+                writer.write(winners.rows.drop_columns([ARRIVAL]), winners.keys, matches.found[wins])
             self._finish(
                 writer,
                 inserts=0 if self._plan.deletes else int((~matches.found).sum()),
@@ -186,11 +184,10 @@ class FileGroupTask:
     # --- rows that are only added -------------------------------------------------------
 
     def _add_to_file_group(self, tables: Iterable[pa.Table]) -> None:
-        base_file = self._target.base_file
-        if base_file is None:
-            raise ValueError("a new file group has no rows to keep")
-        with self._open(self._target.file_id) as writer:
-            for old in row_groups(self._plan.storage, base_file.path):
+        with self._stored() as stored, self._open(self._target.file_id, stored) as writer:
+            if stored is None:
+                raise ValueError("a new file group has no rows to keep")
+            for old in stored.row_groups():
                 writer.write_preserved(old)
             kept = writer.rows
             for table in tables:
@@ -217,8 +214,12 @@ class FileGroupTask:
 
     # --- files --------------------------------------------------------------------------
 
-    def _open(self, file_id: str) -> BaseFileWriter:
-        plan, base_file = self._plan, self._target.base_file
+    def _stored(self) -> AbstractContextManager[BaseFileReader | None]:
+        base_file = self._target.base_file
+        return BaseFileReader(self._plan.storage, base_file.path) if base_file else nullcontext()
+
+    def _open(self, file_id: str, stored: BaseFileReader | None = None) -> BaseFileWriter:
+        plan = self._plan
         return BaseFileWriter(
             plan.storage,
             partition_path=self._target.partition_path,
@@ -228,7 +229,7 @@ class FileGroupTask:
             schema=plan.schema,
             table_name=plan.config.name,
             first_row=self._next_row,
-            preserved_bloom=read_footer(plan.storage, base_file.path).bloom if base_file else None,
+            preserved_bloom=stored.footer.bloom if stored else None,
         )
 
     def _finish(self, writer: BaseFileWriter, *, inserts: int, updates: int = 0, deletes: int = 0) -> None:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider.table.base_file import read_footer, row_groups
+from airflow_provider.table.base_file import BaseFileReader
 from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
 
@@ -27,19 +27,20 @@ def keys_in_base_file(storage: Storage, path: str, keys: pa.Array) -> npt.NDArra
     :raises CorruptTableError: when it is not a base file.
     """
     candidates = np.ones(len(keys), np.bool_)
-    footer = read_footer(storage, path)
-    if not footer.num_rows:
-        return np.zeros(len(keys), np.bool_)
-    if footer.min_key is not None and footer.max_key is not None:
-        in_range = pc.and_(pc.greater_equal(keys, footer.min_key), pc.less_equal(keys, footer.max_key))
-        candidates = np.array(in_range)
-    if footer.bloom is not None and candidates.any():
-        candidates[candidates] = footer.bloom.might_contain(keys.filter(pa.array(candidates)))
-    if not candidates.any():
-        return candidates
-    wanted = keys.filter(pa.array(candidates))
-    found = np.zeros(len(wanted), np.bool_)
-    for group in row_groups(storage, path, [_RECORD_KEY]):
-        found |= np.array(pc.is_in(wanted, value_set=group[_RECORD_KEY].combine_chunks()))
+    with BaseFileReader(storage, path) as base_file:
+        footer = base_file.footer
+        if not footer.num_rows:
+            return np.zeros(len(keys), np.bool_)
+        if footer.min_key is not None and footer.max_key is not None:
+            in_range = pc.and_(pc.greater_equal(keys, footer.min_key), pc.less_equal(keys, footer.max_key))
+            candidates = np.array(in_range)
+        if footer.bloom is not None and candidates.any():
+            candidates[candidates] = footer.bloom.might_contain(keys.filter(pa.array(candidates)))
+        if not candidates.any():
+            return candidates
+        wanted = keys.filter(pa.array(candidates))
+        found = np.zeros(len(wanted), np.bool_)
+        for group in base_file.row_groups([_RECORD_KEY]):
+            found |= np.array(pc.is_in(wanted, value_set=group[_RECORD_KEY].combine_chunks()))
     candidates[candidates] = found
     return candidates

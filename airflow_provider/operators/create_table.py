@@ -9,10 +9,11 @@ import pyarrow as pa
 from airflow.sdk import BaseOperator
 
 from airflow_provider.exceptions import AlreadyExistsError, NoSuchObjectError, TableExistsError
-from airflow_provider.hooks.metastore import MetastoreHook, split_table_name
-from airflow_provider.hooks.table import TableHook, is_location
+from airflow_provider.hooks.metastore import MetastoreHook
+from airflow_provider.hooks.table import TableHook
 from airflow_provider.metastore import AnyMetastore, Column
 from airflow_provider.metastore.catalog import object_name
+from airflow_provider.metastore.table_name import is_location, split_table_name
 from airflow_provider.operators.column_types import to_schema, type_name
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.table.hudi_table import HudiTable

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs
 import pyarrow.parquet as pq
 
 from airflow_provider.exceptions import CorruptTableError
@@ -137,6 +139,7 @@ class BaseFileWriter:
         self._preserved_bloom = preserved_bloom
         self._preserved_keys: list[pa.Array] = []
         self._new_keys: list[pa.Array] = []
+        self._keys_to_hash: list[pa.Array] = []
         self._min_key: str | None = None
         self._max_key: str | None = None
         self._pending: list[pa.Table] = []
@@ -150,11 +153,18 @@ class BaseFileWriter:
         """Bytes in the file so far, without the rows that are gathered for the next row group."""
         return self._sink.tell() if self._sink is not None else 0
 
-    def write(self, data: pa.Table, record_keys: pa.Array | pa.ChunkedArray) -> None:
+    def write(
+        self,
+        data: pa.Table,
+        record_keys: pa.Array | pa.ChunkedArray,
+        in_preserved_bloom: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
         """Add rows that this commit brings: new ones, or new versions.
 
         :param data: the rows; columns as :func:`~airflow_provider.table.schema.conform` takes them.
         :param record_keys: their keys, in the same order.
+        :param in_preserved_bloom: which of the keys the filter of the preserved rows holds already;
+            none when None.
         :raises IncompatibleSchemaError: when a value does not fit into its column.
         """
         if len(record_keys) != data.num_rows:
@@ -168,6 +178,9 @@ class BaseFileWriter:
             keys = record_keys.slice(begin, ROW_GROUP_ROWS).cast(pa.string())
             self._append(meta | {_SEQUENCE: sequence, _RECORD_KEY: keys}, part)
             self._new_keys.extend(_chunks(keys))
+            if in_preserved_bloom is not None:
+                keys = keys.filter(pa.array(~in_preserved_bloom[begin : begin + ROW_GROUP_ROWS]))
+            self._keys_to_hash.extend(_chunks(keys))
 
     def write_preserved(self, table_with_meta: pa.Table) -> None:
         """Add rows of an older base file as they are, so that nobody takes them for changed.
@@ -200,12 +213,12 @@ class BaseFileWriter:
         parquet.add_key_value_metadata(footer)
         parquet.close()
         size = self._close_sink()
-        self._preserved_keys, self._new_keys = [], []
+        self._preserved_keys, self._new_keys, self._keys_to_hash = [], [], []
         return WrittenFile(self.path, size, self.rows, self._min_key, self._max_key)
 
     def abort(self) -> None:
         """Give up and delete what was written so far."""
-        self._pending, self._preserved_keys, self._new_keys = [], [], []
+        self._pending, self._preserved_keys, self._new_keys, self._keys_to_hash = [], [], [], []
         if self._parquet is not None:
             self._parquet.close()
         if self._sink is not None:
@@ -246,7 +259,7 @@ class BaseFileWriter:
 
     def _bloom(self) -> BloomFilter:
         if self._preserved_bloom is not None:
-            new = pa.chunked_array(self._new_keys, type=pa.string())
+            new = pa.chunked_array(self._keys_to_hash, type=pa.string())
             extended = self._preserved_bloom.extended(new, false_positives=_MOST_FALSE_POSITIVES)
             if extended is not None:
                 return extended
@@ -328,6 +341,52 @@ class BaseFileFooter:
         return None if value is None else value.decode()
 
 
+class BaseFileReader:
+    """Reads one base file; as a context manager it closes the file.
+
+    :param storage: the table's storage.
+    :param path: path relative to the table.
+    :raises CorruptTableError: when it is not a Parquet file.
+    :raises FileNotFoundError: when there is no such file.
+    """
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        filesystem, root = storage.arrow()
+        try:
+            source = filesystem.open_input_file(f"{root}/{path}")
+            # Fetching ahead is for what is far away; of what is near it costs a thread.
+            ahead = not isinstance(filesystem, pyarrow.fs.LocalFileSystem)
+            self._parquet = pq.ParquetFile(source, read_dictionary=list(_CONSTANT), pre_buffer=ahead)
+        except pa.ArrowInvalid as error:
+            raise CorruptTableError(
+                f"base file {storage.url(path)} is not a Parquet file: {error}", path=path
+            ) from error
+
+    @cached_property
+    def footer(self) -> BaseFileFooter:
+        """What the file's footer says."""
+        return BaseFileFooter(self._parquet.metadata)
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows; see :func:`read_base_file`."""
+        return self._parquet.read(columns=_listed(columns))
+
+    def row_groups(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The rows, one row group at a time, each as :func:`read_base_file` gives them.
+
+        :param columns: the columns to read, all when None.
+        """
+        for number in range(self._parquet.num_row_groups):
+            is_large = self._parquet.metadata.row_group(number).total_byte_size >= _WORTH_THREADS
+            yield self._parquet.read_row_group(number, columns=_listed(columns), use_threads=is_large)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._parquet.close()
+
+
 def read_footer(storage: Storage, path: str) -> BaseFileFooter:
     """Read a base file's footer only.
 
@@ -336,8 +395,8 @@ def read_footer(storage: Storage, path: str) -> BaseFileFooter:
     :raises CorruptTableError: when it is not a Parquet file.
     :raises FileNotFoundError: when there is no such file.
     """
-    with _opened(storage, path) as parquet:
-        return BaseFileFooter(parquet.metadata)
+    with BaseFileReader(storage, path) as base_file:
+        return base_file.footer
 
 
 def read_base_file(storage: Storage, path: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -350,33 +409,8 @@ def read_base_file(storage: Storage, path: str, columns: Sequence[str] | None = 
     :raises CorruptTableError: when it is not a Parquet file.
     :raises FileNotFoundError: when there is no such file.
     """
-    with _opened(storage, path) as parquet:
-        return parquet.read(columns=list(columns) if columns is not None else None)
-
-
-def row_groups(storage: Storage, path: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """A base file's rows, one row group at a time, each as :func:`read_base_file` gives them.
-
-    :param storage: the table's storage.
-    :param path: path relative to the table.
-    :param columns: the columns to read, all when None.
-    :raises CorruptTableError: when it is not a Parquet file.
-    :raises FileNotFoundError: when there is no such file.
-    """
-    with _opened(storage, path) as parquet:
-        for number in range(parquet.num_row_groups):
-            yield parquet.read_row_group(number, columns=list(columns) if columns is not None else None)
-
-
-def _opened(storage: Storage, path: str) -> pq.ParquetFile:
-    filesystem, root = storage.arrow()
-    try:
-        source = filesystem.open_input_file(f"{root}/{path}")
-        return pq.ParquetFile(source, read_dictionary=list(_CONSTANT))
-    except pa.ArrowInvalid as error:
-        raise CorruptTableError(
-            f"base file {storage.url(path)} is not a Parquet file: {error}", path=path
-        ) from error
+    with BaseFileReader(storage, path) as base_file:
+        return base_file.read(columns)
 
 
 def write_partition_metadata(storage: Storage, partition_path: str, instant: str) -> bool:
@@ -425,6 +459,12 @@ def _as_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(_DICTIONARY)
     return column.cast(pa.string()).dictionary_encode()
 
+
+def _listed(columns: Sequence[str] | None) -> list[str] | None:
+    return None if columns is None else list(columns)
+
+
+_WORTH_THREADS = 1 << 20  # bytes of a row group
 
 _SAMPLE_ROWS = 16_384
 

@@ -97,6 +97,8 @@ class BloomFilter:
         """
         if len(self.rows) != 1:
             return None
+        if not len(keys):
+            return self
         view = _Keys(keys)
         unpacked = np.unpackbits(self.rows[0], bitorder="little")
         _set_bits(unpacked, view, np.arange(view.count), self.bits, self.hashes)

@@ -77,7 +77,7 @@ class FileSystemView:
     def partitions(self) -> list[str]:
         """Partition paths that hold at least one visible base file, sorted."""
         if self._partitions is None:
-            self._partitions = self._list_partitions()
+            self._partitions = sorted(self._storage.folders_holding(PARTITION_METADATA))
         return [partition for partition in self._partitions if self.base_files(partition)]
 
     def base_files(self, partition_path: str) -> list[BaseFile]:
@@ -136,13 +136,6 @@ class FileSystemView:
                     )
                 out.update(dict.fromkeys(known[instant.file_name], instant.completion_time or ""))
         return out
-
-    def _list_partitions(self) -> list[str]:
-        return sorted(
-            status.path.removesuffix(PARTITION_METADATA).rstrip("/")
-            for status in self._storage.list("", recursive=True)
-            if status.name == PARTITION_METADATA and not status.path.startswith(".hoodie/")
-        )
 
     def shows(self, instant: str) -> bool:
         """Whether files of an instant are seen.

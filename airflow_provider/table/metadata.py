@@ -165,7 +165,7 @@ def decode_commit_metadata(data: bytes) -> CommitMetadata:
     :param data: the file's content.
     :raises CorruptTableError: when it is neither, or not commit metadata.
     """
-    record = decode(data) if data.startswith(_AVRO_MAGIC) else _decode_json(data)
+    record = decode_any(data)
     try:
         stats = record.get("partitionToWriteStats") or {}
         return CommitMetadata(
@@ -208,6 +208,15 @@ def decode(data: bytes) -> dict[str, Any]:
             f"a timeline file of {len(data)} bytes is not an Avro file with one record: {error!r}"
         ) from error
     return record
+
+
+def decode_any(data: bytes) -> dict[str, Any]:
+    """Read the record of a timeline file: Avro, or the JSON of table version 6.
+
+    :param data: the file's content.
+    :raises CorruptTableError: when it is neither.
+    """
+    return decode(data) if data.startswith(_AVRO_MAGIC) else _decode_json(data)
 
 
 def _decode_json(data: bytes) -> dict[str, Any]:

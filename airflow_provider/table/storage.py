@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR
@@ -50,6 +50,8 @@ class Storage:
     :param options: keyword arguments of the fsspec file system.
     :raises InvalidInputError: when the root is a relative path or its scheme is unknown.
     """
+
+    _is_local = False
 
     def __init__(self, root: str, options: Mapping[str, Any] | None = None) -> None:
         self.options = dict(options or {})
@@ -191,6 +193,19 @@ class Storage:
             return []
         return [name for name in found if not name.startswith(_STAGED)]
 
+    def folders_holding(self, name: str) -> Iterable[str]:
+        """Folders, at any depth, in which there is a file of this name; the root is ``""``.
+
+        Nothing is looked for in ``.hoodie``, nor, where that costs something, below such a folder.
+
+        :param name: the file's name.
+        """
+        if self._is_local:
+            return _walk(self._base, "", name)
+        found = (status.path for status in self.list("", recursive=True) if status.name == name)
+        folders = (path.removesuffix(name).rstrip("/") for path in found)
+        return [folder for folder in folders if not f"{folder}/".startswith(_OWN_FOLDER)]
+
     def stat(self, path: str) -> FileStatus | None:
         """What is known of one file or folder; None when it does not exist."""
         target = self._absolute(path)
@@ -252,6 +267,24 @@ class Storage:
 
 
 _STAGED = ".staged-"
+
+
+_OWN_FOLDER = ".hoodie/"
+
+
+def _walk(base: str, path: str, name: str) -> Iterator[str]:
+    # os.scandir tells folders without a stat; a partition's many files are not looked at.
+    target = f"{base}/{path}" if path else base
+    if os.path.exists(f"{target}/{name}"):  # noqa: PTH110
+        yield path
+        return
+    try:
+        with os.scandir(target) as entries:
+            folders = [entry.name for entry in entries if entry.is_dir() and entry.name != _OWN_FOLDER[:-1]]
+    except FileNotFoundError:
+        return
+    for folder in folders:
+        yield from _walk(base, f"{path}/{folder}" if path else folder, name)
 
 
 def _is_staged(name: str) -> bool:

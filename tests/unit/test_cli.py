@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,7 +12,10 @@ from typer.testing import CliRunner
 
 from airflow_provider.cli import app, main
 from airflow_provider.concurrency import begin_write
-from airflow_provider.metastore import open_metastore
+from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, TableServiceError
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.locks import open_lock
+from airflow_provider.metastore import Column, open_metastore
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups import FileGroupId
 
@@ -22,8 +27,10 @@ def table(tmp_path: Path) -> HudiTable:
     )
 
 
-def call(*arguments: str) -> object:
+def call(*arguments: str) -> Any:
     result = CliRunner().invoke(app, [*arguments, "--json"])
+    if isinstance(result.exception, TableServiceError):
+        raise result.exception
     assert result.exit_code == 0, result.output
     return json.loads(result.output)
 
@@ -31,15 +38,50 @@ def call(*arguments: str) -> object:
 def test_a_write_under_way_is_seen_and_rolled_back(table: HudiTable) -> None:
     writer = begin_write(table, operation="UPSERT", heartbeat_interval=60)
     writer.plan([FileGroupId("", "x-0")])
-    (pending,) = call("heartbeats", table.location)  # type: ignore[misc]
+    (pending,) = call("heartbeats", table.location)
     assert (pending["instant"], pending["operation"], pending["alive"]) == (writer.instant, "UPSERT", True)
     assert call("rollback", table.location) == [], "a live writer is nobody's to roll back unasked"
     assert call("rollback", table.location, writer.instant) == [{"rolled_back": writer.instant}]
     assert call("heartbeats", table.location) == []
-    assert [row["action"] for row in call("timeline", table.location)] == ["rollback"]  # type: ignore[attr-defined]
+    assert [row["action"] for row in call("timeline", table.location)] == ["rollback"]
     assert call("files", table.location) == []
     assert call("locks", table.location) == []
     writer.abort()
+
+
+def test_a_table_and_an_instant_are_shown(table: HudiTable) -> None:
+    written = ingest_arrow(table, pa.table({"id": [1, 2]}), "insert")
+    shown = call("show", table.location)
+    assert shown.items() >= {"type": "COPY_ON_WRITE", "file_groups": 1, "pending": []}.items()
+    commit = call("show", table.location, written["instant"])
+    assert (commit["operation"], commit["state"]) == ("INSERT", "completed")
+    ((stat,),) = commit["metadata"]["partitionToWriteStats"].values()
+    assert stat["numInserts"] == 2
+    with pytest.raises(NoSuchInstantError):
+        call("show", table.location, "20240101000000000")
+
+
+def test_a_table_is_found_by_its_name(table: HudiTable, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/metastore.db"
+    metastore = open_metastore(url)
+    metastore.create_database("lake")
+    metastore.create_table("lake", "t", schema=[Column("id", "bigint")], location=table.location)
+    metastore.close()
+    assert call("--metastore", url, "show", "lake.t")["location"] == table.location
+    with pytest.raises(InvalidInputError, match="--metastore"):
+        call("show", "lake.t")
+
+
+def test_the_holder_of_a_lock_is_shown_and_who_waits(table: HudiTable) -> None:
+    first, second = (open_lock({}, table.storage) for _ in range(2))
+    with first:
+        waiting = threading.Thread(target=second.acquire)
+        waiting.start()
+        while len(call("locks", table.location)) < 2:
+            time.sleep(0.01)
+        assert [row["state"] for row in call("locks", table.location)] == ["held", "waits"]
+    waiting.join()
+    second.release()
 
 
 def test_consumers_of_a_metastore_are_seen_waited_for_and_forgotten(tmp_path: Path) -> None:
@@ -51,20 +93,20 @@ def test_consumers_of_a_metastore_are_seen_waited_for_and_forgotten(tmp_path: Pa
     metastore.create_database("sea")
     time.sleep(1.1)  # events are as old as their time to live is short
     on = ("--db", url)
-    slow, fast = call("metastore", "consumers", *on)[::-1]  # type: ignore[index]
+    slow, fast = call("metastore", "consumers", *on)[::-1]
     assert slow.items() >= {"consumer": "reporting", "behind": 2, "live": True}.items()
     assert slow["silent_seconds"] >= 1
     assert (slow["holds_back_retention"], fast["holds_back_retention"]) == (True, False)
     assert (fast["consumer"], fast["behind"], fast["expiry_seconds"]) == ("replica", 1, 600)
     first = slow["event_id"] + 1
     held = {"oldest_event_id": first, "held_back_by": ["reporting"], "left_behind": []}
-    (purged,) = call("metastore", "purge", *on, "--event-ttl", "0")  # type: ignore[misc]
+    (purged,) = call("metastore", "purge", *on, "--event-ttl", "0")
     assert purged == {"removed": slow["event_id"], **held}
     shown = CliRunner().invoke(app, ["metastore", "purge", *on, "--event-ttl", "0"])
     assert "reporting" in shown.output
     assert "(" not in shown.output
     assert call("metastore", "forget", "reporting", *on) == [{"forgotten": "reporting"}]
-    (purged,) = call("metastore", "purge", *on, "--event-ttl", "0")  # type: ignore[misc]
+    (purged,) = call("metastore", "purge", *on, "--event-ttl", "0")
     assert (purged["removed"], purged["held_back_by"]) == (1, ["replica"])
     metastore.close()
 

@@ -194,6 +194,21 @@ def test_a_bloom_filter_is_taken_over_until_it_is_too_full(storage: Storage) -> 
     assert sizes == {True, False}
 
 
+def test_of_keys_that_a_filter_holds_nothing_is_added_to_it(storage: Storage) -> None:
+    old = write(storage, rows(1000))
+    bloom = read_footer(storage, old.path).bloom
+    assert bloom is not None
+    brought = rows(100, start=950)  # 50 of them new
+    with writer(storage, SECOND, preserved_bloom=bloom) as opened:
+        opened.write_preserved(read_base_file(storage, old.path).slice(0, 950))
+        opened.write(brought, keys(brought), np.arange(100) < 50)
+        new = opened.close()
+    extended = read_footer(storage, new.path).bloom
+    assert extended is not None
+    assert extended.might_contain(keys(rows(1050))).all()
+    assert extended.last_row_entries == bloom.last_row_entries + 50
+
+
 def test_rows_of_several_commits_share_one_dictionary(storage: Storage) -> None:
     old = write(storage, rows(20_000))
     with writer(storage, SECOND) as opened:

@@ -52,6 +52,17 @@ def test_listing(storage: Storage) -> None:
     assert storage.names("nowhere") == []
 
 
+def test_folders_are_found_by_a_file_in_them(storage: Storage) -> None:
+    for path in ("a=1/b=2/here", "a=1/b=3/here", "a=1/b=3/c=4/here", "d=5/data", ".hoodie/here"):
+        storage.put(path, b"x")
+    found = set(storage.folders_holding("here"))
+    # What lies below one may be told or not: no partition has another within.
+    assert found - {"a=1/b=3/c=4"} == {"a=1/b=2", "a=1/b=3"}
+    assert set(storage.folders_holding("nothing")) == set()
+    storage.put("here", b"x")
+    assert "" in set(storage.folders_holding("here"))
+
+
 def test_a_data_file_is_written_and_read(storage: Storage) -> None:
     with storage.create("deep/er/file") as sink:
         sink.write(b"content")

@@ -1,30 +1,22 @@
-"""``table-services``: a table's timeline and writers, for people on call."""
+"""Commands of the metastore: ``table-services metastore``."""
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from airflow_provider.concurrency import pending_instants, rollback, rollback_dead_writers
-from airflow_provider.exceptions import TableServiceError
-from airflow_provider.locks import open_lock
-from airflow_provider.table import HudiTable
+from airflow_provider.cli.arguments import AsJson
+from airflow_provider.cli.output import show
 
 if TYPE_CHECKING:
     from airflow_provider.metastore import Metastore
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
-metastore = typer.Typer(no_args_is_help=True, help="The metastore as a service.")
-app.add_typer(metastore, name="metastore")
-console = Console()
+commands = typer.Typer(no_args_is_help=True, help="The metastore as a service.")
 
 MetastoreDatabase = Annotated[
     str,
@@ -36,76 +28,8 @@ MetastoreDatabase = Annotated[
     ),
 ]
 
-Location = Annotated[str, typer.Argument(help="Absolute path or URL of the table.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one document.")]
 
-
-@app.command()
-def timeline(location: Location, as_json: AsJson = False, last: int = 20) -> None:
-    """Instants of the active timeline, the newest last."""
-    table = HudiTable.open(location)
-    rows = [
-        {
-            "requested": instant.requested_time,
-            "completed": instant.completion_time,
-            "action": str(instant.action),
-            "state": str(instant.state),
-        }
-        for instant in table.timeline().instants[-last:]
-    ]
-    _show(rows, as_json)
-
-
-@app.command()
-def files(location: Location, as_json: AsJson = False, as_of: str | None = None) -> None:
-    """File groups that a reader sees, with the base file of their newest slice."""
-    view = HudiTable.open(location).view(as_of)
-    rows = [
-        {
-            "partition": f.partition_path,
-            "file_id": f.file_id,
-            "instant": f.instant,
-            "bytes": f.size,
-            "path": f.path,
-        }
-        for f in view.all_base_files()
-    ]
-    _show(rows, as_json)
-
-
-@app.command()
-def heartbeats(location: Location, as_json: AsJson = False) -> None:
-    """Writes that have not ended, and whether their writers live."""
-    _show([asdict(pending) for pending in pending_instants(HudiTable.open(location))], as_json)
-
-
-@app.command()
-def locks(location: Location, as_json: AsJson = False) -> None:
-    """Who holds the table's filesystem lock."""
-    table = HudiTable.open(location)
-    holder = open_lock({"provider": "filesystem"}, table.storage).holder()
-    _show([asdict(holder)] if holder else [], as_json)
-
-
-@app.command("rollback")
-def roll_back(
-    location: Location,
-    instant: Annotated[
-        str | None, typer.Argument(help="A pending instant; all dead writers when left out.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Roll back a pending instant, or every writer whose heartbeat has expired."""
-    table = HudiTable.open(location)
-    if instant is None:
-        rolled_back: Sequence[str] = rollback_dead_writers(table)
-    else:
-        rollback(table, instant, reason="asked for on the command line")
-        rolled_back = [instant]
-    _show([{"rolled_back": each} for each in rolled_back], as_json)
-
-
-@metastore.command()
+@commands.command()
 def serve(
     db: MetastoreDatabase,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for any that is free.")] = 9083,
@@ -180,7 +104,7 @@ def serve(
     serve_metastore(options, ready=lambda line: typer.echo(line))
 
 
-@metastore.command()
+@commands.command()
 def user(
     name: Annotated[str, typer.Argument(help="The user's name.")],
     password: Annotated[str, typer.Option(prompt=True, hide_input=True, confirmation_prompt=True)],
@@ -191,7 +115,7 @@ def user(
     typer.echo(f"{name}:{password_digest(password)}")
 
 
-@metastore.command()
+@commands.command()
 def consumers(db: MetastoreDatabase, as_json: AsJson = False) -> None:
     """Who follows the notification log, how far each is, and whom retention waits for."""
     with _metastore(db) as opened:
@@ -210,10 +134,10 @@ def consumers(db: MetastoreDatabase, as_json: AsJson = False) -> None:
         }
         for each in found
     ]
-    _show(rows, as_json)
+    show(rows, as_json)
 
 
-@metastore.command()
+@commands.command()
 def forget(
     consumer: Annotated[str, typer.Argument(help="The consumer's name.", show_default=False)],
     db: MetastoreDatabase,
@@ -222,10 +146,10 @@ def forget(
     """Unregister a consumer of the notification log: retention waits for it no longer."""
     with _metastore(db) as opened:
         opened.unregister_consumer(consumer)
-    _show([{"forgotten": consumer}], as_json)
+    show([{"forgotten": consumer}], as_json)
 
 
-@metastore.command()
+@commands.command()
 def purge(
     db: MetastoreDatabase,
     event_ttl: Annotated[float, typer.Option(help="Seconds that events are kept at least.")] = 86_400.0,
@@ -234,16 +158,7 @@ def purge(
     """Remove old notification events that every live consumer has read."""
     with _metastore(db) as opened:
         purged = opened.purge_events(event_ttl)
-    _show([asdict(purged)], as_json)
-
-
-def main() -> None:
-    """Run the command line; an error of ours is a message, not a traceback."""
-    try:
-        app()
-    except TableServiceError as error:
-        Console(stderr=True).print(f"[red]{type(error).__name__}[/]: {error}")
-        raise SystemExit(1) from None
+    show([asdict(purged)], as_json)
 
 
 @contextmanager
@@ -256,22 +171,3 @@ def _metastore(db: str) -> Iterator[Metastore]:
         yield opened
     finally:
         opened.close()
-
-
-def _show(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        console.print_json(json.dumps(rows, default=str))
-        return
-    if not rows:
-        console.print("nothing")
-        return
-    shown = Table(*rows[0])
-    for row in rows:
-        shown.add_row(*(_text(value) for value in row.values()))
-    console.print(shown)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(value)
-    return "" if value is None else str(value)

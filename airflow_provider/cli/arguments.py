@@ -1,0 +1,79 @@
+"""What several commands take: a table, its lock, the form of the answer."""
+
+from __future__ import annotations
+
+import json
+from contextvars import ContextVar
+from typing import Annotated, Any
+
+import typer
+
+from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.metastore.table_name import is_location, split_table_name
+from airflow_provider.table import HudiTable
+
+given_metastore: ContextVar[str | None] = ContextVar("given_metastore", default=None)
+"""The option ``--metastore``."""
+
+given_lock: ContextVar[str | None] = ContextVar("given_lock", default=None)
+"""The option ``--lock``."""
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one document.")]
+
+
+def opened_table(table: str) -> HudiTable:
+    """Open the table that a command names.
+
+    :param table: path, URL, or ``database.table`` in the metastore of the option ``--metastore``.
+    :raises InvalidInputError: when it is a name and no metastore was given.
+    :raises NoSuchObjectError: when the metastore does not know it.
+    :raises NotATableError: when there is no table.
+    """
+    if is_location(table):
+        return HudiTable.open(table)
+    database, name = split_table_name(table)
+    url = given_metastore.get()
+    if url is None:
+        raise InvalidInputError(
+            f"table {table!r} is a metastore's name; say which metastore by --metastore or "
+            "TABLE_SERVICES_METASTORE_DB, or give the table's path or URL",
+            table=table,
+        )
+    # Imported here: a table that is given by its path needs no database.
+    from airflow_provider.metastore import open_metastore
+
+    metastore = open_metastore(url)
+    try:
+        return HudiTable.open(metastore.get_table(database, name).location)
+    finally:
+        metastore.close()
+
+
+def lock_config() -> dict[str, Any]:
+    """The option ``--lock``; empty for the filesystem lock in the table.
+
+    :raises InvalidConnectionError: when it is no JSON object.
+    """
+    given = given_lock.get()
+    try:
+        config = json.loads(given) if given else {}
+    except ValueError:
+        config = None
+    if not isinstance(config, dict):
+        # The text may hold a password.
+        raise InvalidConnectionError('--lock is not a JSON object such as {"provider": "filesystem"}')
+    return config
+
+
+def table_lock(table: HudiTable) -> LockProvider:
+    """A contender for the table's lock, as the option ``--lock`` says."""
+    return open_lock(lock_config(), table.storage)
+
+
+TableArgument = Annotated[
+    HudiTable,
+    typer.Argument(
+        parser=opened_table, metavar="TABLE", help="Path, URL or database.table.", show_default=False
+    ),
+]

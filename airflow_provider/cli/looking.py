@@ -1,0 +1,75 @@
+"""Commands that look at a table and change nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from airflow_provider.cli.arguments import AsJson, TableArgument, lock_config, table_lock
+from airflow_provider.cli.output import show, show_one
+from airflow_provider.concurrency import pending_instants
+from airflow_provider.concurrency.description import describe_instant, describe_table
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for command in (timeline, show_, files, heartbeats, locks):
+        app.command(command.__name__.rstrip("_"))(command)
+
+
+def timeline(table: TableArgument, as_json: AsJson = False, last: int = 20) -> None:
+    """Instants of the active timeline, the newest last."""
+    rows = [
+        {
+            "requested": instant.requested_time,
+            "completed": instant.completion_time,
+            "action": str(instant.action),
+            "state": str(instant.state),
+        }
+        for instant in table.timeline().instants[-last:]
+    ]
+    show(rows, as_json)
+
+
+def show_(
+    table: TableArgument,
+    instant: Annotated[
+        str | None, typer.Argument(help="Requested time of an instant: its plan or its metadata.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a table is and holds, or what an instant did."""
+    show_one(describe_table(table) if instant is None else describe_instant(table, instant), as_json)
+
+
+def files(table: TableArgument, as_json: AsJson = False, as_of: str | None = None) -> None:
+    """File groups that a reader sees, with the base file of their newest slice."""
+    rows = [
+        {
+            "partition": f.partition_path,
+            "file_id": f.file_id,
+            "instant": f.instant,
+            "bytes": f.size,
+            "path": f.path,
+        }
+        for f in table.view(as_of).all_base_files()
+    ]
+    show(rows, as_json)
+
+
+def heartbeats(table: TableArgument, as_json: AsJson = False) -> None:
+    """Writes that have not ended, and whether their writers live."""
+    show([asdict(pending) for pending in pending_instants(table)], as_json)
+
+
+def locks(table: TableArgument, as_json: AsJson = False) -> None:
+    """Who holds the table's lock, and who waits for it."""
+    provider = lock_config().get("provider", "filesystem")
+    lock = table_lock(table)
+    holder = lock.holder()
+    rows = [{"lock": provider, "state": "held", **asdict(holder)}] if holder else []
+    empty = dict.fromkeys(("fencing_token", "age_seconds"))
+    rows += [{"lock": provider, "state": "waits", "owner": owner, **empty} for owner in lock.waiters()]
+    show(rows, as_json)
