@@ -84,15 +84,16 @@ def lacking(
     return max(found, key=lambda each: each[:2])[1:] if found else None
 
 
-def check_complete(storage: Storage, view: FileSystemView, as_of: str) -> None:
+def check_complete(storage: Storage, view: FileSystemView, timeline: Timeline, as_of: str) -> None:
     """Make sure that nothing that a snapshot of the past shows was cleaned.
 
     :param storage: the table's storage.
     :param view: the snapshot.
+    :param timeline: the active timeline of now.
     :param as_of: the moment, for the error.
     :raises SnapshotUnavailableError: when a cleaner has deleted some of it.
     """
-    if found := lacking(storage, view, Timeline.load(storage)):
+    if found := lacking(storage, view, timeline):
         path, clean = found
         raise SnapshotUnavailableError(
             f"table {storage.root}: the snapshot as of {as_of} cannot be read any more: clean "
