@@ -149,5 +149,5 @@ def _put_rollback(
 def _ends(entry: LogEntry, instant: str) -> bool:
     if entry.rolls_back == instant:
         return True
-    goes_on = entry.plans and entry.action is not Action.CLEAN
+    goes_on = entry.plans and entry.action is not Action.CLEAN  # which is finished, not rolled back
     return entry.instant == instant and entry.rolls_back is None and not goes_on

@@ -154,8 +154,8 @@ def _put_plan(
             touched = frozenset(group for change in changes for group in _claimed(change.entry))
             # Whoever stood still here for too long is dead, and so is its instant.
             is_dead = any(change.entry.rolls_back == instant for change in changes)
-            is_another_table = any(change.entry.action in _OF_ALL_FILE_GROUPS for change in changes)
-            if is_dead or is_another_table or touched & plan.file_groups:
+            touches_all = any(change.entry.action in _OF_ALL_FILE_GROUPS for change in changes)
+            if is_dead or touches_all or touched & plan.file_groups:
                 storage.delete(staged_metadata_path(instant))
                 return None
             entry = LogEntry(

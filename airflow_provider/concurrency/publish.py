@@ -245,7 +245,7 @@ def _publish_restore(storage: Storage, entry: LogEntry) -> None:
 
     The staged metadata says what there is to do, and goes to its place when that is done.
     """
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):  # the one before got it done
         restored = decode(storage.read(_staged(entry)))
         plan = {
             "instantsToRollback": restored["restoreInstantInfo"],

@@ -16,6 +16,7 @@ from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.templated import flag, seconds
 from airflow_provider.services.clean_plan import CleaningPolicy, CleanPlan, Retention
 from airflow_provider.services.cleaning import clean, plan_clean
+from airflow_provider.services.orphans import DAY
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -92,11 +93,11 @@ class CleanOperator(BaseOperator):
         :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
         """
         after = seconds(self.reverted_after, "reverted_after")
-        retention = Retention(self.policy, _number(self.retained), 0.0 if after is None else after)
+        retention = Retention(self.policy, _number(self.retained), DAY if after is None else after)
         only_tell = flag(self.only_tell, "dry_run")
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
         plan = plan_clean(table, retention)
-        self._tell(plan)
+        self._tell(plan, each_file=only_tell)
         result: dict[str, Any] = {"table": self.table, **_NOTHING}
         if only_tell:
             result |= {"files_deleted": len(plan.files), "bytes": plan.size}
@@ -114,8 +115,8 @@ class CleanOperator(BaseOperator):
             "dry_run": only_tell,
         }
 
-    def _tell(self, plan: CleanPlan) -> None:
-        for file in plan.files:
+    def _tell(self, plan: CleanPlan, *, each_file: bool) -> None:
+        for file in plan.files if each_file else ():
             self.log.info("%s, %d bytes, %s", file.path, file.size, file.reason)
         self.log.info("to be deleted: %d files, %d bytes", len(plan.files), plan.size)
         for held in plan.held:

@@ -18,7 +18,7 @@ from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.heartbeat import observe
 from airflow_provider.concurrency.readers import READERS_FOLDER, registered_consumers
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError
-from airflow_provider.services.orphans import DAY, DeadInstant, End, dead_instants
+from airflow_provider.services.orphans import DAY, DeadInstant, End, data_files, dead_instants
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.cleans import ORPHANED_INSTANTS
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
@@ -232,8 +232,7 @@ class Found:
         :param storage: the table's storage.
         """
         dead = dead_instants(storage, CommitLog(storage), Timeline.load(storage))
-        files = (each for each in storage.list("", recursive=True) if not each.path.startswith(".hoodie/"))
-        return cls(tuple(each for each in files if parse_base_file_name(each.name)), dead)
+        return cls(tuple(data_files(storage)), dead)
 
 
 def make_plan(

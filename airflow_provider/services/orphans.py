@@ -14,11 +14,12 @@ from enum import StrEnum
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.publish import files_in
+from airflow_provider.table.base_file import PARTITION_METADATA, parse_base_file_name
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, parse_time
 from airflow_provider.table.metadata import decode
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage import FileStatus, Storage
 from airflow_provider.table.timeline import Timeline
 
 DAY = 24 * 3600.0
@@ -51,6 +52,19 @@ class DeadInstant:
         if self.end is not End.REVERTED:
             return True
         return time.time() - parse_time(self.at).timestamp() >= seconds
+
+
+def data_files(storage: Storage) -> list[FileStatus]:
+    """The base files of a table, of whatever instant.
+
+    :param storage: the table's storage.
+    """
+    return [
+        status
+        for partition in sorted(storage.folders_holding(PARTITION_METADATA))
+        for status in storage.list(partition)
+        if parse_base_file_name(status.name)
+    ]
 
 
 def dead_instants(storage: Storage, commit_log: CommitLog, timeline: Timeline) -> Mapping[str, DeadInstant]:

@@ -37,6 +37,7 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.locks.owner import describe_owner
+from airflow_provider.services.orphans import data_files
 from airflow_provider.table.archived_timeline import archived_commits
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.cleans import lacking
@@ -171,9 +172,9 @@ def _plan(storage: Storage, timeline: Timeline, to: str) -> RestorePlan:
             clean=clean.requested_time,
         )
     files: dict[str, list[FileStatus]] = {commit.requested_time: [] for commit in undone}
-    for status in storage.list("", recursive=True) if undone else ():
+    for status in data_files(storage) if undone else ():
         parsed = parse_base_file_name(status.name)
-        if parsed and parsed[2] in files and not status.path.startswith(".hoodie/"):
+        if parsed and parsed[2] in files:
             files[parsed[2]].append(status)
     return RestorePlan(back_to, undone, {instant: tuple(found) for instant, found in files.items()})
 

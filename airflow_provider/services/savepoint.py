@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog, LogEntry
+from airflow_provider.concurrency.held import held_writes
 from airflow_provider.concurrency.history import Base
 from airflow_provider.concurrency.instant_time import completion_time_after
-from airflow_provider.concurrency.publish import publish, publish_head
-from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError
+from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
+from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError, TableError
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.cleans import lacking
@@ -68,6 +70,7 @@ def create_savepoint(
     :param lock: the table lock; the filesystem lock in the table by default.
     :raises NoSuchInstantError: when there is no such commit on the active timeline.
     :raises SnapshotUnavailableError: when a clean has deleted files of it, or is about to.
+    :raises TableError: when its snapshot shows something of an open transaction, which may yet be undone.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
@@ -80,9 +83,11 @@ def create_savepoint(
             commit = _commit(storage, base.timeline, instant)
             if found := find_savepoint(table, commit.requested_time):
                 return found
+            _check_not_held(storage, commit)
             content = _content(storage, base.timeline, commit, owner, comments)
-            # Not under the commit's own name: its writer may stand still before it moves that one.
-            staged = f".hoodie/commit_log/staged/{commit.requested_time}.savepoint.avro"
+            # A name of its own: the commit's writer, or another one who keeps the same commit, may stand
+            # still before it moves theirs.
+            staged = staged_metadata_path(f"{commit.requested_time}.savepoint.{uuid.uuid4().hex}")
             storage.put(staged, content)
             entry = LogEntry(
                 instant=commit.requested_time,
@@ -99,6 +104,8 @@ def create_savepoint(
             if commit_log.append(entry.sequence, entry):
                 publish(storage, entry)
                 log.info("table %s: commit %s is kept by a savepoint", storage.root, entry.instant)
+            else:
+                storage.delete(staged)
 
 
 def savepoints(table: HudiTable) -> list[Savepoint]:
@@ -150,6 +157,18 @@ def _commit(storage: Storage, timeline: Timeline, instant: str | None) -> Instan
             instant=instant,
         )
     return found
+
+
+def _check_not_held(storage: Storage, commit: Instant) -> None:
+    for held in held_writes(storage):
+        if (held.instant.completion_time or "") <= (commit.completion_time or ""):
+            raise TableError(
+                f"table {storage.root}: commit {commit.requested_time} cannot be kept yet: its snapshot "
+                f"shows commit {held.instant.requested_time} of transaction {held.txn_id}, which has not "
+                "ended; keep it after that",
+                instant=commit.requested_time,
+                txn_id=held.txn_id,
+            )
 
 
 def _content(storage: Storage, timeline: Timeline, commit: Instant, owner: str, comments: str) -> bytes:

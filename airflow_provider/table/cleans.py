@@ -66,8 +66,9 @@ def lacking(
     :param timeline: the active timeline of now.
     :param also_planned: whether a file that is still there, but named by a clean that has not completed,
         counts too.
-    :return: its path and the clean; None when the view shows everything.
+    :return: the newest such file's path, and the clean; None when the view shows everything.
     """
+    found: list[tuple[str, str, Instant]] = []
     for path, clean in taken(storage, timeline).items():
         partition, _, name = path.rpartition("/")
         parsed = parse_base_file_name(name)
@@ -79,19 +80,20 @@ def lacking(
         shown = view.base_file(group)
         is_doomed = also_planned and clean.state is not State.COMPLETED
         if shown is None or shown.instant < instant or (is_doomed and shown.path == path):
-            return path, clean
-    return None
+            found.append((instant, path, clean))
+    return max(found, key=lambda each: each[:2])[1:] if found else None
 
 
-def check_complete(storage: Storage, view: FileSystemView, as_of: str) -> None:
+def check_complete(storage: Storage, view: FileSystemView, timeline: Timeline, as_of: str) -> None:
     """Make sure that nothing that a snapshot of the past shows was cleaned.
 
     :param storage: the table's storage.
     :param view: the snapshot.
+    :param timeline: the active timeline of now.
     :param as_of: the moment, for the error.
     :raises SnapshotUnavailableError: when a cleaner has deleted some of it.
     """
-    if found := lacking(storage, view, Timeline.load(storage)):
+    if found := lacking(storage, view, timeline):
         path, clean = found
         raise SnapshotUnavailableError(
             f"table {storage.root}: the snapshot as of {as_of} cannot be read any more: clean "

@@ -186,7 +186,7 @@ class HudiTable:
         found = view.all_base_files()
         check_not_cleaned(self.storage, view, found, hidden)
         if as_of is not None:
-            check_complete(self.storage, view, as_of)
+            check_complete(self.storage, view, self.timeline(), as_of)
         return found
 
     def _view(

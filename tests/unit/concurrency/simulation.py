@@ -123,6 +123,10 @@ class MemoryStorage(Storage):
     def names(self, path: str) -> builtins.list[str]:
         return [status.name for status in self.list(path)]
 
+    def folders_holding(self, name: str) -> builtins.list[str]:
+        found = [status.path for status in self.list("", recursive=True) if status.name == name]
+        return [path.rpartition("/")[0] for path in found if not path.startswith(".hoodie/")]
+
     def stat(self, path: str) -> FileStatus | None:
         self.at("stat", path)
         if path not in self._files:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency import CommitLog, begin_write, pending_instants, rollback
+from airflow_provider.concurrency.heartbeat import heartbeat_path
 from airflow_provider.concurrency.plans import reserved_file_groups
 from airflow_provider.concurrency.readers import (
     READERS_FOLDER,
@@ -344,11 +345,11 @@ def test_files_of_a_writer_go_once_it_was_rolled_back(made: LakeTable) -> None:
 
 
 def test_a_dead_writer_is_rolled_back_first(made: LakeTable) -> None:
-    writer = begin_write(made.table, operation="UPSERT", heartbeat_interval=0.02, tolerable_misses=1)
+    writer = begin_write(made.table, operation="UPSERT", heartbeat_interval=3600.0, tolerable_misses=1)
     writer.plan((), ["p=b"])
     path = dead_file(made, writer.instant)
-    writer._heartbeat.stop()
-    time.sleep(0.05)
+    long_ago = time.time() - 7200
+    os.utime(f"{made.location}/{heartbeat_path(writer.instant)}", (long_ago, long_ago))
     clean(made.table)
     assert not (Path(made.location) / path).exists()
 

@@ -246,3 +246,18 @@ def test_a_clean_and_a_restore(overtaken_at: int) -> None:
     assert seen(simulation) == (snapshots[-1] if restorer.failure else snapshots[1])
     if restorer.failure:
         assert "needs" in str(restorer.failure) or "is under way" in str(restorer.failure)
+
+
+@pytest.mark.parametrize("overtaken_at", range(operations(add_savepoint)))
+def test_two_savepoints_of_one_commit_are_one(overtaken_at: int) -> None:
+    simulation, commits, _ = written()
+    add_savepoint(simulation, commits)
+    add_savepoint(simulation, commits)
+    simulation.run([0] * overtaken_at + [1] * 100)
+    assert not [actor.failure for actor in simulation.actors if actor.failure]
+    table = simulation.table()
+    assert [savepoint.instant for savepoint in savepoints(table)] == [commits[1]]
+    delete_savepoint(table, commits[1])
+    publish_head(table.storage, CommitLog(table.storage))
+    assert savepoints(table) == [], "it does not come back"
+    assert not [path for path in simulation.files if "staged" in path]

@@ -202,8 +202,11 @@ def test_past_an_open_transaction(made: LakeTable) -> None:
     commits = commits_of(made)
     with begin_write(made.table, operation="UPSERT", open_txn=7) as writer:
         writer.plan((), ["p=b"])
-        writer.commit([])
+        writer.commit([], txn_id=7)
     refused(made, commits[1], TableError, f"commit {writer.instant} belongs to transaction 7")
+    with pytest.raises(TableError, match="of transaction 7, which has not ended; keep it after that"):
+        create_savepoint(made.table)
+    create_savepoint(made.table, commits[-1])
 
 
 def test_a_live_writer(made: LakeTable) -> None:
