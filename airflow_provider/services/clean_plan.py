@@ -285,7 +285,7 @@ class _Planner:
         self._commits = view.timeline.commits()
         self._completion = {i.requested_time: i.completion_time or "" for i in self._commits}
         # What is older was archived, and superseded what it did before this, at the latest.
-        self._starts = min((i.requested_time for i in view.timeline.instants), default="")
+        self._starts = view.timeline.starts
         consumers = registered_consumers(storage)
         self._expired = tuple(consumer.name for consumer in consumers if consumer.is_expired)
         self._since = dict(self._writers())

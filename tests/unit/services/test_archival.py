@@ -18,7 +18,6 @@ from airflow_provider.concurrency import (
     ServicePlan,
     begin_planned,
     begin_write,
-    delete_reverted_files,
     find_operation,
     find_operations,
     pending_instants,
@@ -42,6 +41,7 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.services import archival
 from airflow_provider.services.archival import archive, archive_when_due, plan_archival
+from airflow_provider.services.orphans import delete_reverted_files
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.archived_timeline import (
     HISTORY_FOLDER,

@@ -38,7 +38,7 @@ def written() -> tuple[Simulation, list[str], list[Snapshot]]:
 def _written() -> tuple[Simulation, list[str], list[Snapshot]]:
     simulation = Simulation()
     snapshots = []
-    for name, keys in (("w0", "ab"), ("w1", "a"), ("", ""), ("w2", "bc")):
+    for name, keys in (("w0", "ab"), ("w1", "ad"), ("", ""), ("w2", "bc")):
         if name:
             add_writer(simulation, name, keys)
         else:
@@ -98,7 +98,7 @@ def test_a_killed_clean_is_finished_by_the_next_by_the_same_plan(killed_at: int)
     assert len(done) == 1
     deleted = decode(table.timeline().read(done[0]))["partitionMetadata"][PARTITION]["successDeleteFiles"]
     left = {status.name for status in table.storage.list(PARTITION) if status.name.endswith(".parquet")}
-    assert len(deleted) == 3
+    assert len(deleted) == 4
     assert left == {base.path.rpartition("/")[2] for base in table.view().base_files(PARTITION)}
     assert seen(simulation) == snapshots[-1]
 
