@@ -55,6 +55,8 @@ format: setup    ## Rewrite to the house style
 bench: setup     ## Side by side with peers
 	$(RUN) python -m benchmarks.ingestion
 	$(RUN) python -m benchmarks.commits
+	$(RUN) python -m benchmarks.services
+	$(RUN) python -m benchmarks.listing
 	$(RUN) python -m benchmarks.metastore
 
 soak: setup      ## 100,000 interleavings and many more examples, for a night

@@ -22,6 +22,8 @@ from airflow_provider.services.clustering import (
     schedule_clustering,
 )
 from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.upgrade import downgrade
+from airflow_provider.services.upgrade import upgrade as upgraded
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")]
 Policy = Annotated[CleaningPolicy, typer.Option(help="Which superseded file slices are kept.")]
@@ -32,7 +34,7 @@ Retained = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (plan, rollback, clean, archive, savepoint, restore):
+    for command in (plan, rollback, clean, archive, savepoint, restore, upgrade):
         app.command()(command)
 
 
@@ -142,3 +144,13 @@ def restore(
             f"Undo {len(planned['undone'])} commits and delete {planned['files']} files?", abort=True
         )
     show_one(restoring.restore(table, to, lock=table_lock(table)).to_dict(), as_json)
+
+
+def upgrade(
+    table: TableArgument,
+    down: Annotated[bool, typer.Option("--down", help="From version 9 to 8 instead.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a copy-on-write table of version 6 or 8 one of version 9, which is written here."""
+    change = downgrade if down else upgraded
+    show_one(change(table.location, lock=table_lock(table)).to_dict(), as_json)

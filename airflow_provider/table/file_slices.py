@@ -5,17 +5,12 @@ Reading rows out of log files is another thing; see :meth:`HudiTable.check_merge
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-
-# Hudi's FSUtils.LOG_FILE_PATTERN.
-_LOG_FILE = re.compile(
-    r"^\.(?P<file_id>[^_]+)_(?P<instant>\d+)\.log\.(?P<version>\d+)(?:_(?P<token>[^.]+))?$"
-)
+from airflow_provider.table.log_file import LogFileName
 
 
 @dataclass(frozen=True)
@@ -42,31 +37,6 @@ class FileSlice:
         return FileGroupId(self.partition_path, self.file_id)
 
 
-@dataclass(frozen=True)
-class LogFile:
-    """A log file, as its name tells it.
-
-    :param file_id: id of the file group.
-    :param instant: in layout 2 requested time of the deltacommit that wrote it; in layout 1 that of the
-        slice that it belongs to.
-    :param version: counts the log files of a slice, in layout 1 over several deltacommits.
-    :param write_token: which task attempt wrote it.
-    """
-
-    file_id: str
-    instant: str
-    version: int
-    write_token: str
-
-    @classmethod
-    def parse(cls, name: str) -> LogFile | None:
-        """The log file that a name stands for; None for any other file."""
-        match = _LOG_FILE.match(name)
-        if match is None:
-            return None
-        return cls(match["file_id"], match["instant"], int(match["version"]), match["token"] or "")
-
-
 def file_slices(table: HudiTable, as_of: str | None = None) -> list[FileSlice]:
     """The newest visible slice of every live file group, with its log files.
 
@@ -79,7 +49,7 @@ def file_slices(table: HudiTable, as_of: str | None = None) -> list[FileSlice]:
         bases = _bases(view, partition, names)
         logs: dict[str, list[tuple[str, int, str, str]]] = {}
         for name in names:
-            log_file = LogFile.parse(name)
+            log_file = LogFileName.parse(name)
             if log_file is None or FileGroupId(partition, log_file.file_id) in view.replaced:
                 continue
             # In layout 1 the name tells only the slice; a block of an instant that was rolled back is

@@ -1,34 +1,26 @@
 """The archived timeline of layout 1 (table version 6): ``.hoodie/archived/.commits_.archive.<n>_1-0-1``.
 
-Each file is a Hudi log file: blocks of ``#HUDI#``, the size of what follows, version, type, headers
-(among them the Avro schema), content, footers, and the whole size once more. A block holds
-``HoodieArchivedMetaEntry`` records, one for each state that an instant went through
-(``HoodieAvroDataBlock``, ``HoodieLogFormat``).
+Each file is a Hudi log file whose Avro blocks hold ``HoodieArchivedMetaEntry`` records, one for each state
+that an instant went through.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import re
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-import fastavro
-
-from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.table.byte_range import ByteRange
 from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.log_file import BlockType, read_log_blocks
+from airflow_provider.table.log_records import avro_records
 from airflow_provider.table.metadata import encode
 from airflow_provider.table.storage import Storage
 
 LEGACY_FOLDER = ".hoodie/archived"
 
 _NAME = re.compile(r"^\.commits_\.archive\.(\d+)_")
-_MAGIC = b"#HUDI#"
-_SCHEMA_HEADER = 2
-_AVRO_DATA_BLOCK = 3
 
 # What an entry may hold, and the record's own name.
 _METADATA = {
@@ -98,43 +90,6 @@ def _encoded(entry: dict[str, Any], names: dict[str, str]) -> bytes | None:
 
 
 def _entries(storage: Storage, path: str) -> Iterator[dict[str, Any]]:
-    data = storage.read(path)
-    try:
-        for schema, content in _blocks(data):
-            (count,) = struct.unpack_from(">I", content, 4)  # after the content's version
-            position = 8
-            for _ in range(count):
-                (length,) = struct.unpack_from(">I", content, position)
-                source = io.BytesIO(content[position + 4 : position + 4 + length])
-                yield cast(dict[str, Any], fastavro.schemaless_reader(source, schema, None))
-                position += 4 + length
-    except (struct.error, ValueError, EOFError, IndexError, KeyError) as error:
-        raise CorruptTableError(
-            f"table {storage.root}: {path} is not an archive of layout 1: {error!r}", path=path
-        ) from error
-
-
-def _blocks(data: bytes) -> Iterator[tuple[Any, bytes]]:
-    position = 0
-    schemas: dict[bytes, Any] = {}
-    while position < len(data):
-        if data[position : position + 6] != _MAGIC:
-            raise ValueError(f"no block begins at byte {position}")
-        (size,) = struct.unpack_from(">Q", data, position + 6)
-        end = position + 14 + size
-        if end > len(data):
-            return  # its writer died
-        _, kind, headers = struct.unpack_from(">III", data, position + 14)
-        position += 26
-        schema = b""
-        for _ in range(headers):
-            header, length = struct.unpack_from(">II", data, position)
-            if header == _SCHEMA_HEADER:
-                schema = data[position + 8 : position + 8 + length]
-            position += 8 + length
-        (length,) = struct.unpack_from(">Q", data, position)
-        if kind == _AVRO_DATA_BLOCK:
-            if schema not in schemas:
-                schemas[schema] = fastavro.parse_schema(json.loads(schema))
-            yield schemas[schema], data[position + 8 : position + 8 + length]
-        position = end
+    for block in read_log_blocks(ByteRange.of_bytes(storage.read(path), storage.url(path))):
+        if block.block_type is BlockType.AVRO_DATA:
+            yield from avro_records(block)

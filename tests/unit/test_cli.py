@@ -113,6 +113,8 @@ def test_services_are_planned_and_run(table: HudiTable) -> None:
     assert call("savepoint", table.location, instants[3], "--delete") == []
     assert call("archive", table.location, "--dry-run")["archived"] == []
     assert call("archive", table.location)["archived"] == []
+    assert call("upgrade", table.location, "--down")["after"] == 8
+    assert call("upgrade", table.location).items() >= {"before": 8, "after": 9}.items()
 
 
 def test_consumers_of_a_metastore_are_seen_waited_for_and_forgotten(tmp_path: Path) -> None:

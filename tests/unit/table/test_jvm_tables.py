@@ -198,7 +198,7 @@ def test_a_legacy_archive_that_was_cut_off(jvm_tables: JvmTables, tmp_path: Path
     storage = HudiTable.open(str(copy)).storage
     assert len(list(archived(storage, 1))) == 4, "without the last block"
     path.write_bytes(b"x" + whole[1:])
-    with pytest.raises(CorruptTableError, match=r"archive\.2_1-0-1 is not an archive"):
+    with pytest.raises(CorruptTableError, match=r"archive\.2_1-0-1 is no log file"):
         list(archived(storage, 1))
 
 
