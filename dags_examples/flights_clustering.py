@@ -15,6 +15,8 @@ from airflow_provider.operators import ClusteringOperator, RunClusteringOperator
 
 TABLE = "lake.flights"
 SPARK = os.environ.get("FLIGHTS_BACKFILL_SPARK_CONN_ID") or None
+# What was written today may be written to again.
+MIN_AGE = timedelta(days=float(os.environ.get("FLIGHTS_CLUSTERING_MIN_AGE_DAYS", "1")))
 
 with DAG(
     "flights_clustering",
@@ -31,8 +33,7 @@ with DAG(
         # Queries ask for a destination, for a carrier, or for both.
         sort_by=["dest", "carrier"],
         layout="z-order",
-        # What was written today may be written to again.
-        min_age=timedelta(days=1),
+        min_age=MIN_AGE,
         spark_conn_id=SPARK,
     )
 

@@ -43,6 +43,7 @@ def main() -> None:
         environment |= {
             "FLIGHTS_STEADY_SPARK_CONN_ID": "spark_steady",
             "FLIGHTS_BACKFILL_SPARK_CONN_ID": "spark_backfill",
+            "FLIGHTS_CLUSTERING_MIN_AGE_DAYS": "0",
             "AIRFLOW_CONN_SPARK_STEADY": _connection(port),
             "AIRFLOW_CONN_SPARK_BACKFILL": _connection(port),
         }
@@ -59,6 +60,8 @@ def main() -> None:
                 "flights_backfill": _start(environment, "flights_backfill", report, quarters[::-1]),
             }
         )
+        console.print("[bold]flights_clustering[/]: by destination and carrier, along a z-order curve")
+        _wait({"flights_clustering": _start(environment, "flights_clustering", report, ["2014-01-01"])})
     check_rows(console, lake / "flights", flights)
     print_summary(console, lake / "flights", report, HOME)
     console.print(f"[bold green]done[/] in {time.monotonic() - started:.0f} s; everything lies in {HOME}")

@@ -13,10 +13,12 @@ from hudi import HudiTableBuilder
 from rich.console import Console
 from rich.table import Table
 
-from airflow_provider.concurrency import PRIORITIES, CommitLog
+from airflow_provider.concurrency import PRIORITIES
 from airflow_provider.metastore import open_metastore
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.instant import parse_time
+from airflow_provider.table.archived_timeline import archived
+from airflow_provider.table.instant import WRITE_ACTIONS, Instant, parse_time
+from airflow_provider.table.metadata import CommitMetadata
 
 _KEY = [("time_hour", "ascending"), ("carrier", "ascending"), ("flight", "ascending")]
 
@@ -52,16 +54,13 @@ def print_summary(console: Console, location: Path, report: Path, home: Path) ->
     runs = [json.loads(line) for line in report.read_text().splitlines()]
     names = {priority: name for name, priority in PRIORITIES.items()}
     table = HudiTable.open(str(location))
-    timeline = table.timeline()
-    stats = {instant.requested_time: timeline.commit_metadata(instant) for instant in timeline.commits()}
-    entries = list(CommitLog(table.storage).after(0))
-
+    commits = _commits(table)
     columns = {}
     for dag, priority in (("flights_steady", 400), ("flights_backfill", 300)):
-        mine = [entry for entry in entries if entry.rolls_back is None and entry.priority == priority]
-        written = [stat for entry in mine for stat in stats[entry.instant].write_stats]
+        mine = [commit for commit in commits if commit[1].extra_metadata["priority"] == str(priority)]
+        written = [stat for _, metadata in mine for stat in metadata.write_stats]
         tasks = [(name, task) for run in runs if run["dag"] == dag for name, task in run["tasks"].items()]
-        seconds = [(parse_time(e.completion_time) - parse_time(e.instant)).total_seconds() for e in mine]
+        seconds = [_seconds(instant.requested_time, instant.completion_time or "") for instant, _ in mine]
         sensors = [task["seconds"] or 0 for name, task in tasks if name != "ingest"]
         columns[dag] = {
             "priority": names[priority],
@@ -77,15 +76,33 @@ def print_summary(console: Console, location: Path, report: Path, home: Path) ->
         lines.add_row(name, *(column[name] for column in columns.values()))
     console.print(lines)
 
-    first, last = parse_time(entries[0].instant), parse_time(entries[-1].completion_time)
-    switches = sum(a.priority != b.priority for a, b in itertools.pairwise(entries))
+    loads = [metadata.extra_metadata["priority"] for _, metadata in commits[:-1]]
+    switches = sum(before != after for before, after in itertools.pairwise(loads))
+    took = _seconds(commits[0][0].requested_time, commits[-2][0].completion_time or "")
+    console.print(f"{len(loads)} commits in {took:.0f} s, {switches} times switching between the two writers")
+    clustering, clustered = commits[-1]
+    replaced = sum(map(len, clustered.replaced.values()))
+    took = _seconds(clustering.requested_time, clustering.completion_time or "")
+    console.print(
+        f"clustering {clustering.requested_time}: the rows of {replaced} file groups, ordered into "
+        f"{len(clustered.write_stats)} in {took:.1f} s"
+    )
+    active = len(table.timeline().commits())
+    console.print(f"timeline: {active} commits, and {len(commits) - active} in the archive")
     metastore = open_metastore(f"sqlite:///{home / 'airflow' / 'table_services' / 'metastore.db'}")
     events = Counter(event.event_type for event in metastore.next_events(0, limit=100_000))
     console.print(
-        f"{len(entries)} commit log entries in {(last - first).total_seconds():.0f} s, {switches} times "
-        f"switching between the two writers; "
-        f"{sum(entry.rolls_back is not None for entry in entries)} rolled back"
-    )
-    console.print(
         "notification log: " + ", ".join(f"{count} {kind}" for kind, count in sorted(events.items()))
     )
+
+
+def _commits(table: HudiTable) -> list[tuple[Instant, CommitMetadata]]:
+    """All commits and what they did, in the order of their completion, those of the archive too."""
+    timeline = table.timeline()
+    found = [(each.instant, each.commit_metadata) for each in archived(table.storage, actions=WRITE_ACTIONS)]
+    found += [(instant, timeline.commit_metadata(instant)) for instant in timeline.commits()]
+    return sorted(found, key=lambda commit: commit[0].completion_time or "")
+
+
+def _seconds(begin: str, end: str) -> float:
+    return (parse_time(end) - parse_time(begin)).total_seconds()
