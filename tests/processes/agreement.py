@@ -8,11 +8,13 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 from hudi import HudiTableBuilder
 
-from airflow_provider.concurrency import CommitLog, rollback_dead_writers
+from airflow_provider.concurrency import CommitLog, LogEntry, rollback_dead_writers
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.archived_timeline import archived, archived_instants
 from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.instant import WRITE_ACTIONS
 
 from .services import SCHEMA, Rows, carry_out_plans
 
@@ -38,9 +40,29 @@ def by_log(table: HudiTable, writes: Mapping[str, Rows]) -> dict[str, tuple[int,
     :param writes: rows upserted, by operation key.
     """
     expected: dict[str, tuple[int, str]] = {}
-    for entry in CommitLog(table.storage).after(0):
-        expected |= writes.get(entry.operation_key or "", {}) if entry.commits else {}
+    for _, operation_key in committed(table):
+        expected |= writes.get(operation_key, {})
     return expected
+
+
+def committed(table: HudiTable) -> list[tuple[str, str]]:
+    """Instants and operation keys of all commits, one after the other; the oldest are in the archive only."""
+    entries = _entries(table)
+    known = {entry.instant for entry in entries}
+    past = sorted(
+        archived(table.storage, actions=WRITE_ACTIONS), key=lambda each: each.instant.completion_time or ""
+    )
+    found = [
+        (e.instant.requested_time, e.commit_metadata.extra_metadata.get("operation_key", "")) for e in past
+    ]
+    return [commit for commit in found if commit[0] not in known] + [
+        (entry.instant, entry.operation_key or "") for entry in entries if entry.commits
+    ]
+
+
+def _entries(table: HudiTable) -> list[LogEntry]:
+    log = CommitLog(table.storage)
+    return list(log.after(log.trimmed()))
 
 
 def agree(table: HudiTable, expected: Rows) -> None:
@@ -55,8 +77,8 @@ def check(table: HudiTable, writes: Mapping[str, Rows], acknowledged: Collection
     :param writes: rows upserted, by operation key, of all writes that were tried.
     :param acknowledged: keys of those that were told to be committed.
     """
-    entries = list(CommitLog(table.storage).after(0))
-    keys = [entry.operation_key for entry in entries if entry.commits and entry.operation_key in writes]
+    entries, commits = _entries(table), committed(table)
+    keys = [operation_key for _, operation_key in commits if operation_key in writes]
     assert len(set(keys)) == len(keys), "a write is in the log twice"
     assert set(acknowledged) <= set(keys), "an acknowledged commit is lost"
     agree(table, by_log(table, writes))
@@ -65,8 +87,9 @@ def check(table: HudiTable, writes: Mapping[str, Rows], acknowledged: Collection
     timeline = table.timeline()
     reverted = {entry.rolls_back for entry in entries if entry.reverts is not None}
     ended = [entry for entry in entries if not entry.plans and entry.instant not in reverted]
+    archive = {instant.requested_time for instant in archived_instants(table.storage)}
     assert {(each.requested_time, each.completion_time) for each in timeline.completed()} == {
-        (entry.instant, entry.completion_time) for entry in ended
+        (entry.instant, entry.completion_time) for entry in ended if entry.instant not in archive
     }
     times = [entry.completion_time for entry in entries]
     assert times == sorted(set(times))
@@ -77,7 +100,7 @@ def check(table: HudiTable, writes: Mapping[str, Rows], acknowledged: Collection
     assert table.storage.list(".hoodie/commit_log/staged") == []
 
     # Files of what was rolled back are gone; those of what was reverted go later.
-    known = {entry.instant for entry in entries if entry.commits}
+    known = {instant for instant, _ in commits}
     for status in table.storage.list("", recursive=True):
         parsed = parse_base_file_name(status.name)
         assert parsed is None or parsed[2] in known, f"{status.path} is of a dead instant"

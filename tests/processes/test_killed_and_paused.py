@@ -17,11 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.concurrency import CommitLog
 from airflow_provider.table import HudiTable
 
 from . import services
-from .agreement import agree, by_log, check, recover, silence
+from .agreement import agree, by_log, check, committed, recover, silence
 from .services import SILENT_SECONDS, Rows
 from .victims import CHANGING, OWN, VICTIMS, Step, Victim
 
@@ -102,7 +101,7 @@ class Case:
     def check(self) -> None:
         recover(self.table)
         check(self.table, WRITES, self.acknowledged)
-        written = {entry.operation_key for entry in CommitLog(self.table.storage).after(0) if entry.commits}
+        written = {operation_key for _, operation_key in committed(self.table)}
         if self.signal is signal.SIGSTOP and self.what.startswith("ingestion"):
             assert ("victim" in written) == ("victim" in self.acknowledged)
 
