@@ -38,7 +38,7 @@ class ArchiveTimelineOperator(BaseOperator):
     :param keep_min_commits: commits that stay; the table's ``hoodie.keep.min.commits``, or 20, when None
         (templated).
     :param keep_max_commits: commits up to which nothing leaves; the table's ``hoodie.keep.max.commits``,
-        or 30, when None (templated).
+        or 100, when None (templated).
     :param dead_writers_after: how long a rollback has to be over before archival passes what it rolled
         back: longer than a process stands still and wakes up; a timedelta or seconds (templated).
     :param dry_run: only tells what would leave (templated).

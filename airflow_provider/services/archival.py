@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 KEEP_MIN_COMMITS = "hoodie.keep.min.commits"
 KEEP_MAX_COMMITS = "hoodie.keep.max.commits"
-_DEFAULTS = {KEEP_MIN_COMMITS: 20, KEEP_MAX_COMMITS: 30}
+_DEFAULTS = {KEEP_MIN_COMMITS: 20, KEEP_MAX_COMMITS: 100}
 
 DEAD_WRITER_SECONDS = 24 * 3600.0
 """How long a dead writer may stand still, and wake up."""
@@ -153,7 +153,9 @@ def archive_when_due(
     if sequence % every > 1:
         return
     try:
-        archive(table, lock=lock)
+        # One listing; the plan asks far more.
+        if len(table.timeline().commits()) > _limit(table, KEEP_MAX_COMMITS, None):
+            archive(table, lock=lock)
     except (TableServiceError, OSError) as error:
         log.warning("table %s could not be archived now: %s", table.location, error)
 
@@ -175,7 +177,7 @@ def plan_archival(
 
     :param table: the table.
     :param keep_min: commits that stay; the table's ``hoodie.keep.min.commits``, or 20, when None.
-    :param keep_max: commits up to which nothing leaves; the table's ``hoodie.keep.max.commits``, or 30,
+    :param keep_max: commits up to which nothing leaves; the table's ``hoodie.keep.max.commits``, or 100,
         when None.
     :param dead_writer_seconds: how long the rollback of an instant has to be over before archival passes
         it: longer than a process can stand still and wake up.
