@@ -13,7 +13,6 @@ from airflow_provider.concurrency import rollback_dead_writers
 from airflow_provider.hooks.lock_provider import LockProviderHook
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.locks import open_lock
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.priority import priority_number
 from airflow_provider.operators.spark_operator import SparkOperator, nobody
@@ -114,7 +113,7 @@ class _PlansClustering(BaseOperator):
             table,
             settings,
             priority=priority_number(self.priority),
-            lock=open_lock(LockProviderHook(lock_conn_id).lock_config(), table.storage),
+            lock=LockProviderHook(lock_conn_id).get_lock(table.location, table.storage.options),
             max_failures=self.max_failures,
         )
         self.log.info("%s", f"planned clustering {instant}" if instant else "nothing to cluster")

@@ -17,6 +17,7 @@ from airflow_provider.exceptions import (
     UnsupportedTableError,
     WriteConflictError,
 )
+from airflow_provider.services.archival import plan_archival
 from airflow_provider.services.clean_plan import CleaningPolicy, Retention
 from airflow_provider.services.cleaning import clean, schedule_clean
 from airflow_provider.services.restore import plan_restore, restore
@@ -254,3 +255,18 @@ def test_a_consumer_that_has_read_what_was_undone_is_told(made: LakeTable, order
     made.ingest("upsert", [row(1, 9)])
     (found,) = increment(made.table, read[1], order=order).commits
     assert increment(made.table, found.completion_time, order=order).commits == ()
+
+
+def test_what_was_undone_holds_the_archive_up_like_what_was_rolled_back(made: LakeTable) -> None:
+    first, second, *undone = commits_of(made)
+    restore(made.table, second)
+    for value in range(5, 8):
+        made.ingest("upsert", [row(1, value)])
+    clean(made.table, NOW_ONLY)
+    few = {"keep_min": 1, "keep_max": 2}
+    held = plan_archival(made.table, **few)
+    assert [instant.requested_time for instant in held.instants] == [first]
+    assert held.held_by is not None
+    assert any(held.held_by.startswith(f"{instant} was ") for instant in undone)
+    passed = plan_archival(made.table, **few, dead_writer_seconds=0.0)
+    assert second in [instant.requested_time for instant in passed.instants]
