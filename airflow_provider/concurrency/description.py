@@ -8,9 +8,8 @@ from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.in_flight import pending_instants
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.instant import Action, State
 from airflow_provider.table.metadata import decode_any
-from airflow_provider.table.timeline import Timeline
 
 
 def describe_table(table: HudiTable) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def describe_instant(table: HudiTable, requested_time: str) -> dict[str, Any]:
     :param table: the table; nothing is written to it.
     :param requested_time: of an instant of the active timeline.
     :return: JSON-able; fields that say nothing are left out of ``plan`` and ``metadata``.
-    :raises NoSuchInstantError: when the active timeline has no such instant.
+    :raises NoSuchInstantError: when the active timeline has no such instant, or it has just left it.
     """
     timeline = table.timeline()
     instant = timeline.find(requested_time)
@@ -63,6 +62,8 @@ def describe_instant(table: HudiTable, requested_time: str) -> dict[str, Any]:
         )
     entry = _entry_of(CommitLog(table.storage), requested_time)
     writer = next((each for each in pending_instants(table) if each.instant == requested_time), None)
+    plan = timeline.plan(instant)
+    done = timeline.read(instant) if instant.state is State.COMPLETED else b""
     return {
         "requested": requested_time,
         "completed": instant.completion_time,
@@ -73,30 +74,19 @@ def describe_instant(table: HudiTable, requested_time: str) -> dict[str, Any]:
         "owner": entry.owner if entry else writer.owner if writer else None,
         "alive": writer.alive if writer else None,
         "log_sequence": entry.sequence if entry else None,
-        "plan": _content(timeline, Instant(requested_time, _pending_action(entry, instant), State.REQUESTED)),
-        "metadata": _content(timeline, instant) if instant.state is State.COMPLETED else None,
+        "plan": _told(plan),
+        "metadata": _told(decode_any(done)) if done else None,  # an old Hudi's clean may be empty
     }
 
 
 def _entry_of(log: CommitLog, requested_time: str) -> LogEntry | None:
     for entry in log.backwards():
-        if entry.instant == requested_time:
+        # A savepoint's instant is that of the commit that it keeps.
+        if entry.instant == requested_time and entry.action is not Action.SAVEPOINT:
             return entry
         if entry.completion_time < requested_time:
             break
     return None
-
-
-def _pending_action(entry: LogEntry | None, instant: Instant) -> Action:
-    return (entry and entry.pending_action) or (entry.action if entry else instant.action)
-
-
-def _content(timeline: Timeline, instant: Instant) -> Any:
-    try:
-        content = timeline.read(instant)
-    except NoSuchInstantError:
-        return None
-    return _told(decode_any(content)) if content else None
 
 
 def _told(value: Any) -> Any:

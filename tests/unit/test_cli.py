@@ -93,10 +93,13 @@ def test_services_are_planned_and_run(table: HudiTable) -> None:
     planned = call("plan", table.location, "--sort-by", "id", "--schedule")
     assert [group["file_groups"] for group in planned["groups"]] == [2]
     assert call("plan", table.location)["pending"] == {planned["scheduled"]: "waits"}
+    shown = call("show", table.location, planned["scheduled"])
+    assert len(shown["plan"]["clusteringPlan"]["inputGroups"]) == 1
     call("rollback", table.location, planned["scheduled"])
 
     versions = ("--policy", "KEEP_LATEST_FILE_VERSIONS", "--retained", "1")
     call("savepoint", table.location, instants[3], "--comment", "before the move")
+    assert call("show", table.location, instants[3])["operation"] == "UPSERT", "not that of its savepoint"
     told = call("clean", table.location, *versions, "--dry-run")
     assert len(told["files"]) == 3
     assert [held["files"] for held in told["held"]] == [1]
