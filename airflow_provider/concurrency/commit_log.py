@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import CorruptTableError, InstantRolledBackError
@@ -25,6 +26,21 @@ from airflow_provider.table.storage import Storage
 
 COMMIT_LOG_FOLDER = ".hoodie/commit_log"
 TRIMMED_FOLDER = f"{COMMIT_LOG_FOLDER}/trimmed"
+
+
+class IndexState(NamedTuple):
+    """An index as of an entry of the log: whoever commits after that entry has to log to it.
+
+    :param partition: the metadata partition, for example ``column_stats``.
+    :param instant: requested time of the indexing plan that made it; ``""`` of another Hudi writer's.
+    :param file_groups: how many file groups the partition has; that never changes.
+    :param is_complete: whether it may be read; else it is being built.
+    """
+
+    partition: str
+    instant: str
+    file_groups: int
+    is_complete: bool
 
 
 @dataclass(frozen=True)
@@ -54,6 +70,8 @@ class LogEntry:
     :param operation_key: the caller's key for finding this commit again.
     :param owner: who wrote it.
     :param reason: of a rollback: why, for people.
+    :param indexes: the table's indexes as of this entry, which has carried on what the one before it
+        said; None when its writer knew nothing of indexes.
     """
 
     instant: str
@@ -74,6 +92,7 @@ class LogEntry:
     operation_key: str | None = None
     owner: str = ""
     reason: str = ""
+    indexes: tuple[IndexState, ...] | None = None
     sequence: int = field(default=0, compare=False)
 
     @property
@@ -113,6 +132,8 @@ class LogEntry:
         for name in ("action", "pending_action", "rolled_back_action"):
             if content.get(name) is not None:
                 content[name] = Action(content[name])
+        if content.get("indexes") is not None:
+            content["indexes"] = tuple(IndexState(*each) for each in content["indexes"])
         known = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
         return cls(**{**known, "sequence": sequence})
 

@@ -282,16 +282,42 @@ def write_instant(
     :param write_stats: the files written.
     :param plan: of a compaction: the content of the requested instant.
     """
+    begin_instant(storage, action, instant, operation_type, plan=plan)
+    completed = Instant(instant, action, State.COMPLETED, completion_time)
+    content = completed_content(action, operation_type, write_stats)
+    storage.put_if_absent(instant_path(completed), content)
+
+
+def begin_instant(
+    storage: Storage, action: Action, instant: str, operation_type: str, *, plan: bytes = b""
+) -> None:
+    """Put an instant onto the metadata table's timeline, requested and in flight.
+
+    :param storage: the metadata table's storage.
+    :param action: see :func:`write_instant`.
+    :param instant: requested time.
+    :param operation_type: see :func:`write_instant`.
+    :param plan: of a compaction: the content of the requested instant.
+    """
+    inflight = b""
+    if operation_type == UPSERT:
+        metadata = CommitMetadata(operation_type, extra_metadata={"schema": schema_text()})
+        inflight = encode_commit_metadata(metadata, action)
+    storage.put_if_absent(instant_path(Instant(instant, action, State.REQUESTED)), plan)
+    storage.put_if_absent(instant_path(Instant(instant, action, State.INFLIGHT)), inflight)
+
+
+def completed_content(action: Action, operation_type: str, write_stats: Collection[WriteStat]) -> bytes:
+    """The content of an instant of the metadata table that has completed.
+
+    :param action: see :func:`write_instant`.
+    :param operation_type: see :func:`write_instant`.
+    :param write_stats: the files written.
+    """
     extra = {"schema": schema_text()}
-    done = CommitMetadata(operation_type, tuple(write_stats), extra_metadata=extra)
-    for state in State:
-        content = plan if state is State.REQUESTED else b""
-        if state is State.COMPLETED:
-            content = encode_commit_metadata(done, action)
-        elif state is State.INFLIGHT and operation_type == UPSERT:
-            content = encode_commit_metadata(CommitMetadata(operation_type, extra_metadata=extra), action)
-        completed = completion_time if state is State.COMPLETED else None
-        storage.put_if_absent(instant_path(Instant(instant, action, state, completed)), content)
+    return encode_commit_metadata(
+        CommitMetadata(operation_type, tuple(write_stats), extra_metadata=extra), action
+    )
 
 
 def _encode_records(records: Mapping[str, Payload], instant: str) -> bytes:
