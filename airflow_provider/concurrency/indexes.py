@@ -18,12 +18,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from airflow_provider.concurrency.commit_log import CommitLog, IndexState, LogEntry
+from airflow_provider.table.archived_timeline import find_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.log_file import LogFileName
-from airflow_provider.table.metadata import REWRITES, CommitMetadata, WriteStat
+from airflow_provider.table.metadata import REWRITES, CommitMetadata, WriteStat, decode
 from airflow_provider.table.metadata_table.changes import TableChange, records_of
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
 from airflow_provider.table.metadata_table.keys import by_file_group
@@ -44,6 +45,8 @@ from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
 log = logging.getLogger(__name__)
+
+_FIRST = "00000000000000"  # of the instants with which Hudi's own indexes begin
 
 _WITH_COLUMNS = frozenset({MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS})
 
@@ -121,14 +124,10 @@ class StagedChange:
             for number, keys in by_file_group(of_partition, index.file_groups).items():
                 group = file_group_id(index.partition, number)
                 of_group = {key: of_partition[key] for key in keys}
-                stats.append(
-                    write_log_file(metadata_table, index.partition, group, self._instant, of_group)
-                )
+                stats.append(write_log_file(metadata_table, index.partition, group, self._instant, of_group))
         self._paths = {f"{METADATA_FOLDER}/{stat.path}" for stat in stats}
         begin_instant(metadata_table, Action.DELTA_COMMIT, self._instant, UPSERT)
-        self._storage.put(
-            staged_path(self._instant), completed_content(Action.DELTA_COMMIT, UPSERT, stats)
-        )
+        self._storage.put(staged_path(self._instant), completed_content(Action.DELTA_COMMIT, UPSERT, stats))
 
 
 def staged_path(instant: str) -> str:
@@ -234,7 +233,7 @@ def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) 
     :param instant: a commit, clean, rollback or restore.
     """
     if instant.action in (Action.CLEAN, Action.ROLLBACK, Action.RESTORE):
-        return TableChange(removed=tuple(sorted(_deleted(timeline.read_record(instant)))))
+        return TableChange(removed=tuple(sorted(_deleted(decode(timeline.read(instant))))))
     said: CommitMetadata = timeline.commit_metadata(instant)
     replaced = [FileGroupId(path, each) for path, ids in said.replaced.items() for each in ids]
     moment = instant.completion_time or ""
@@ -264,9 +263,7 @@ def _base_file(path: str, size: int = 0) -> BaseFile | None:
 # --- what others did not log ------------------------------------------------------------------
 
 
-def log_missed(
-    storage: Storage, indexes: tuple[IndexState, ...], timeline: Timeline, *, since: str = ""
-) -> list[Instant]:
+def log_missed(storage: Storage, indexes: tuple[IndexState, ...], timeline: Timeline) -> list[Instant]:
     """Log what completed without logging: commits of writers that know nothing of an index.
 
     To be called under the table lock, before an entry is put.
@@ -274,26 +271,43 @@ def log_missed(
     :param storage: the table's storage.
     :param indexes: the indexes that there are.
     :param timeline: the active timeline of now.
-    :param since: instants that completed by then are in the indexes already.
     :return: the instants logged, in the order in which they completed.
     """
     if not indexes:
         return []
-    logged = []
-    known = Timeline.load(_metadata_storage(storage))
-    for instant in sorted(timeline.completed(), key=lambda each: each.completion_time or ""):
-        completion_time = instant.completion_time or ""
-        if instant.action not in _LOGGED or completion_time <= since:
-            continue
-        if known.starts > instant.requested_time or known.find(instant.requested_time) is not None:
-            continue
-        staged = StagedChange(storage, instant.requested_time)
-        change = change_of_completed(storage, timeline, instant)
-        staged.stage(indexes, lambda change=change: change)  # type: ignore[misc]
-        publish_staged(storage, instant.requested_time, completion_time)
-        log.info("table %s: logged %s to its indexes, whose writer did not", storage.root, instant)
-        logged.append(instant)
-    return logged
+    return [_log(storage, indexes, timeline, each) for each in missed(storage, indexes, timeline)]
+
+
+def missed(storage: Storage, indexes: Iterable[IndexState], timeline: Timeline) -> list[Instant]:
+    """The instants that completed without logging to the indexes, in the order in which they completed.
+
+    :param storage: the table's storage.
+    :param indexes: the indexes that there are.
+    :param timeline: the active timeline of now.
+    """
+    plans = [index.instant for index in indexes if index.instant]
+    metadata_table = _metadata_storage(storage)
+    known = Timeline.load(metadata_table)
+    logged = [each.requested_time for each in known.instants if not each.requested_time.startswith(_FIRST)]
+    # What completed before is in what the first index began with.
+    since = min([*plans, *logged[:1]], default="")
+    found = [
+        instant
+        for instant in timeline.completed()
+        if instant.action in _LOGGED
+        and (instant.completion_time or "") > since
+        and known.find(instant.requested_time) is None
+        and find_archived(metadata_table, instant.requested_time) is None
+    ]
+    return sorted(found, key=lambda each: each.completion_time or "")
+
+
+def _log(storage: Storage, indexes: tuple[IndexState, ...], timeline: Timeline, instant: Instant) -> Instant:
+    change = change_of_completed(storage, timeline, instant)
+    StagedChange(storage, instant.requested_time).stage(indexes, lambda: change)
+    publish_staged(storage, instant.requested_time, instant.completion_time or "")
+    log.info("table %s: logged %s to its indexes, whose writer did not", storage.root, instant)
+    return instant
 
 
 _LOGGED = frozenset(
