@@ -12,6 +12,7 @@ import logging
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path, observe
 from airflow_provider.concurrency.in_flight import action_of, is_dead
+from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
 from airflow_provider.concurrency.publish import clean_up, ensure_published, publish, publish_head
 from airflow_provider.exceptions import NoSuchInstantError, TableError
@@ -138,6 +139,7 @@ def _put_rollback(
             rolled_back_action=action,
             owner=describe_owner(),
             reason=reason[:_REASON_LENGTH],
+            indexes=current_indexes(storage, commit_log, newest),
             sequence=sequence,
         )
         if commit_log.append(sequence, entry):

@@ -17,6 +17,7 @@ from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.held import held_writes
 from airflow_provider.concurrency.history import Base
 from airflow_provider.concurrency.in_flight import writers_above
+from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
 from airflow_provider.concurrency.publish import publish, staged_metadata_path
 from airflow_provider.exceptions import InvalidInputError
@@ -170,6 +171,7 @@ def _put_plan(
                 metadata_path=staged_metadata_path(instant),
                 plans=True,
                 owner=info.owner,
+                indexes=current_indexes(storage, commit_log, moment.newest),
                 sequence=moment.sequence + 1,
             )
             put = commit_log.append(entry.sequence, entry)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import heartbeat_path
 from airflow_provider.concurrency.held import release
+from airflow_provider.concurrency.indexes import drop_staged, publish_staged
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State
@@ -40,6 +41,9 @@ def publish(storage: Storage, entry: LogEntry) -> None:
     :param entry: the newest entry of the commit log.
     :raises CorruptTableError: when the staged metadata is gone although nothing was published.
     """
+    if entry.indexes and not entry.plans and entry.action is not Action.SAVEPOINT:
+        # First, so that no reader sees data that an index lacks.
+        publish_staged(storage, entry.instant, entry.completion_time)
     if entry.plans or entry.action is Action.SAVEPOINT:
         with suppress(FileNotFoundError):  # the one before got it done; a savepoint may be gone since
             storage.move_if_absent(_staged(entry), instant_path(_published_as(entry)))
@@ -90,6 +94,7 @@ def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
     :return: paths of the data files deleted.
     """
     deleted = [path for path in data_files_of(storage, instant, action) if storage.delete(path)]
+    drop_staged(storage, instant)
     for state in (State.INFLIGHT, State.REQUESTED):
         storage.delete(instant_path(Instant(instant, action, state)))
     storage.delete(staged_metadata_path(instant))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
+from airflow_provider.concurrency.commit_log import CommitLog, IndexState, LogEntry
 from airflow_provider.concurrency.conflicts import (
     Conflict,
     ConflictPolicy,
@@ -32,6 +32,13 @@ from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo
 from airflow_provider.concurrency.held import check_not_held
 from airflow_provider.concurrency.history import Base, Change
 from airflow_provider.concurrency.in_flight import find_rollback, wait_for_instant, writers_above
+from airflow_provider.concurrency.indexes import (
+    StagedChange,
+    change_of_write,
+    current_indexes,
+    drop_staged,
+    log_missed,
+)
 from airflow_provider.concurrency.instant_time import completion_time_after
 from airflow_provider.concurrency.new_keys import same_new_keys
 from airflow_provider.concurrency.publish import files_in, publish, staged_metadata_path
@@ -90,6 +97,7 @@ class Writer:
         self._view: FileSystemView | None = None
         self._heartbeat = heartbeat
         self._lock = lock
+        self._indexed = StagedChange(table.storage, instant)
         self._planned: tuple[WriteStat, ...] | None = None
         self._planned_at = time.monotonic()
         self._writing_took = 0.0
@@ -260,6 +268,7 @@ class Writer:
             self._storage, {stat.partition_path for stat in self._planned or ()}, self.instant
         ):
             self._storage.delete(path)
+        drop_staged(self._storage, self.instant)
         self._storage.delete(staged_metadata_path(self.instant))
 
     def __enter__(self) -> Self:
@@ -314,12 +323,18 @@ class Writer:
                 self._lost_at = moment
                 return conflicts
             newest = moment.newest
+            indexes = current_indexes(self._storage, self._log, newest)
+            if not self._indexed.is_for(indexes):
+                self._stage_for(indexes, content)  # one was scheduled, or dropped, since
+            if indexes and self._lock.excludes_hudi:
+                log_missed(self._storage, indexes, moment.timeline)
             entry = content.entry(
                 self.instant,
                 self.action,
                 self._info,
                 completion_time_after(newest, self.instant, later_than=moment.newest_completion(self._lock)),
                 newest.sequence + 1 if newest else 1,
+                indexes,
             )
             if self._log.append(entry.sequence, entry):
                 self._ended = True
@@ -452,6 +467,19 @@ class Writer:
             )
         encoded = content.encoded(self._info.operation, self.action)
         self._storage.put(staged_metadata_path(self.instant), encoded)
+        self._stage_for(current_indexes(self._storage, self._log, self._base.newest), content)
+
+    def _stage_for(self, indexes: tuple[IndexState, ...], content: Content) -> None:
+        self._indexed.stage(
+            indexes,
+            lambda: change_of_write(
+                content.write_stats,
+                content.taken_out,
+                self._info.operation,
+                self.instant,
+                lambda: self.view,
+            ),
+        )
 
     def _inflight(self, stats: Sequence[WriteStat]) -> bytes:
         metadata = CommitMetadata(

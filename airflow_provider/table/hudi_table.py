@@ -20,6 +20,7 @@ from airflow_provider.table.cleans import check_complete
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.instant import WRITE_ACTIONS, Instant, State
 from airflow_provider.table.metadata import CommitMetadata
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.properties import TableConfig, dump_properties, parse_properties
 from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro, avro_to_arrow, without_meta_columns
 from airflow_provider.table.storage import Storage
@@ -239,10 +240,11 @@ class HudiTable:
                 "only COPY_ON_WRITE of version 9, layout 2 can be written",
                 location=self.location,
             )
-        if config.metadata_partitions:
+        kept = {*config.metadata_partitions, *config.inflight_metadata_partitions}
+        if unknown := sorted(kept - set(MetadataPartition)):
             raise UnsupportedTableError(
-                f"table {self.location} has a metadata table with {', '.join(config.metadata_partitions)}; "
-                "a write that does not maintain it would hide rows from its readers",
+                f"table {self.location} has the index {', '.join(unknown)}, which is not kept here: a "
+                "write would leave it behind its data; drop it with the Hudi that made it",
                 location=self.location,
             )
 

@@ -127,11 +127,14 @@ def _add_footers(
             if stats_of is not None or ranges is not None:
                 stats = column_stats(reader.parquet, name, columns)
                 of_partition.setdefault(partition, []).extend(stats)
-                for each in stats if stats_of is not None else ():
-                    stats_of[column_stats_key(each.column_name, partition, name)] = each
+                if stats_of is not None:
+                    keyed = {column_stats_key(each.column_name, partition, name): each for each in stats}
+                    stats_of.update(keyed)
             if blooms is not None and (bloom := stored_bloom_filter(reader.footer, base_file.instant)):
                 blooms[bloom_filter_key(partition, name)] = bloom
-    for partition, of_files in of_partition.items() if ranges is not None else ():
+    if ranges is None:
+        return
+    for partition, of_files in of_partition.items():
         for each in partition_stats(partition, of_files):
             # What was there before only widens: no file has to be looked at again for that.
             key = partition_stats_key(each.column_name, partition)
