@@ -72,7 +72,7 @@ def current_indexes(
 
 def _configured(storage: Storage) -> tuple[IndexState, ...]:
     """The indexes that another Hudi writer made, as the table's properties say."""
-    config = HudiTable.open(storage.root, storage.options).config
+    config = HudiTable.at(storage).config
     metadata_table = MetadataTable(metadata_storage(storage))
     complete, inflight = config.metadata_partitions, config.inflight_metadata_partitions
     return tuple(
@@ -114,7 +114,7 @@ class StagedChange:
             self._storage.delete(path)
 
     def _write(self, indexes: Sequence[IndexState], change: TableChange) -> None:
-        metadata_table = _metadata_storage(self._storage)
+        metadata_table = metadata_storage(self._storage)
         partitions = [index.partition for index in indexes]
         columns = _indexed_columns(self._storage, indexes)
         records = records_of(self._storage, change, partitions, columns)
@@ -286,7 +286,7 @@ def missed(storage: Storage, indexes: Iterable[IndexState], timeline: Timeline) 
     :param timeline: the active timeline of now.
     """
     plans = [index.instant for index in indexes if index.instant]
-    metadata_table = _metadata_storage(storage)
+    metadata_table = metadata_storage(storage)
     known = Timeline.load(metadata_table)
     logged = [each.requested_time for each in known.instants if not each.requested_time.startswith(_FIRST)]
     # What completed before is in what the first index began with.
@@ -335,17 +335,8 @@ def _indexed_columns(storage: Storage, indexes: Iterable[IndexState]) -> Sequenc
     if wanted.instant not in known or not wanted.instant:
         definition = read_index_definitions(storage).get(MetadataPartition.COLUMN_STATS)
         named = definition.source_fields if definition else ()
-        known[wanted.instant] = named or tuple(
-            indexed_columns(HudiTable.open(storage.root, storage.options).schema)
-        )
+        known[wanted.instant] = named or tuple(indexed_columns(HudiTable.at(storage).schema))
     return known[wanted.instant]
 
 
-def _metadata_storage(storage: Storage) -> Storage:
-    if storage not in _metadata_storages:
-        _metadata_storages[storage] = metadata_storage(storage)
-    return _metadata_storages[storage]
-
-
 _columns: WeakKeyDictionary[Storage, dict[str, Sequence[str]]] = WeakKeyDictionary()
-_metadata_storages: WeakKeyDictionary[Storage, Storage] = WeakKeyDictionary()

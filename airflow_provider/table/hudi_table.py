@@ -62,7 +62,15 @@ class HudiTable:
         :raises UnsupportedTableError: when its version or layout is unknown to us.
         :raises CorruptTableError: when the properties cannot be understood.
         """
-        storage = Storage(location, storage_options)
+        return cls.at(Storage(location, storage_options))
+
+    @classmethod
+    def at(cls, storage: Storage) -> HudiTable:
+        """Open an existing table on a storage object that there is; see :meth:`open`.
+
+        :param storage: the table's storage.
+        """
+        location = storage.root
         try:
             text = storage.read(PROPERTIES_PATH).decode()
         except (FileNotFoundError, NotADirectoryError):

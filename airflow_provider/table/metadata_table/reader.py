@@ -77,7 +77,7 @@ def metadata_storage(table: Storage) -> Storage:
 
     :param table: the storage of the table.
     """
-    return Storage(table.url(METADATA_FOLDER), table.options)
+    return table.within(METADATA_FOLDER)
 
 
 class MetadataTable:
