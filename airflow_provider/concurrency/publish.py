@@ -13,6 +13,7 @@ from contextlib import suppress
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import heartbeat_path
 from airflow_provider.concurrency.held import release
+from airflow_provider.concurrency.index_changes import publish_index_change
 from airflow_provider.concurrency.indexes import drop_staged, publish_staged
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.base_file import parse_base_file_name
@@ -44,6 +45,8 @@ def publish(storage: Storage, entry: LogEntry) -> None:
     if entry.indexes and not entry.plans and entry.action is not Action.SAVEPOINT:
         # First, so that no reader sees data that an index lacks.
         publish_staged(storage, entry.instant, entry.completion_time)
+    if entry.action is Action.INDEXING:
+        publish_index_change(storage, entry, _staged(entry))
     if entry.plans or entry.action is Action.SAVEPOINT:
         with suppress(FileNotFoundError):  # the one before got it done; a savepoint may be gone since
             storage.move_if_absent(_staged(entry), instant_path(_published_as(entry)))

@@ -58,8 +58,8 @@ from airflow_provider.table.visibility import effect_of
 
 log = logging.getLogger(__name__)
 
-_PLANS = frozenset({Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION, Action.INDEXING})
-"""Actions that rest on the snapshot that they were planned on. A clean does not."""
+_PLANS = frozenset({Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION})
+"""Actions that rest on the snapshot that they were planned on. A clean does not, nor an indexing."""
 
 
 @dataclass(frozen=True)
