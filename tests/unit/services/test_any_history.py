@@ -85,9 +85,12 @@ class Histories(RuleBasedStateMachine):
         self.checkpoint: str | None = None
         self.version = 0
 
-    @initialize(batch=batches)
-    def first_commit(self, batch: set[tuple[str, int]]) -> None:
+    @initialize(batch=batches, is_indexed=st.booleans())
+    def first_commit(self, batch: set[tuple[str, int]], is_indexed: bool) -> None:
         self.upsert(batch)
+        if is_indexed:
+            self.schedule_indexes(set(MetadataPartition))
+            self.build_indexes()
 
     # --- writes -----------------------------------------------------------------------------
 
