@@ -24,6 +24,7 @@ from airflow_provider.table.metadata_table.reader import (
     metadata_storage,
 )
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline
 
 log = logging.getLogger(__name__)
 
@@ -33,15 +34,17 @@ _LAST = "9"  # sorts behind every instant time
 def superseded_files(table: HudiTable) -> list[MetadataFile]:
     """The files of the metadata table that no reader can need any more.
 
-    Of each file group the newest slice stays, and the one before it, for readers that began before the
-    last compaction completed. Earlier ones stay as long as a writer or a reader with a lease lives that
-    began before the compaction after next was planned.
+    What the last compaction has superseded stays for readers that began before it completed; the next
+    one is not planned before that. Earlier slices stay as long as a writer or a reader with a lease lives
+    that began before the compaction was planned that came after the slice was superseded.
 
     :param table: the table; nothing is written to it.
     """
     began = min([*observe(table.storage), *observe(table.storage, READERS_FOLDER)], default=_LAST)
     metadata_table = MetadataTable(metadata_storage(table.storage))
-    return [file for group in _file_groups(table, metadata_table) for file in _superseded(group, began)]
+    compactions = [each for each in _compactions(metadata_table.timeline) if each <= began]
+    last = max(compactions, default="")
+    return [file for group in _file_groups(table, metadata_table) for file in _superseded(group, last)]
 
 
 def delete_superseded(table: HudiTable) -> list[str]:
@@ -81,9 +84,8 @@ def archive_metadata_timeline(table: HudiTable) -> list[str]:
             gone.append(instant)
         else:
             bounds.append(time)
-    compactions = [i.requested_time for i in timeline.commits() if i.action is Action.COMMIT]
     groups = list(_file_groups(table, metadata_table))
-    stays = min([*bounds, max(compactions, default=""), *_needed(groups)])
+    stays = min([*bounds, max(_compactions(timeline), default=""), *_needed(groups)])
     leaving = [i for i in timeline.instants if i.requested_time < stays and i.state is State.COMPLETED]
     append_history(storage, _contents(storage, leaving))
     for file in (file for group in groups for file in group.uncommitted if file.instant < stays):
@@ -101,15 +103,17 @@ def _file_groups(table: HudiTable, metadata_table: MetadataTable) -> Iterator[Fi
         yield from metadata_table.file_groups(partition)
 
 
-def _superseded(group: FileGroup, began: str) -> list[MetadataFile]:
+def _compactions(timeline: Timeline) -> list[str]:
+    return [i.requested_time for i in timeline.commits() if i.action is Action.COMMIT]
+
+
+def _superseded(group: FileGroup, last: str) -> list[MetadataFile]:
+    """The files of the slices that had been superseded when a compaction was planned."""
     bases = [each.instant for each in group.base_files]
     first = bases[0] if bases else ""
     # Before the first base file, log files may have been all there was.
     slices = ["", *bases] if any(each.completion_time <= first for each in group.log_files) else bases
-    kept = max(0, len(slices) - 2)
-    while kept and began < slices[kept + 1]:
-        kept -= 1
-    oldest = slices[kept] if slices else ""
+    oldest = max([*slices[:1], *(each for each in slices if each < last)], default="")
     old_logs = (each for each in group.log_files if each.completion_time <= oldest or each.instant == oldest)
     return [each for each in group.base_files if each.instant < oldest] + list(old_logs)
 

@@ -174,7 +174,7 @@ def test_a_commit_within_the_planning_is_part_of_the_plan(table: HudiTable) -> N
     """Also where the lock has kept nobody out: the planner looks again."""
     commit(table, 1)
 
-    class Storage_(Storage):
+    class SlowStorage(Storage):
         late: str | None = None
 
         def put(self, path: str, data: bytes) -> None:
@@ -183,7 +183,7 @@ def test_a_commit_within_the_planning_is_part_of_the_plan(table: HudiTable) -> N
                 self.late = ""
                 self.late = commit(table, 7)
 
-    slow = Storage_(table.location)
+    slow = SlowStorage(table.location)
     instant = schedule_compaction(HudiTable(slow, table.config), EVERY_COMMIT, lock=NoLock())
     assert slow.late is not None
     assert instant is not None
