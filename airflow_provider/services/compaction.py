@@ -95,7 +95,7 @@ def preview_compaction(table: HudiTable, settings: CompactionSettings | None = N
     :param settings: see :func:`schedule_compaction`.
     :return: None when nothing is due.
     """
-    config = HudiTable.open(table.location, table.storage.options).config
+    config = HudiTable.at(table.storage).config
     settings = settings or CompactionSettings.of(config)
     metadata_table = MetadataTable(metadata_storage(table.storage))
     timeline = metadata_table.timeline
@@ -178,7 +178,7 @@ def run_compaction(table: HudiTable, instant: str) -> CompactionResult:
             instant=instant,
         )
     metadata_table = MetadataTable(storage)
-    complete = HudiTable.open(table.location, table.storage.options).config.metadata_partitions
+    complete = HudiTable.at(table.storage).config.metadata_partitions
     stats = []
     for operation in plan.operations:
         if operation.partition not in complete:
@@ -280,7 +280,7 @@ def _compact(
 
 def _is_dropped(table: HudiTable, operation: CompactionOperation, instant: str) -> bool:
     """Whether an index has been dropped since it was planned to compact it, and perhaps built again."""
-    config = HudiTable.open(table.location, table.storage.options).config
+    config = HudiTable.at(table.storage).config
     if operation.partition not in config.metadata_partitions:
         return True
     slices = MetadataTable(metadata_storage(table.storage)).file_slices(operation.partition)
@@ -288,7 +288,7 @@ def _is_dropped(table: HudiTable, operation: CompactionOperation, instant: str) 
 
 
 def _is_due(table: HudiTable, timeline: Timeline) -> bool:
-    config = HudiTable.open(table.location, table.storage.options).config
+    config = HudiTable.at(table.storage).config
     settings = CompactionSettings.of(config)
     return bool(config.metadata_partitions) and delta_commits_since(timeline) >= settings.max_delta_commits
 

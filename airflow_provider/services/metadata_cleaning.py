@@ -98,7 +98,7 @@ def archive_metadata_timeline(table: HudiTable) -> list[str]:
 
 
 def _file_groups(table: HudiTable, metadata_table: MetadataTable) -> Iterator[FileGroup]:
-    config = HudiTable.open(table.location, table.storage.options).config
+    config = HudiTable.at(table.storage).config
     for partition in (*config.metadata_partitions, *config.inflight_metadata_partitions):
         yield from metadata_table.file_groups(partition)
 

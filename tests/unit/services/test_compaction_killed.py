@@ -18,8 +18,7 @@ from airflow_provider.services.compaction import compact, pending_compactions
 from airflow_provider.table import HudiTable
 from airflow_provider.table.archived_timeline import archived_instants
 from airflow_provider.table.instant import Action
-from airflow_provider.table.metadata_table import reader
-from airflow_provider.table.metadata_table.reader import metadata_storage
+from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 from tests.unit.concurrency.simulation import Killed, NoLock
@@ -49,6 +48,9 @@ class InterruptedStorage(Storage):
     def happens() -> None:
         raise NotImplementedError
 
+    def within(self, folder: str) -> Storage:
+        return InterruptedStorage(self.url(folder))
+
     def __getattribute__(self, name: str) -> Any:
         if name in _OPERATIONS:
             InterruptedStorage.left -= 1
@@ -77,7 +79,6 @@ def table(made: HudiTable, tmp_path: Path) -> HudiTable:
 @pytest.fixture
 def compacts(table: HudiTable, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], bool]:
     """A compactor; tells whether it came to the operation before which something was to happen."""
-    monkeypatch.setattr(reader, "Storage", InterruptedStorage)
     storage = InterruptedStorage(table.location)
 
     def work(at: int, happens: Callable[[], None]) -> bool:
@@ -111,7 +112,7 @@ def check_small(table: HudiTable) -> None:
     assert not [path for path in table.storage.names(".hoodie/commit_log/staged") if "avro" in path]
     assert not list(table.storage.names(HEARTBEAT_FOLDER))
     for partition in ("files", "record_index"):
-        for group in reader.MetadataTable(storage).file_groups(partition):
+        for group in MetadataTable(storage).file_groups(partition):
             assert len(group.base_files) <= 2
             assert group.uncommitted == ()
 
