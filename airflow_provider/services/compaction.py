@@ -107,6 +107,18 @@ def preview_compaction(table: HudiTable, settings: CompactionSettings | None = N
     return plan_compaction(slices, settings)
 
 
+def due_compactions(table: HudiTable, settings: CompactionSettings | None = None) -> dict[str, Any]:
+    """What :func:`compact` would do now; nothing is written.
+
+    :param table: the table.
+    :param settings: see :func:`schedule_compaction`.
+    :return: JSON-able: ``pending`` (requested times of those that were begun), and ``due``: how much another
+        one would compact, or None.
+    """
+    plan = preview_compaction(table, settings)
+    return {"pending": pending_compactions(table), "due": plan and plan.to_dict()}
+
+
 def schedule_compaction(
     table: HudiTable, settings: CompactionSettings | None = None, *, lock: LockProvider | None = None
 ) -> str | None:

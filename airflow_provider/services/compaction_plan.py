@@ -130,6 +130,15 @@ class CompactionPlan:
         found = ((f"{folder}/{each.partition}".lstrip("/"), each.file_id) for each in self.operations)
         return frozenset(FileGroupId(*each) for each in found)
 
+    def to_dict(self) -> dict[str, Any]:
+        """How much there is to do, JSON-able."""
+        return {
+            "partitions": sorted({each.partition for each in self.operations}),
+            "file_groups": len(self.operations),
+            "log_files": sum(len(each.log_files) for each in self.operations),
+            "log_bytes": sum(each.log_bytes for each in self.operations),
+        }
+
     def to_avro(self) -> bytes:
         """The content of the requested instant: Hudi's ``HoodieCompactionPlan``."""
         plan = {

@@ -282,13 +282,20 @@ def test_a_planner_that_died_after_its_entry_is_not_rolled_back(table: HudiTable
 def test_after_a_commit_it_is_looked_whether_one_is_due(
     table: HudiTable, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for number in range(10):
+    for number in range(9):
         commit(table, number)
     compact_when_due(table, 12)
-    assert metadata_timeline(table).pending() == ()
-    compact_when_due(table, 10)
+    compact_when_due(table, 20, every=100)
+    assert not [i for i in metadata_timeline(table).instants if i.action is not Action.DELTA_COMMIT]
+    commit(table, 9)  # a load asks at the tenth entry
     assert [i for i in metadata_timeline(table).commits() if i.action is Action.COMMIT]
+    assert not metadata_timeline(table).pending()
     check_indexes(table)
+    commit(table, 10)
+    instant = schedule(table)
+    compact_when_due(table, 21)  # what somebody else began is finished
+    assert pending_compactions(table) == []
+    assert run_compaction(table, instant).file_groups == 2
 
     raw = {**table.config.to_properties(), "hoodie.metadata.compact.max.delta.commits": "many"}
     table.storage.put(PROPERTIES_PATH, "\n".join(f"{k}={v}" for k, v in raw.items()).encode())
