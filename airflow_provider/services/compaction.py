@@ -16,7 +16,12 @@ from typing import Any
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog, ServicePlan, schedule
 from airflow_provider.concurrency.publish import publish_head
-from airflow_provider.exceptions import CorruptTableError, NoSuchInstantError, TableServiceError
+from airflow_provider.exceptions import (
+    CorruptTableError,
+    NoSuchInstantError,
+    SnapshotUnavailableError,
+    TableServiceError,
+)
 from airflow_provider.locks import LockProvider
 from airflow_provider.services.archival import archived_content
 from airflow_provider.services.compaction_plan import (
@@ -197,7 +202,7 @@ def run_compaction(table: HudiTable, instant: str) -> CompactionResult:
             continue  # dropped since
         try:
             stat = _compact(storage, metadata_table, operation, instant)
-        except (FileNotFoundError, _SliceChangedError) as error:
+        except (FileNotFoundError, SnapshotUnavailableError, _SliceChangedError) as error:
             if done := _result(storage, instant):
                 return done  # completed by somebody else, and cleaned since
             if not _is_dropped(table, operation, instant):

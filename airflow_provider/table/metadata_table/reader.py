@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 
-from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.exceptions import CorruptTableError, SnapshotUnavailableError
 from airflow_provider.table.archived_timeline import archived_commits
 from airflow_provider.table.byte_range import ByteRange
 from airflow_provider.table.hfile import HFileReader
-from airflow_provider.table.instant import State
+from airflow_provider.table.instant import Action, State
 from airflow_provider.table.log_file import (
     BlockType,
     LogBlock,
@@ -139,9 +139,13 @@ class MetadataTable:
         """The newest slice of every file group of a partition, in the order of their ids.
 
         :return: none where there is no such partition.
+        :raises SnapshotUnavailableError: when this is the first look at the partition, and what it said when
+            the timeline was loaded has been cleaned since, after two compactions.
         """
         if partition not in self._slices:
-            self._slices[partition] = [group.newest for group in self.file_groups(partition)]
+            groups = self.file_groups(partition)
+            self._check_not_cleaned(groups)
+            self._slices[partition] = [group.newest for group in groups]
         return self._slices[partition]
 
     def file_groups(self, partition: str) -> list[FileGroup]:
@@ -194,6 +198,29 @@ class MetadataTable:
             changes = self._changes(file_slice, find)
             changes = {key: value for key, value in changes.items() if key.startswith(begin)}
             yield from _merged(self._base_records(file_slice, find), changes)
+
+    def _check_not_cleaned(self, groups: Iterable[FileGroup]) -> None:
+        """A slice that was superseded is deleted only once another compaction has completed after that."""
+        newer = [
+            each.instant
+            for group in groups
+            for each in group.uncommitted
+            if _BASE_FILE.match(each.path.rpartition("/")[2])
+            and (not group.base_files or each.instant > group.base_files[-1].instant)
+        ]
+        if not newer:
+            return
+        now = MetadataTable(self._storage, self._pending)
+        superseded_by = min((each for each in newer if now._is_committed(each)), default=None)
+        last = max(
+            (i.requested_time for i in now.timeline.commits() if i.action is Action.COMMIT), default=""
+        )
+        if superseded_by is not None and superseded_by < last:
+            raise SnapshotUnavailableError(
+                f"the metadata table {self._storage.root} has been compacted and cleaned since its timeline "
+                "was loaded; read it again",
+                location=self._storage.root,
+            )
 
     def _group(self, partition: str, file_id: str, statuses: list[tuple[FileStatus, str, bool]]) -> FileGroup:
         bases: list[MetadataFile] = []

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider.concurrency import begin_write, rollback, rollback_dead_writers
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.concurrency.readers import reader_lease
-from airflow_provider.exceptions import InstantRolledBackError
+from airflow_provider.exceptions import InstantRolledBackError, SnapshotUnavailableError
 from airflow_provider.services.archival import archive
 from airflow_provider.services.compaction import compact
 from airflow_provider.services.metadata_cleaning import (
@@ -57,18 +57,20 @@ def base_instants(table: HudiTable) -> list[str]:
 
 def test_the_newest_slice_and_the_one_before_stay(table: HudiTable) -> None:
     commit(table, 1)
-    began_before = MetadataTable(metadata_storage(table.storage))
-    expected = {partition: dict(began_before.records(partition)) for partition in GROUPS}
+    readers = [MetadataTable(metadata_storage(table.storage)) for _ in range(2)]
+    assert {reader.timeline.newest_completion for reader in readers}  # loaded; they list later
+    expected = records(table)
     assert base_instants(table) == ["00000000000000000"]
     first = compacted(table)
-    listed_late = MetadataTable(metadata_storage(table.storage), pending=[first])
-    assert {partition: dict(listed_late.records(partition)) for partition in GROUPS} == expected
+    assert {partition: dict(readers[0].records(partition)) for partition in GROUPS} == expected
     commit(table, 2)
     second = compacted(table)
     assert base_instants(table) == [first, second]
     (group,) = MetadataTable(metadata_storage(table.storage)).file_groups(FILES)
     assert all(each.completion_time > first for each in group.log_files)
     assert superseded_files(table) == []
+    with pytest.raises(SnapshotUnavailableError, match="compacted and cleaned since"):
+        readers[1].file_slices(FILES)
     check_indexes(table)
     assert rows(table) == [1, 2]
 
