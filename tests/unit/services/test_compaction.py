@@ -17,6 +17,9 @@ from hypothesis import strategies as st
 from airflow_provider.concurrency import CommitLog, begin_planned, pending_instants, rollback_dead_writers
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.exceptions import CorruptTableError, InvalidInputError, NoSuchInstantError
+from airflow_provider.indexing.drop import drop_index
+from airflow_provider.indexing.run import pending_indexings, run_index
+from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive
 from airflow_provider.services.compaction import (
@@ -51,6 +54,7 @@ from tests.unit.services.indexed_table import (
     trust,
 )
 from tests.unit.table.conftest import JvmTables
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 
 class Meanwhile(NoLock):
@@ -230,6 +234,32 @@ def test_an_index_that_is_built_or_was_dropped_is_left_alone(table: HudiTable) -
     assert run_compaction(table, instant).partitions == (FILES,)
     assert not (Path(table.location) / METADATA_FOLDER / RECORD_INDEX).exists()
     assert rows(table) == [1]
+
+
+def test_an_index_that_is_built_again_keeps_its_new_base_files(table: HudiTable) -> None:
+    commit(table, 1)
+    instant = schedule(table)
+    drop_index(table, [RECORD_INDEX])
+    commit(table, 2)
+    assert schedule_index(table, [RECORD_INDEX]) is not None
+    (plan,) = pending_indexings(table)
+    run_index(table, plan)
+    commit(table, 3)
+    assert run_compaction(table, instant).partitions == (FILES,)
+    assert_indexes_equal_a_rebuild(table, [FILES, RECORD_INDEX])
+    assert [each.file_groups for each in compact(table, EVERY_COMMIT)] == [2]
+    assert_indexes_equal_a_rebuild(table, [FILES, RECORD_INDEX])
+    assert rows(table) == [1, 2, 3]
+
+    commit(table, 4)
+    instant = schedule(table)
+    drop_index(table, [FILES])  # with it the metadata table goes, and its plan
+    assert pending_compactions(table) == []
+    with pytest.raises(NoSuchInstantError, match="schedule one first"):
+        run_compaction(table, instant)
+    commit(table, 5)
+    assert compact(table, EVERY_COMMIT) == []
+    assert rows(table) == [1, 2, 3, 4, 5]
 
 
 def test_files_that_are_gone_are_told(table: HudiTable) -> None:
