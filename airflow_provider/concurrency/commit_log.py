@@ -62,6 +62,9 @@ class LogEntry:
     :param pending_action: the action under which the instant was pending, where that is another
         one: a commit that had to take file groups out becomes a replacecommit.
     :param plans: whether the instant is scheduled by this entry, and not completed.
+    :param on_metadata_table: of a plan: whether its instant lies on the metadata table's timeline, to be
+        carried out there by anybody without another entry. The partition paths of its file groups are
+        relative to the table all the same, so that they are never taken for the table's own.
     :param rolls_back: of a rollback: requested time of the instant that is dead.
     :param rolled_back_action: of a rollback: that instant's action.
     :param reverts: of a rollback: sequence of the entry that had completed the instant; None
@@ -85,6 +88,7 @@ class LogEntry:
     metadata_path: str | None = None
     pending_action: Action | None = None
     plans: bool = False
+    on_metadata_table: bool = False
     rolls_back: str | None = None
     rolled_back_action: Action | None = None
     reverts: int | None = None
@@ -101,6 +105,11 @@ class LogEntry:
         return frozenset() if self.plans else self.written | self.replaced
 
     @property
+    def leaves_pending(self) -> bool:
+        """Whether its instant stays pending on the table's timeline, for somebody who carries it out."""
+        return self.plans and not self.on_metadata_table
+
+    @property
     def commits(self) -> bool:
         """Whether this entry completes a write, and neither schedules nor undoes one."""
         return not self.plans and self.rolls_back is None and self.action is not Action.SAVEPOINT
@@ -108,7 +117,7 @@ class LogEntry:
     @property
     def shown_or_hidden(self) -> frozenset[str]:
         """Requested times of the instants that this entry brings to the timeline, or takes from it."""
-        if self.action is Action.SAVEPOINT:
+        if self.action is Action.SAVEPOINT or self.on_metadata_table:
             return frozenset()
         return self.undoes or frozenset({self.instant if self.reverts is None else self.rolls_back or ""})
 

@@ -121,6 +121,9 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
 def _put_rollback(
     storage: Storage, commit_log: CommitLog, base: LogEntry | None, dead: str, action: Action, reason: str
 ) -> LogEntry | None:
+    if action is Action.COMPACTION and _is_on_metadata_table(commit_log, dead):
+        storage.delete(heartbeat_path(dead))  # its planner died, but the plan is for anybody to carry out
+        return None
     known = base.sequence if base else 0
     info = HeartbeatInfo(describe_owner(), Action.ROLLBACK, "ROLLBACK", 0, 10.0, 6, base=known)
     instant, newest = request_instant(storage, commit_log, base, info)
@@ -157,8 +160,17 @@ def _put_rollback(
             return entry
 
 
+def _is_on_metadata_table(commit_log: CommitLog, instant: str) -> bool:
+    for entry in commit_log.backwards():
+        if entry.instant == instant:
+            return entry.on_metadata_table
+        if entry.completion_time < instant:
+            break
+    return False
+
+
 def _ends(entry: LogEntry, instant: str) -> bool:
     if entry.rolls_back == instant:
         return True
-    goes_on = entry.plans and entry.action not in _FINISHED
+    goes_on = entry.leaves_pending and entry.action not in _FINISHED
     return entry.instant == instant and entry.rolls_back is None and not goes_on

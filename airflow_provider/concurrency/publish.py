@@ -26,6 +26,7 @@ from airflow_provider.table.metadata import (
     encode,
     requested_content,
 )
+from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
@@ -49,14 +50,14 @@ def publish(storage: Storage, entry: LogEntry) -> None:
         publish_index_change(storage, entry, _staged(entry))
     if entry.plans or entry.action is Action.SAVEPOINT:
         with suppress(FileNotFoundError):  # the one before got it done; a savepoint may be gone since
-            storage.move_if_absent(_staged(entry), instant_path(_published_as(entry)))
+            storage.move_if_absent(_staged(entry), _published_path(entry))
     elif entry.rolls_back is not None:
         _publish_rollback(storage, entry)
     elif entry.undoes:
         _publish_restore(storage, entry)
     else:
         _publish_commit(storage, entry)
-    if not entry.plans:  # a plan's instant goes on: under its name the one who carries it out beats
+    if not entry.leaves_pending:  # a plan's instant goes on: under its name the one who carries it out beats
         storage.delete(heartbeat_path(entry.instant))
 
 
@@ -81,11 +82,13 @@ def ensure_published(storage: Storage, entry: LogEntry) -> None:
 
 def is_published(storage: Storage, entry: LogEntry) -> bool:
     """Whether the instant of an entry is on the timeline, as far as the entry brings it."""
-    return storage.stat(instant_path(_published_as(entry))) is not None
+    return storage.stat(_published_path(entry)) is not None
 
 
-def _published_as(entry: LogEntry) -> Instant:
-    return Instant(entry.instant, entry.action, State.REQUESTED) if entry.plans else completed_instant(entry)
+def _published_path(entry: LogEntry) -> str:
+    requested = Instant(entry.instant, entry.action, State.REQUESTED)
+    path = instant_path(requested if entry.plans else completed_instant(entry))
+    return f"{METADATA_FOLDER}/{path}" if entry.on_metadata_table else path
 
 
 def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:

@@ -31,6 +31,7 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import result_of
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.services.archival import archive_when_due
+from airflow_provider.services.compaction import compact_when_due
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import WriteStat
@@ -94,6 +95,7 @@ def write_rows(
                 raise WriteConflictError(str(error), **error.details) from None
             log.info("begun again: %s", error)
         else:
+            compact_when_due(table, commit.sequence, lock=lock)
             archive_when_due(table, commit.sequence, lock=lock)
             return result
 

@@ -18,6 +18,7 @@ from airflow_provider.locks import open_lock
 from airflow_provider.metastore import Column, open_metastore
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_groups import FileGroupId
+from tests.unit.services.indexed_table import check_indexes, commit, indexed_table
 
 
 @pytest.fixture
@@ -118,6 +119,17 @@ def test_services_are_planned_and_run(table: HudiTable) -> None:
     assert call("archive", table.location)["archived"] == []
     assert call("upgrade", table.location, "--down")["after"] == 8
     assert call("upgrade", table.location).items() >= {"before": 8, "after": 9}.items()
+
+
+def test_a_metadata_table_is_compacted(tmp_path: Path) -> None:
+    table = indexed_table(tmp_path / "trips")
+    commit(table, 1)
+    assert call("compact", table.location) == []
+    always = ("--max-delta-commits", "1")
+    told = call("compact", table.location, *always, "--dry-run")
+    assert (told["pending"], told["due"]["file_groups"]) == ([], 2)
+    assert [done["file_groups"] for done in call("compact", table.location, *always)] == [2]
+    check_indexes(table)
 
 
 def test_consumers_of_a_metastore_are_seen_waited_for_and_forgotten(tmp_path: Path) -> None:

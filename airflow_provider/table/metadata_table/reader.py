@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 
-from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.exceptions import CorruptTableError, SnapshotUnavailableError
 from airflow_provider.table.archived_timeline import archived_commits
 from airflow_provider.table.byte_range import ByteRange
 from airflow_provider.table.hfile import HFileReader
-from airflow_provider.table.instant import State
+from airflow_provider.table.instant import Action, State
 from airflow_provider.table.log_file import (
     BlockType,
     LogBlock,
@@ -46,7 +46,7 @@ class MetadataFile:
 
     :param path: path relative to the metadata table.
     :param instant: requested time of the instant that wrote it.
-    :param completion_time: when that completed; the requested time where it did not.
+    :param completion_time: of a log file: when that completed; the requested time otherwise.
     :param size: bytes.
     """
 
@@ -70,6 +70,34 @@ class FileSlice:
     file_id: str
     base_file: MetadataFile | None
     log_files: tuple[MetadataFile, ...]
+
+
+@dataclass(frozen=True)
+class FileGroup:
+    """All files of a file group.
+
+    :param partition: the metadata partition.
+    :param file_id: its id.
+    :param base_files: of instants that completed, the oldest first.
+    :param log_files: likewise, in the order in which their instants completed.
+    :param uncommitted: files of instants that have not completed, or never will.
+    """
+
+    partition: str
+    file_id: str
+    base_files: tuple[MetadataFile, ...]
+    log_files: tuple[MetadataFile, ...]
+    uncommitted: tuple[MetadataFile, ...] = ()
+
+    @property
+    def newest(self) -> FileSlice:
+        """The slice that is read now."""
+        base_file = self.base_files[-1] if self.base_files else None
+        # A log file that completed after a compaction was planned is not in that compaction's base
+        # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime).
+        since = base_file.instant if base_file else ""
+        after = tuple(each for each in self.log_files if each.completion_time > since)
+        return FileSlice(self.partition, self.file_id, base_file, after)
 
 
 def metadata_storage(table: Storage) -> Storage:
@@ -111,10 +139,27 @@ class MetadataTable:
         """The newest slice of every file group of a partition, in the order of their ids.
 
         :return: none where there is no such partition.
+        :raises SnapshotUnavailableError: when this is the first look at the partition, and what it said when
+            the timeline was loaded has been cleaned since, after two compactions.
         """
         if partition not in self._slices:
-            self._slices[partition] = self._list(partition)
+            groups = self.file_groups(partition)
+            self._check_not_cleaned(groups)
+            self._slices[partition] = [group.newest for group in groups]
         return self._slices[partition]
+
+    def file_groups(self, partition: str) -> list[FileGroup]:
+        """All file groups of a partition with all their files, in the order of their ids.
+
+        :return: none where there is no such partition.
+        """
+        found: dict[str, list[tuple[FileStatus, str, bool]]] = {}
+        for status in self._storage.list(partition):
+            if (name := LogFileName.parse(status.name)) is not None:
+                found.setdefault(name.file_id, []).append((status, name.instant, True))
+            elif match := _BASE_FILE.match(status.name):
+                found.setdefault(match["id"], []).append((status, match["instant"], False))
+        return [self._group(partition, file_id, found[file_id]) for file_id in sorted(found)]
 
     def records(self, partition: str) -> Iterator[tuple[str, Payload]]:
         """All records of a partition: file group by file group, in each in the order of the keys."""
@@ -154,41 +199,54 @@ class MetadataTable:
             changes = {key: value for key, value in changes.items() if key.startswith(begin)}
             yield from _merged(self._base_records(file_slice, find), changes)
 
-    def _list(self, partition: str) -> list[FileSlice]:
-        bases: dict[str, MetadataFile] = {}
-        logs: dict[str, list[MetadataFile]] = {}
-        for status in self._storage.list(partition):
-            if (name := LogFileName.parse(status.name)) is not None:
-                # Also one of an instant that is not committed: who looks for a file group finds it.
-                logs.setdefault(name.file_id, []).append(self._file(status, name.instant))
-            elif match := _BASE_FILE.match(status.name):
-                base_file, known = self._file(status, match["instant"]), bases.get(match["id"])
-                is_newer = known is None or known.instant < base_file.instant
-                if is_newer and self._is_committed(base_file.instant):
-                    bases[match["id"]] = base_file
-        return [
-            self._slice(partition, file_id, bases.get(file_id), logs.get(file_id, []))
-            for file_id in sorted({*bases, *logs})
+    def _check_not_cleaned(self, groups: Iterable[FileGroup]) -> None:
+        """A slice that was superseded is deleted only once another compaction has completed after that."""
+        newer = [
+            each.instant
+            for group in groups
+            for each in group.uncommitted
+            if _BASE_FILE.match(each.path.rpartition("/")[2])
+            and (not group.base_files or each.instant > group.base_files[-1].instant)
         ]
+        if not newer:
+            return
+        now = MetadataTable(self._storage, self._pending)
+        superseded_by = min((each for each in newer if now._is_committed(each)), default=None)
+        last = max(
+            (i.requested_time for i in now.timeline.commits() if i.action is Action.COMMIT), default=""
+        )
+        if superseded_by is not None and superseded_by < last:
+            raise SnapshotUnavailableError(
+                f"the metadata table {self._storage.root} has been compacted and cleaned since its timeline "
+                "was loaded; read it again",
+                location=self._storage.root,
+            )
 
-    def _slice(
-        self, partition: str, file_id: str, base_file: MetadataFile | None, logs: list[MetadataFile]
-    ) -> FileSlice:
-        # A log file that completed after a compaction was planned is not in that compaction's base
-        # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime).
-        since = base_file.instant if base_file else ""
-        after = [each for each in logs if each.completion_time > since and self._is_committed(each.instant)]
-        after.sort(key=_log_order)
-        return FileSlice(partition, file_id, base_file, tuple(after))
+    def _group(self, partition: str, file_id: str, statuses: list[tuple[FileStatus, str, bool]]) -> FileGroup:
+        bases: list[MetadataFile] = []
+        logs: list[MetadataFile] = []
+        uncommitted: list[MetadataFile] = []
+        for status, instant, is_log in statuses:
+            completed = self._completion(instant) if is_log else instant
+            if completed is None or not self._is_committed(instant):
+                uncommitted.append(MetadataFile(status.path, instant, instant, status.size))
+            else:
+                file = MetadataFile(status.path, instant, completed, status.size)
+                (logs if is_log else bases).append(file)
+        bases.sort(key=lambda each: each.instant)
+        logs.sort(key=_log_order)
+        return FileGroup(partition, file_id, tuple(bases), tuple(logs), tuple(uncommitted))
 
-    def _file(self, status: FileStatus, instant: str) -> MetadataFile:
-        return MetadataFile(status.path, instant, self._completion(instant), status.size)
+    def _completion(self, instant: str) -> str | None:
+        """When the instant of a log file completed; None where it did not.
 
-    def _completion(self, instant: str) -> str:
+        One that is older than the timeline has to be in the archived one: a writer that was rolled back
+        may stand still, and leave a log file when it wakes up, however late.
+        """
         known = self.timeline.find(instant)
-        if known is None and self._is_committed(instant):
-            return self._archived.get(instant, instant)
-        return (known.completion_time if known else None) or instant
+        if known is not None:
+            return known.completion_time
+        return self._archived.get(instant) if self._is_committed(instant) else None
 
     @cached_property
     def _archived(self) -> dict[str, str]:

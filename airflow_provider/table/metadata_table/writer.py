@@ -17,7 +17,7 @@ import pyarrow as pa
 from airflow_provider.exceptions import NotATableError
 from airflow_provider.table.base_file import write_partition_metadata
 from airflow_provider.table.bloom_filter import BloomFilter
-from airflow_provider.table.hfile import HFileWriter
+from airflow_provider.table.hfile import HFileReader, HFileWriter
 from airflow_provider.table.hudi_table import PROPERTIES_PATH
 from airflow_provider.table.instant import Action, Instant, State, parse_time
 from airflow_provider.table.log_file import BlockType, HeaderKey, LogFileName, encode_log_block
@@ -129,7 +129,7 @@ def write_base_file(
     :param write_token: which task attempt writes it.
     :raises ValueError: when the keys are out of order.
     """
-    path = f"{partition}/{file_id}_{write_token}_{instant}.hfile"
+    path = _base_file_path(partition, file_id, instant, write_token)
     sink = io.BytesIO()
     writer = HFileWriter(sink, created=_created(instant))
     keys: list[str] = []
@@ -150,12 +150,38 @@ def write_base_file(
     writer.add_file_info("schema", schema_text().encode())
     size = writer.finish()
     storage.put(path, sink.getvalue())
+    return _of_base_file(partition, file_id, path, len(keys), size)
+
+
+def written_base_file(
+    storage: Storage, partition: str, file_id: str, instant: str, *, write_token: str = _WRITE_TOKEN
+) -> WriteStat | None:
+    """What :func:`write_base_file` has returned to whoever wrote a base file; None where nobody has.
+
+    :param storage: the metadata table's storage.
+    :param file_id: the file group.
+    :param instant: requested time of the instant that writes it.
+    :param write_token: which task attempt has written it.
+    """
+    path = _base_file_path(partition, file_id, instant, write_token)
+    status = storage.stat(path)
+    if status is None:
+        return None
+    count = len(HFileReader.open(storage, path, size=status.size))
+    return _of_base_file(partition, file_id, path, count, status.size)
+
+
+def _base_file_path(partition: str, file_id: str, instant: str, write_token: str) -> str:
+    return f"{partition}/{file_id}_{write_token}_{instant}.hfile"
+
+
+def _of_base_file(partition: str, file_id: str, path: str, records: int, size: int) -> WriteStat:
     return WriteStat(
         file_id=file_id,
         partition_path=partition,
         path=path,
-        num_writes=len(keys),
-        num_inserts=len(keys),
+        num_writes=records,
+        num_inserts=records,
         total_write_bytes=size,
         file_size=size,
     )

@@ -27,6 +27,8 @@ from airflow_provider.locks import InProcessLockProvider
 from airflow_provider.services.archival import archive
 from airflow_provider.services.clean_plan import CleaningPolicy, Retention
 from airflow_provider.services.cleaning import clean, plan_clean
+from airflow_provider.services.compaction import compact, pending_compactions, schedule_compaction
+from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
 from airflow_provider.table.base_file import base_file_name
@@ -255,6 +257,16 @@ class Histories(RuleBasedStateMachine):
     @rule(names=indexes)
     def drop_indexes(self, names: set[MetadataPartition]) -> None:
         drop_index(self.made.table, sorted(names), lock=self.lock)
+
+    @rule()
+    def plan_a_compaction(self) -> None:
+        """Commits that follow are not in it, whenever it is carried out."""
+        schedule_compaction(self.made.table, CompactionSettings(1), lock=self.lock)
+
+    @rule()
+    def compact(self) -> None:
+        compact(self.made.table, CompactionSettings(1), lock=self.lock)
+        assert pending_compactions(self.made.table) == []
 
     @invariant()
     def indexes_equal_a_rebuild(self) -> None:
