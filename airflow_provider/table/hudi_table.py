@@ -21,13 +21,17 @@ from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.instant import WRITE_ACTIONS, Instant, State
 from airflow_provider.table.metadata import CommitMetadata
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.properties import TableConfig, dump_properties, parse_properties
+from airflow_provider.table.metadata_table.usable import UsableIndexes
+from airflow_provider.table.properties import (
+    PROPERTIES_PATH,
+    TableConfig,
+    dump_properties,
+    parse_properties,
+)
 from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro, avro_to_arrow, without_meta_columns
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect, ValidWriteIds, check_not_cleaned, left_out
-
-PROPERTIES_PATH = ".hoodie/hoodie.properties"
 
 
 class HudiTable:
@@ -213,7 +217,13 @@ class HudiTable:
             unseen = {effect.instant for effect in hidden}
             return timeline.showing(lambda instant: instant not in unseen)
 
-        view = FileSystemView(self.storage, load)
+        def indexes(timeline: Timeline) -> UsableIndexes | None:
+            # A table of layout 1 has another kind of metadata table.
+            if self.config.layout != 2 or not self.config.metadata_partitions:
+                return None
+            return UsableIndexes(self.storage, timeline, is_moment=not hidden)
+
+        view = FileSystemView(self.storage, load, indexes)
         _ = view.timeline  # this moment's, not that of the first question
         return view, hidden
 

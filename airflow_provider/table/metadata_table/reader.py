@@ -7,11 +7,11 @@ Sources: ``HoodieBackedTableMetadata``, ``HoodieFileGroup`` and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 
-from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.exceptions import CorruptTableError, SnapshotUnavailableError
 from airflow_provider.table.archived_timeline import archived_commits
 from airflow_provider.table.byte_range import ByteRange
 from airflow_provider.table.hfile import HFileReader
@@ -91,16 +91,23 @@ class MetadataTable:
     commits. (Hudi takes the order of their requested times; it makes a difference only for a key
     that two of them changed, one of which began earlier and completed later.)
 
+    What was read stays in memory as long as this object: of HFiles their indexes, of log files the
+    small ones.
+
     :param storage: the metadata table's storage, see :func:`metadata_storage`.
     :param pending: requested times of the instants that have not completed on the table's timeline.
+    :param as_of: a completion time of the table's commits: what completed later does not count. None
+        where all that has completed counts.
     """
 
-    def __init__(self, storage: Storage, pending: Collection[str] = ()) -> None:
+    def __init__(self, storage: Storage, pending: Collection[str] = (), *, as_of: str | None = None) -> None:
         self._storage = storage
         self._pending = frozenset(pending)
+        self._as_of = as_of
         self._slices: dict[str, list[FileSlice]] = {}
         self._readers: dict[str, HFileReader] = {}
         self._blocks: dict[str, list[LogBlock]] = {}
+        self._block_readers: dict[int, HFileReader] = {}  # of the blocks in _blocks
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -111,6 +118,8 @@ class MetadataTable:
         """The newest slice of every file group of a partition, in the order of their ids.
 
         :return: none where there is no such partition.
+        :raises SnapshotUnavailableError: when a file group was compacted since, so that what it said as
+            of the moment may have been cleaned.
         """
         if partition not in self._slices:
             self._slices[partition] = self._list(partition)
@@ -154,22 +163,55 @@ class MetadataTable:
             changes = {key: value for key, value in changes.items() if key.startswith(begin)}
             yield from _merged(self._base_records(file_slice, find), changes)
 
+    def knows(self, instant: str) -> bool:
+        """Whether an instant of the table has logged here.
+
+        :param instant: requested time.
+        """
+        return self._is_committed(instant)
+
     def _list(self, partition: str) -> list[FileSlice]:
         bases: dict[str, MetadataFile] = {}
+        later: dict[str, MetadataFile] = {}
         logs: dict[str, list[MetadataFile]] = {}
         for status in self._storage.list(partition):
             if (name := LogFileName.parse(status.name)) is not None:
-                # Also one of an instant that is not committed: who looks for a file group finds it.
+                # Also one of an instant that does not count: who looks for a file group finds it.
                 logs.setdefault(name.file_id, []).append(self._file(status, name.instant))
             elif match := _BASE_FILE.match(status.name):
-                base_file, known = self._file(status, match["instant"]), bases.get(match["id"])
-                is_newer = known is None or known.instant < base_file.instant
-                if is_newer and self._is_committed(base_file.instant):
-                    bases[match["id"]] = base_file
+                base_file = self._file(status, match["instant"])
+                newest = bases if self._counts(base_file.instant) else later
+                known = newest.get(match["id"])
+                if known is None or known.instant < base_file.instant:
+                    newest[match["id"]] = base_file
+        self._check_not_compacted(bases, later)
         return [
             self._slice(partition, file_id, bases.get(file_id), logs.get(file_id, []))
             for file_id in sorted({*bases, *logs})
         ]
+
+    def _check_not_compacted(
+        self, bases: Mapping[str, MetadataFile], later: Mapping[str, MetadataFile]
+    ) -> None:
+        """Make sure that nothing of what is to be read may have been cleaned, as it is after a compaction."""
+        newer = {
+            each.instant
+            for file_id, each in later.items()
+            if each.instant not in self._pending
+            and (file_id not in bases or bases[file_id].instant < each.instant)
+        }
+        if not newer:
+            return
+        # Also one that completed between the loading of the timeline and the listing.
+        timeline = Timeline.load(self._storage)
+        for instant in sorted(newer):
+            known = timeline.find(instant)
+            if instant < timeline.starts if known is None else known.state is State.COMPLETED:
+                raise SnapshotUnavailableError(
+                    f"{self._storage.root} was compacted by {instant} and no longer tells what it said as of "
+                    f"{self._as_of or 'the moment when its timeline was loaded'}; read a later one",
+                    instant=instant,
+                )
 
     def _slice(
         self, partition: str, file_id: str, base_file: MetadataFile | None, logs: list[MetadataFile]
@@ -177,7 +219,7 @@ class MetadataTable:
         # A log file that completed after a compaction was planned is not in that compaction's base
         # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime).
         since = base_file.instant if base_file else ""
-        after = [each for each in logs if each.completion_time > since and self._is_committed(each.instant)]
+        after = [each for each in logs if each.completion_time > since and self._counts(each.instant)]
         after.sort(key=_log_order)
         return FileSlice(partition, file_id, base_file, tuple(after))
 
@@ -202,8 +244,11 @@ class MetadataTable:
         known = self.timeline.find(instant)
         if known is not None:
             return known.state is State.COMPLETED
-        starts = self.timeline.instants[0].requested_time if self.timeline.instants else ""
-        return instant < starts
+        return instant < self.timeline.starts
+
+    def _counts(self, instant: str) -> bool:
+        is_committed = self._is_committed(instant)
+        return is_committed and (self._as_of is None or self._completion(instant) <= self._as_of)
 
     def _base_records(self, file_slice: FileSlice, find: Find) -> Iterator[tuple[bytes, Payload]]:
         base_file = file_slice.base_file
@@ -222,14 +267,14 @@ class MetadataTable:
         """What the log files say of keys, one after the other."""
         changes: dict[bytes, Changes] = {}
         blocks = [block for log_file in file_slice.log_files for block in self._log_blocks(log_file)]
-        for block in valid_log_blocks(blocks, self._is_committed):
+        for block in valid_log_blocks(blocks, self._counts):
             if block.block_type is BlockType.DELETE:
                 for deleted in deleted_records(block):
                     key = deleted.record_key.encode()
                     if wanted is None or key in wanted:
                         changes.setdefault(key, []).append(_DELETED)
             elif block.block_type is BlockType.HFILE_DATA:
-                reader = block_hfile(block)
+                reader = self._block_reader(block)
                 decode = _decoder(reader)
                 for key, value in find(reader):
                     changes.setdefault(key, []).append(decode(value))
@@ -239,6 +284,11 @@ class MetadataTable:
                     "has HFile and delete blocks: drop the index and build it again"
                 )
         return changes
+
+    def _block_reader(self, block: LogBlock) -> HFileReader:
+        if id(block) not in self._block_readers:
+            self._block_readers[id(block)] = block_hfile(block)
+        return self._block_readers[id(block)]
 
     def _log_blocks(self, log_file: MetadataFile) -> list[LogBlock]:
         if log_file.path not in self._blocks:
