@@ -113,14 +113,14 @@ class Base:
 
         :param log: the table's commit log.
         """
-
-        hidden: set[str] = set()
+        undone: list[LogEntry] = []
 
         def load() -> Timeline:
             timeline = self.timeline  # before the look at the log, which knows all that it shows
+            later = list(log.after(self.sequence))
             # Of what was undone since not even the file can be read; the commit will meet it.
-            hidden.clear()
-            hidden.update(each for entry in log.after(self.sequence) for each in entry.shown_or_hidden)
+            undone[:] = [entry for entry in later if entry.reverts is not None or entry.undoes]
+            hidden = {instant for entry in later for instant in entry.shown_or_hidden}
             if not hidden:
                 return timeline
             return timeline.showing(lambda i: i.requested_time not in hidden)
@@ -128,7 +128,7 @@ class Base:
         def indexes(timeline: Timeline) -> UsableIndexes | None:
             if self.newest is None or not self.newest.indexes:
                 return None
-            return UsableIndexes(self._storage, timeline, is_moment=not hidden)
+            return UsableIndexes(self._storage, timeline, is_moment=not undone)
 
         return FileSystemView(self._storage, load, indexes)
 

@@ -15,7 +15,7 @@ from airflow_provider.exceptions import CorruptTableError, SnapshotUnavailableEr
 from airflow_provider.table.archived_timeline import archived_commits
 from airflow_provider.table.byte_range import ByteRange
 from airflow_provider.table.hfile import HFileReader
-from airflow_provider.table.instant import State
+from airflow_provider.table.instant import Action, State
 from airflow_provider.table.log_file import (
     BlockType,
     LogBlock,
@@ -180,7 +180,7 @@ class MetadataTable:
                 logs.setdefault(name.file_id, []).append(self._file(status, name.instant))
             elif match := _BASE_FILE.match(status.name):
                 base_file = self._file(status, match["instant"])
-                newest = bases if self._counts(base_file.instant) else later
+                newest = bases if self._is_current(base_file) else later
                 known = newest.get(match["id"])
                 if known is None or known.instant < base_file.instant:
                     newest[match["id"]] = base_file
@@ -197,8 +197,7 @@ class MetadataTable:
         newer = {
             each.instant
             for file_id, each in later.items()
-            if each.instant not in self._pending
-            and (file_id not in bases or bases[file_id].instant < each.instant)
+            if file_id not in bases or bases[file_id].instant < each.instant
         }
         if not newer:
             return
@@ -249,6 +248,18 @@ class MetadataTable:
     def _counts(self, instant: str) -> bool:
         is_committed = self._is_committed(instant)
         return is_committed and (self._as_of is None or self._completion(instant) <= self._as_of)
+
+    def _is_current(self, base_file: MetadataFile) -> bool:
+        """Whether a base file says nothing of what completed after the moment."""
+        if self._as_of is None or base_file.completion_time <= self._as_of:
+            return self._is_committed(base_file.instant)
+        since = (
+            instant
+            for instant in self.timeline.completed()
+            if instant.action is Action.DELTA_COMMIT and instant.requested_time != base_file.instant
+            if self._as_of < (instant.completion_time or "") <= base_file.completion_time
+        )
+        return self._is_committed(base_file.instant) and next(since, None) is None
 
     def _base_records(self, file_slice: FileSlice, find: Find) -> Iterator[tuple[bytes, Payload]]:
         base_file = file_slice.base_file

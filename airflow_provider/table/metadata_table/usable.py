@@ -164,9 +164,9 @@ class UsableIndexes:
             log.info("table %s: index %s is not used: %s", self._storage.root, partition, error)
             return False
         built = [each.base_file.completion_time for each in slices if each.base_file is not None]
-        if not slices or partition not in self._complete():
+        if not built or partition not in self._complete():
             return False
-        since = min(built, default="")  # what completed before is in the base files
+        since = min(built)  # what completed before is in the base files
         unknown = [
             commit
             for commit in self._timeline.commits()
