@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from typing import Any
 
 from airflow_provider.exceptions import CorruptTableError, SnapshotUnavailableError
 from airflow_provider.table.archived_timeline import archived_commits
@@ -108,6 +109,10 @@ class MetadataTable:
         self._readers: dict[str, HFileReader] = {}
         self._blocks: dict[str, list[LogBlock]] = {}
         self._block_readers: dict[int, HFileReader] = {}  # of the blocks in _blocks
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is where goes along, so that another process reads the same; what was read does not.
+        return {**self.__dict__, "_readers": {}, "_blocks": {}, "_block_readers": {}}
 
     @cached_property
     def timeline(self) -> Timeline:

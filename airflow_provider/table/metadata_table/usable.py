@@ -68,6 +68,13 @@ class UsableIndexes:
             self._usable[partition] = self._look(partition)
         return self._usable[partition]
 
+    def file_groups(self, partition: str) -> int:
+        """How many file groups an index has; 0 where it cannot be used.
+
+        :param partition: its metadata partition.
+        """
+        return len(self._table(partition).file_slices(partition)) if self.has(partition) else 0
+
     def partitions(self) -> list[str] | None:
         """Partition paths in which there is a file, by ``files``."""
         found = self._look_up(MetadataPartition.FILES, [ALL_PARTITIONS])
