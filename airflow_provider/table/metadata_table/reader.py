@@ -7,8 +7,8 @@ Sources: ``HoodieBackedTableMetadata``, ``HoodieFileGroup`` and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
@@ -167,6 +167,29 @@ class MetadataTable:
             changes = self._changes(file_slice, find)
             changes = {key: value for key, value in changes.items() if key.startswith(begin)}
             yield from _merged(self._base_records(file_slice, find), changes)
+
+    def logged_by(self, partition: str, instants: Sequence[str]) -> list[dict[str, Payload | None]]:
+        """What some instants of the table have logged to a partition, each by key; None takes a key out.
+
+        Reads their log files, and nothing else.
+
+        :param instants: requested times.
+        :raises SnapshotUnavailableError: when one of their log files was compacted.
+        """
+        found: list[dict[str, Payload | None]] = [{} for _ in instants]
+        for file_slice in self.file_slices(partition):
+            since = file_slice.base_file.instant if file_slice.base_file else ""
+            if compacted := [each for each in instants if self._completion(each) <= since]:
+                raise SnapshotUnavailableError(
+                    f"what {compacted[0]} has logged to {partition} in {self._storage.root} was compacted",
+                    instant=compacted[0],
+                )
+            for log_file in file_slice.log_files:
+                if log_file.instant in instants:
+                    logged = self._changes(replace(file_slice, log_files=(log_file,)), HFileReader.scan)
+                    of_instant = found[instants.index(log_file.instant)]
+                    of_instant.update((key.decode(), said[-1]) for key, said in logged.items())
+        return found
 
     def knows(self, instant: str) -> bool:
         """Whether an instant of the table has logged here.
