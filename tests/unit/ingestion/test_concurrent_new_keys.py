@@ -40,6 +40,13 @@ def test_the_same_new_key_is_merged(table: LakeTable) -> None:
     check_index(table)
 
 
+def test_the_same_new_key_in_another_partition_is_refused(table: LakeTable) -> None:
+    with pytest.raises(InvalidRecordKeyError, match=r"'50' lives in partition 'p=c' and comes for .*'p=d'"):
+        overtaken(table, "upsert", rows([50], "d"), lambda: table.ingest("upsert", rows([50], "c"), **SMALL))
+    table.check_now([*rows(range(10)), *rows([50], "c")])
+    check_index(table)
+
+
 def test_other_new_keys_are_no_conflict(table: LakeTable) -> None:
     theirs, mine = rows([50, 51], "c"), rows([52, 1], "c")[:1]
     result = overtaken(table, "upsert", mine, lambda: table.ingest("upsert", theirs, **SMALL))
