@@ -7,6 +7,7 @@ is null, or it is not a number; a file is skipped when the expression cannot be 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
@@ -39,7 +40,32 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 OPERATORS = (*COMPARISONS, "in", "not in", "is null", "is not null")
 
+_FILTER = re.compile(
+    r"^\s*(?P<column>.+?)\s*(?P<operator><=|>=|!=|==|=|<|>|\bnot\s+in\b|\bin\b|\bis\s+not\s+null\b|\bis\s+null\b)"
+    r"\s*(?P<value>.*?)\s*$",
+    re.IGNORECASE,
+)
+
 _MOST_CASES = 64  # of one file: with more columns, fewer of them are looked at
+
+
+def parse_filter(text: str) -> Filter:
+    """A filter as people write it: ``delay > 300``, ``origin in JFK,EWR``, ``delay is not null``.
+
+    :param text: column, operator, value; values of ``in`` have commas between them, quotes are optional.
+    :raises InvalidInputError: when it is not such a text.
+    """
+    match = _FILTER.match(text)
+    if match is None or bool(match["value"]) == match["operator"].endswith("null"):
+        raise InvalidInputError(
+            f"{text!r} is no filter; write a column, an operator and a value, such as 'delay > 300', "
+            f"operators are: {', '.join(OPERATORS)}"
+        )
+    operator = " ".join(match["operator"].lower().split())
+    values = [each.strip().strip("'\"") for each in match["value"].split(",")]
+    if operator.endswith("in"):
+        return match["column"], operator, values
+    return match["column"], operator, match["value"].strip("'\"")
 
 
 def alternatives(where: Where) -> list[list[Filter]]:

@@ -24,7 +24,7 @@ from airflow_provider.table.metadata_table.keys import column_stats_key
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import metadata_storage
 from airflow_provider.table.metadata_table.writer import write_instant, write_log_file
-from airflow_provider.table.predicates import Where
+from airflow_provider.table.predicates import Filter, Where, parse_filter
 from tests.unit.table.indexed import build_indexes
 
 UTC = dt.UTC
@@ -251,3 +251,25 @@ def test_what_cannot_be_evaluated_is_said_before_anything_is_read(
 ) -> None:
     with pytest.raises(error):
         flights.base_files(where=where)
+
+
+@pytest.mark.parametrize(
+    ("text", "filter_"),
+    [
+        ("delay > 300", ("delay", ">", "300")),
+        ("delay<=-1.5", ("delay", "<=", "-1.5")),
+        ("origin in JFK, 'EWR'", ("origin", "in", ["JFK", "EWR"])),
+        ("origin NOT  IN JFK", ("origin", "not in", ["JFK"])),
+        ("delay is not null", ("delay", "is not null", "")),
+        ("origin = 'is null'", ("origin", "=", "is null")),
+        ("at >= 2024-01-01T00:00:00Z", ("at", ">=", "2024-01-01T00:00:00Z")),
+    ],
+)
+def test_filters_as_people_write_them(text: str, filter_: Filter) -> None:
+    assert parse_filter(text) == filter_
+
+
+@pytest.mark.parametrize("text", ["", "delay", "delay >", "delay is null 3", "> 3"])
+def test_what_is_no_filter(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="is no filter"):
+        parse_filter(text)
