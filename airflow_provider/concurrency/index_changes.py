@@ -14,7 +14,6 @@ from typing import Any
 
 from airflow_provider.concurrency.commit_log import CommitLog, IndexState, LogEntry
 from airflow_provider.concurrency.indexes import current_indexes
-from airflow_provider.table.hudi_table import PROPERTIES_PATH
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.metadata_table.index_definitions import (
@@ -28,7 +27,7 @@ from airflow_provider.table.metadata_table.index_definitions import (
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, metadata_storage
 from airflow_provider.table.metadata_table.writer import create_metadata_table, initialise_file_groups
-from airflow_provider.table.properties import TableConfig, dump_properties, parse_properties
+from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, dump_properties, parse_properties
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 

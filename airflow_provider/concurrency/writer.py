@@ -333,7 +333,7 @@ class Writer:
         for conflict in found:
             if conflict.outcome is Outcome.ROLLED_BACK:
                 raise self._error(conflict)
-        if content.unique_keys and any(change.entry.inserted_in & content.inserted_in for change in changes):
+        if content.unique_keys and any(change.entry.inserted_in for change in changes):
             found += same_new_keys(self._storage, this, content.write_stats, changes, self._policy)
         return found
 

@@ -21,13 +21,19 @@ from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.instant import WRITE_ACTIONS, Instant, State
 from airflow_provider.table.metadata import CommitMetadata
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.properties import TableConfig, dump_properties, parse_properties
+from airflow_provider.table.metadata_table.usable import UsableIndexes
+from airflow_provider.table.predicates import Where
+from airflow_provider.table.properties import (
+    PROPERTIES_PATH,
+    TableConfig,
+    dump_properties,
+    parse_properties,
+)
 from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro, avro_to_arrow, without_meta_columns
+from airflow_provider.table.skipping import Selection, select_files
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect, ValidWriteIds, check_not_cleaned, left_out
-
-PROPERTIES_PATH = ".hoodie/hoodie.properties"
 
 
 class HudiTable:
@@ -177,10 +183,30 @@ class HudiTable:
             )
 
     def base_files(
-        self, as_of: str | None = None, *, valid_write_ids: ValidWriteIds | None = None
+        self,
+        as_of: str | None = None,
+        *,
+        valid_write_ids: ValidWriteIds | None = None,
+        where: Where | None = None,
     ) -> list[BaseFile]:
         """The base files that hold exactly the rows that a reader sees.
 
+        With ``where``, those of them that can hold rows for which it is true; see :meth:`select_files`.
+        """
+        found = self.select_files(where, as_of, valid_write_ids=valid_write_ids)
+        return list(found.base_files)
+
+    def select_files(
+        self,
+        where: Where | None = None,
+        as_of: str | None = None,
+        *,
+        valid_write_ids: ValidWriteIds | None = None,
+    ) -> Selection:
+        """The base files that a query has to open, and which indexes told so.
+
+        :param where: what the query asks of the rows, see :data:`~airflow_provider.table.predicates.Where`;
+            nothing when None. Files are left out that cannot hold such a row.
         :param as_of: see :meth:`~airflow_provider.table.timeline.Timeline.as_of`; now when None.
         :param valid_write_ids: the write ids of this table that the reader sees, usually a
             :class:`~airflow_provider.metastore.write_ids.ValidWriteIdList`: commits of other metastore
@@ -188,15 +214,18 @@ class HudiTable:
         :raises NoSuchInstantError: when nothing had completed as of then.
         :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not, or a file
             that the reader should see was cleaned.
+        :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
         :raises UnsupportedTableError: for a merge-on-read table.
         """
         self.check_mergeable()
         view, hidden = self._view(as_of, valid_write_ids)
-        found = view.all_base_files()
-        check_not_cleaned(self.storage, view, found, hidden)
+        if hidden:
+            check_not_cleaned(self.storage, view, view.all_base_files(), hidden)
         if as_of is not None:
             check_complete(self.storage, view, self.timeline(), as_of)
-        return found
+        # Without a predicate no column matters: a table without a commit may not even have any.
+        schema = pa.schema([]) if where is None else self.schema
+        return select_files(view, self.config, schema, where)
 
     def _view(
         self, as_of: str | None, valid_write_ids: ValidWriteIds | None
@@ -213,7 +242,13 @@ class HudiTable:
             unseen = {effect.instant for effect in hidden}
             return timeline.showing(lambda instant: instant not in unseen)
 
-        view = FileSystemView(self.storage, load)
+        def indexes(timeline: Timeline) -> UsableIndexes | None:
+            # A table of layout 1 has another kind of metadata table.
+            if self.config.layout != 2 or not self.config.metadata_partitions:
+                return None
+            return UsableIndexes(self.storage, timeline, is_moment=not hidden)
+
+        view = FileSystemView(self.storage, load, indexes)
         _ = view.timeline  # this moment's, not that of the first question
         return view, hidden
 

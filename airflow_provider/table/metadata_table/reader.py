@@ -7,9 +7,10 @@ Sources: ``HoodieBackedTableMetadata``, ``HoodieFileGroup`` and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
+from typing import Any
 
 from airflow_provider.exceptions import CorruptTableError, SnapshotUnavailableError
 from airflow_provider.table.archived_timeline import archived_commits
@@ -89,16 +90,6 @@ class FileGroup:
     log_files: tuple[MetadataFile, ...]
     uncommitted: tuple[MetadataFile, ...] = ()
 
-    @property
-    def newest(self) -> FileSlice:
-        """The slice that is read now."""
-        base_file = self.base_files[-1] if self.base_files else None
-        # A log file that completed after a compaction was planned is not in that compaction's base
-        # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime).
-        since = base_file.instant if base_file else ""
-        after = tuple(each for each in self.log_files if each.completion_time > since)
-        return FileSlice(self.partition, self.file_id, base_file, after)
-
 
 def metadata_storage(table: Storage) -> Storage:
     """The storage of a table's metadata table.
@@ -119,16 +110,27 @@ class MetadataTable:
     commits. (Hudi takes the order of their requested times; it makes a difference only for a key
     that two of them changed, one of which began earlier and completed later.)
 
+    What was read stays in memory as long as this object: of HFiles their indexes, of log files the
+    small ones.
+
     :param storage: the metadata table's storage, see :func:`metadata_storage`.
     :param pending: requested times of the instants that have not completed on the table's timeline.
+    :param as_of: a completion time of the table's commits: what completed later does not count. None
+        where all that has completed counts.
     """
 
-    def __init__(self, storage: Storage, pending: Collection[str] = ()) -> None:
+    def __init__(self, storage: Storage, pending: Collection[str] = (), *, as_of: str | None = None) -> None:
         self._storage = storage
         self._pending = frozenset(pending)
+        self._as_of = as_of
         self._slices: dict[str, list[FileSlice]] = {}
         self._readers: dict[str, HFileReader] = {}
         self._blocks: dict[str, list[LogBlock]] = {}
+        self._block_readers: dict[int, HFileReader] = {}  # of the blocks in _blocks
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is where goes along, so that another process reads the same; what was read does not.
+        return {**self.__dict__, "_readers": {}, "_blocks": {}, "_block_readers": {}}
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -139,13 +141,13 @@ class MetadataTable:
         """The newest slice of every file group of a partition, in the order of their ids.
 
         :return: none where there is no such partition.
-        :raises SnapshotUnavailableError: when this is the first look at the partition, and what it said when
-            the timeline was loaded has been cleaned since, after two compactions.
+        :raises SnapshotUnavailableError: when what it said as of the moment may have been cleaned since,
+            after two compactions.
         """
         if partition not in self._slices:
             groups = self.file_groups(partition)
             self._check_not_cleaned(groups)
-            self._slices[partition] = [group.newest for group in groups]
+            self._slices[partition] = [self.newest_slice(group) for group in groups]
         return self._slices[partition]
 
     def file_groups(self, partition: str) -> list[FileGroup]:
@@ -160,6 +162,16 @@ class MetadataTable:
             elif match := _BASE_FILE.match(status.name):
                 found.setdefault(match["id"], []).append((status, match["instant"], False))
         return [self._group(partition, file_id, found[file_id]) for file_id in sorted(found)]
+
+    def newest_slice(self, group: FileGroup) -> FileSlice:
+        """The slice of a file group that is read as of the moment."""
+        base_file = next((each for each in reversed(group.base_files) if self._is_current(each)), None)
+        # A log file that completed after a compaction was planned is not in that compaction's base
+        # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime).
+        since = base_file.instant if base_file else ""
+        after = (each for each in group.log_files if each.completion_time > since)
+        shown = tuple(each for each in after if self._as_of is None or each.completion_time <= self._as_of)
+        return FileSlice(group.partition, group.file_id, base_file, shown)
 
     def records(self, partition: str) -> Iterator[tuple[str, Payload]]:
         """All records of a partition: file group by file group, in each in the order of the keys."""
@@ -199,26 +211,56 @@ class MetadataTable:
             changes = {key: value for key, value in changes.items() if key.startswith(begin)}
             yield from _merged(self._base_records(file_slice, find), changes)
 
+    def logged_by(self, partition: str, instants: Sequence[str]) -> list[dict[str, Payload | None]]:
+        """What some instants of the table have logged to a partition, each by key; None takes a key out.
+
+        Reads their log files, and nothing else.
+
+        :param instants: requested times.
+        :raises SnapshotUnavailableError: when one of their log files was compacted.
+        """
+        found: list[dict[str, Payload | None]] = [{} for _ in instants]
+        for file_slice in self.file_slices(partition):
+            since = file_slice.base_file.instant if file_slice.base_file else ""
+            if compacted := [each for each in instants if (self._completion(each) or "") <= since]:
+                raise SnapshotUnavailableError(
+                    f"what {compacted[0]} has logged to {partition} in {self._storage.root} was compacted",
+                    instant=compacted[0],
+                )
+            for log_file in file_slice.log_files:
+                if log_file.instant in instants:
+                    logged = self._changes(replace(file_slice, log_files=(log_file,)), HFileReader.scan)
+                    of_instant = found[instants.index(log_file.instant)]
+                    of_instant.update((key.decode(), said[-1]) for key, said in logged.items())
+        return found
+
+    def knows(self, instant: str) -> bool:
+        """Whether an instant of the table has logged here.
+
+        :param instant: requested time.
+        """
+        return self._is_committed(instant)
+
     def _check_not_cleaned(self, groups: Iterable[FileGroup]) -> None:
         """A slice that was superseded is deleted only once another compaction has completed after that."""
-        newer = [
-            each.instant
-            for group in groups
-            for each in group.uncommitted
-            if _BASE_FILE.match(each.path.rpartition("/")[2])
-            and (not group.base_files or each.instant > group.base_files[-1].instant)
-        ]
+        newer = set()
+        for group in groups:
+            base_file = self.newest_slice(group).base_file
+            # Also one that completed between the loading of the timeline and the listing.
+            others = (each for each in (*group.base_files, *group.uncommitted) if _is_base_file(each))
+            newer |= {
+                each.instant for each in others if base_file is None or each.instant > base_file.instant
+            }
         if not newer:
             return
         now = MetadataTable(self._storage, self._pending)
         superseded_by = min((each for each in newer if now._is_committed(each)), default=None)
-        last = max(
-            (i.requested_time for i in now.timeline.commits() if i.action is Action.COMMIT), default=""
-        )
-        if superseded_by is not None and superseded_by < last:
+        compactions = (i.requested_time for i in now.timeline.commits() if i.action is Action.COMMIT)
+        if superseded_by is not None and superseded_by < max(compactions, default=""):
             raise SnapshotUnavailableError(
-                f"the metadata table {self._storage.root} has been compacted and cleaned since its timeline "
-                "was loaded; read it again",
+                f"the metadata table {self._storage.root} no longer tells what it said as of "
+                f"{self._as_of or 'the moment when its timeline was loaded'}: it has been compacted and "
+                "cleaned since; read a later moment",
                 location=self._storage.root,
             )
 
@@ -260,8 +302,19 @@ class MetadataTable:
         known = self.timeline.find(instant)
         if known is not None:
             return known.state is State.COMPLETED
-        starts = self.timeline.instants[0].requested_time if self.timeline.instants else ""
-        return instant < starts
+        return instant < self.timeline.starts
+
+    def _is_current(self, base_file: MetadataFile) -> bool:
+        """Whether a base file says nothing of what completed after the moment."""
+        if self._as_of is None or base_file.instant <= self._as_of:
+            return True
+        between = (
+            instant
+            for instant in self.timeline.completed()
+            if instant.action is Action.DELTA_COMMIT and instant.requested_time != base_file.instant
+            if self._as_of < (instant.completion_time or "") <= base_file.instant
+        )
+        return next(between, None) is None
 
     def _base_records(self, file_slice: FileSlice, find: Find) -> Iterator[tuple[bytes, Payload]]:
         base_file = file_slice.base_file
@@ -287,7 +340,7 @@ class MetadataTable:
                     if wanted is None or key in wanted:
                         changes.setdefault(key, []).append(_DELETED)
             elif block.block_type is BlockType.HFILE_DATA:
-                reader = block_hfile(block)
+                reader = self._block_reader(block)
                 decode = _decoder(reader)
                 for key, value in find(reader):
                     changes.setdefault(key, []).append(decode(value))
@@ -298,11 +351,20 @@ class MetadataTable:
                 )
         return changes
 
+    def _block_reader(self, block: LogBlock) -> HFileReader:
+        if id(block) not in self._block_readers:
+            self._block_readers[id(block)] = block_hfile(block)
+        return self._block_readers[id(block)]
+
     def _log_blocks(self, log_file: MetadataFile) -> list[LogBlock]:
         if log_file.path not in self._blocks:
             content = ByteRange.of_file(self._storage, log_file.path, size=log_file.size)
             self._blocks[log_file.path] = list(read_log_blocks(content))
         return self._blocks[log_file.path]
+
+
+def _is_base_file(file: MetadataFile) -> bool:
+    return _BASE_FILE.match(file.path.rpartition("/")[2]) is not None
 
 
 def _log_order(log_file: MetadataFile) -> tuple[str, str, int, str]:

@@ -18,7 +18,6 @@ from airflow_provider.exceptions import NotATableError
 from airflow_provider.table.base_file import write_partition_metadata
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.hfile import HFileReader, HFileWriter
-from airflow_provider.table.hudi_table import PROPERTIES_PATH
 from airflow_provider.table.instant import Action, Instant, State, parse_time
 from airflow_provider.table.log_file import BlockType, HeaderKey, LogFileName, encode_log_block
 from airflow_provider.table.log_records import DeletedRecord, encode_deletes
@@ -27,7 +26,12 @@ from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import file_group_id
 from airflow_provider.table.metadata_table.reader import FileSlice, MetadataTable
 from airflow_provider.table.metadata_table.records import Payload, encode_payload, schema_text
-from airflow_provider.table.properties import TableConfig, dump_properties, table_checksum
+from airflow_provider.table.properties import (
+    PROPERTIES_PATH,
+    TableConfig,
+    dump_properties,
+    table_checksum,
+)
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import instant_path
 
