@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.table.bloom_filter import BloomFilter
+from airflow_provider.table.instant import State
 from airflow_provider.table.metadata_table.keys import (
     ALL_PARTITIONS,
     bloom_filter_key,
@@ -196,8 +197,10 @@ class UsableIndexes:
         known = self._timeline.find(instant) or Timeline.load(self._storage).find(instant)
         if known is None:  # a compaction, or archived
             return True
-        completed = known.completion_time or self._timeline.newest_completion + "0"
-        return completed <= self._timeline.newest_completion
+        return (
+            known.state is State.COMPLETED
+            and (known.completion_time or "") <= self._timeline.newest_completion
+        )
 
     def _complete(self) -> Sequence[str]:
         try:
