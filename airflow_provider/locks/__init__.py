@@ -18,6 +18,7 @@ __all__ = [
     "InProcessLockProvider",
     "LockHolder",
     "LockProvider",
+    "agreed_config",
     "lock_options",
     "open_lock",
 ]
@@ -46,6 +47,28 @@ def lock_options(provider: str) -> tuple[str, ...]:
         )
     parameters = inspect.signature(pkgutil.resolve_name(LOCK_PROVIDERS[provider])).parameters.values()
     return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+
+
+def agreed_config(
+    config: Mapping[str, Any], options: Mapping[str, Any], *, config_of: str, options_of: str
+) -> dict[str, Any]:
+    """One configuration out of two that must not contradict each other: one table has one lock.
+
+    :param config: for :func:`open_lock`.
+    :param options: the same, from elsewhere.
+    :param config_of: who says the first, for the error.
+    :param options_of: who says the second.
+    :raises InvalidConnectionError: when they say different things; shows no value but the provider's name.
+    """
+    for name, value in options.items():
+        if name in config and config[name] != value:
+            said = f" ({config[name]!r} and {value!r})" if name == "provider" else ""
+            raise InvalidConnectionError(
+                f"{config_of} and {options_of} say different things of the lock's {name}{said}; writers "
+                "with different locks do not wait for each other: leave one out",
+                option=name,
+            )
+    return {**config, **options}
 
 
 def open_lock(config: Mapping[str, Any], storage: Storage) -> LockProvider:

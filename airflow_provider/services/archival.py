@@ -40,6 +40,7 @@ from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.table.archived_timeline import ArchivedInstant, newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.history_files import append_history, merge_history
+from airflow_provider.table.hudi_options import OPTIONS
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, parse_time
 from airflow_provider.table.metadata import decode
@@ -50,7 +51,6 @@ log = logging.getLogger(__name__)
 
 KEEP_MIN_COMMITS = "hoodie.keep.min.commits"
 KEEP_MAX_COMMITS = "hoodie.keep.max.commits"
-_DEFAULTS = {KEEP_MIN_COMMITS: 20, KEEP_MAX_COMMITS: 100}
 
 DEAD_WRITER_SECONDS = 24 * 3600.0
 """How long a dead writer may stand still, and wake up."""
@@ -382,9 +382,4 @@ def _take_off(storage: Storage, instants: Iterable[Instant]) -> None:
 
 
 def _limit(table: HudiTable, name: str, given: int | None) -> int:
-    if given is not None:
-        return given
-    text = table.config.raw.get(name, str(_DEFAULTS[name]))
-    if not text.isdecimal():
-        raise InvalidInputError(f"table {table.location} has {name}={text!r}, which is not a number")
-    return int(text)
+    return int(table.hudi_options.values.get(name, OPTIONS[name].default) if given is None else given)
