@@ -6,12 +6,15 @@ import inspect
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider.exceptions import InvalidConnectionError
 from airflow_provider.locks.in_process import InProcessLockProvider
 from airflow_provider.locks.protocol import LockHolder, LockProvider
 from airflow_provider.table.storage import Storage
+
+if TYPE_CHECKING:
+    from airflow_provider.table.hudi_table import HudiTable
 
 __all__ = [
     "LOCK_PROVIDERS",
@@ -19,6 +22,7 @@ __all__ = [
     "LockHolder",
     "LockProvider",
     "agreed_config",
+    "default_lock",
     "lock_options",
     "open_lock",
 ]
@@ -94,3 +98,13 @@ def open_lock(config: Mapping[str, Any], storage: Storage) -> LockProvider:
     place = storage.root if provider == "in_process" else storage
     lock: LockProvider = pkgutil.resolve_name(LOCK_PROVIDERS[provider])(place, **options)
     return lock
+
+
+def default_lock(table: HudiTable) -> LockProvider:
+    """A contender for a table's lock where nobody says which: the one that its options name.
+
+    :param table: the table; without such options the lock is the file lock in it.
+    :raises InvalidConnectionError: when the options do not say all that their provider needs.
+    :raises InvalidInputError: when an option cannot be what it is.
+    """
+    return open_lock(table.hudi_options.lock, table.storage)

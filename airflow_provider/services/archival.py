@@ -36,7 +36,7 @@ from airflow_provider.concurrency.held import held_instants
 from airflow_provider.concurrency.publish import clean_up, publish_head
 from airflow_provider.concurrency.readers import registered_consumers
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, TableServiceError
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.table.archived_timeline import ArchivedInstant, newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.history_files import append_history, merge_history
@@ -102,8 +102,8 @@ def archive(
     :param keep_min: see :func:`plan_archival`.
     :param keep_max: see :func:`plan_archival`.
     :param dead_writer_seconds: see :func:`plan_archival`.
-    :param lock: the table lock, taken only where something is due; the filesystem lock in the table by
-        default.
+    :param lock: the table lock, taken only where something is due;
+        :func:`~airflow_provider.locks.default_lock` when None.
     :return: what was archived.
     :raises InvalidInputError: when the numbers cannot work.
     :raises LockTimeoutError: when the table lock could not be had in time.
@@ -117,7 +117,7 @@ def archive(
         return plan
     storage = table.storage
     contents = {instant.requested_time: _content(storage, instant) for instant in plan.instants}
-    with lock or open_lock({}, storage):
+    with lock or default_lock(table):
         # Once more, because what holds an instant may have come in between. What leaves does not change.
         plan = planned()
         for path in plan.leftovers:

@@ -27,7 +27,7 @@ from airflow_provider.concurrency.plans import reserved_file_groups
 from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
 from airflow_provider.concurrency.readers import READERS_FOLDER
 from airflow_provider.exceptions import NoSuchInstantError
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.clean_plan import CleanPlan, Found, Retention, make_plan
 from airflow_provider.table.cleans import planned_files
@@ -94,7 +94,7 @@ def schedule_clean(
 
     :param table: the table.
     :param retention: what to keep; the snapshots of the last 10 commits when None.
-    :param lock: the table lock; the filesystem lock in the table by default.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :return: requested time of the plan; None when there is nothing to delete.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -116,7 +116,7 @@ def schedule_clean(
         action=Action.CLEAN,
         operation=_OPERATION,
         priority=PRIORITIES["cleaning"],
-        lock=lock,
+        lock=lock or default_lock(table),
     )
 
 
@@ -135,7 +135,7 @@ def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = Non
 
     :param table: the table.
     :param instant: requested time of the plan.
-    :param lock: the table lock, for the last step; the filesystem lock in the table by default.
+    :param lock: the table lock, for the last step; see :func:`schedule_clean`.
     :raises NoSuchInstantError: when there is no such plan.
     :raises LockTimeoutError: when the table lock could not be had in time; run it again.
     """
@@ -154,7 +154,7 @@ def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = Non
     failed = _delete(storage, planned_files(plan))
     staged = staged_metadata_path(instant)
     storage.put(staged, _metadata(plan, instant, failed, time.monotonic() - started))
-    with lock or open_lock({}, storage):
+    with lock or default_lock(table):
         _put_completion(storage, commit_log, planned)
     publish_head(storage, commit_log)  # before the staged file goes: another one's entry names it too
     storage.delete(staged)
@@ -174,7 +174,7 @@ def clean(
 
     :param table: the table.
     :param retention: what to keep; the snapshots of the last 10 commits when None.
-    :param lock: the table lock; the filesystem lock in the table by default.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :return: one a clean, the new one last; empty when there was nothing to delete.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.

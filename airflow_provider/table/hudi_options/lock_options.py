@@ -203,6 +203,8 @@ LOCK_OPTIONS = (
 _PORT = f"{LOCK}zookeeper.port"
 _WAIT, _AGAIN = f"{LOCK}wait_time_ms", f"{LOCK}client.num_retries"
 _PAUSE = f"{LOCK}client.wait_time_ms_between_retry"
+_TOLD = ("zookeeper", "in_process")
+"""Providers that do not look, but are told when the lock is free."""
 _DEFAULTS = {option.key: option.default for option in LOCK_OPTIONS}
 
 
@@ -217,6 +219,8 @@ def lock_config(values: Mapping[str, Any]) -> dict[str, Any]:
             config |= option.arguments(values[option.key])
     if "hosts" in config and _PORT in values:
         config["hosts"] = hosts_with_port(config["hosts"], values[_PORT])
+    if config.get("provider") in _TOLD:
+        config.pop("poll_interval_seconds", None)
     if _WAIT in values or _AGAIN in values:
         wait, again, pause = (values.get(key, _DEFAULTS[key]) for key in (_WAIT, _AGAIN, _PAUSE))
         config["timeout_seconds"] = wait * (1 + again) + pause * again

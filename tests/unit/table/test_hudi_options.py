@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_provider.exceptions import InvalidInputError, MissingColumnError, UnknownOperationError
 from airflow_provider.ingestion import IngestJob, ingest_arrow
-from airflow_provider.locks import LOCK_PROVIDERS, lock_options
+from airflow_provider.locks import LOCK_PROVIDERS, InProcessLockProvider, lock_options
 from airflow_provider.services.archival import plan_archival
 from airflow_provider.services.clean_plan import Retention
 from airflow_provider.services.clustering_job import ClusteringJob
@@ -353,8 +353,18 @@ def test_the_locks_options_make_its_configuration():
     assert HudiOptions().lock == {}
 
 
+def test_only_a_provider_that_looks_is_told_how_often():
+    looks = {"hoodie.write.lock.wait_time_ms_between_retry": 250}
+    assert HudiOptions.parse(looks).lock == {"poll_interval_seconds": 0.25}
+    assert "poll_interval_seconds" not in HudiOptions.parse(ZOOKEEPER | looks).lock
+    storage = {"hoodie.write.lock.provider": "StorageBasedLockProvider"}
+    assert HudiOptions.parse(storage | looks).lock["poll_interval_seconds"] == 0.25
+
+
 @pytest.mark.parametrize(
-    "option", [each for each in OPTIONS.values() if each.topic is Topic.LOCK and each.argument], ids=lambda option: option.key
+    "option",
+    [each for each in OPTIONS.values() if each.topic is Topic.LOCK and each.argument],
+    ids=lambda option: option.key,
 )
 def test_every_option_of_a_lock_is_one_of_its_provider(option):
     if option.argument == "provider":
@@ -474,7 +484,8 @@ def test_a_table_keeps_its_options_under_hudis_names_and_hudi_rs_reads_it(tmp_pa
     assert opened.config.raw["hoodie.metadata.global.record.level.index.enable"] == "true"
     assert opened.config.raw["hoodie.clean.commits.retained"] == "5"
 
-    ingest_arrow(opened, pa.table({"id": [1, 2], "dest": ["IAH", "MIA"]}))
+    lock = InProcessLockProvider(table.location)  # no ZooKeeper is there
+    ingest_arrow(opened, pa.table({"id": [1, 2], "dest": ["IAH", "MIA"]}), lock=lock)
     assert sum(batch.num_rows for batch in HudiTableBuilder.from_base_uri(str(tmp_path)).build().read()) == 2
     plan_archival(opened)
 
