@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
-from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _text(text: str) -> str:
 
 def _servers(text: str) -> str:
     # Tables and DAGs are read by many: a password belongs into the connection.
-    if not text or urlsplit(text).password is not None or "password=" in text.lower():
+    if not text or re.search(r":(?!//)[^@]*@", text) or "password=" in text.lower():
         raise ValueError
     return text
 

@@ -15,6 +15,7 @@ from airflow_provider.table.hudi_options.lock_options import LOCK, lock_config
 from airflow_provider.table.hudi_options.option import Option, Topic
 from airflow_provider.table.hudi_options.registry import BY_ANY_NAME, OPTIONS
 
+_PROVIDER = f"{LOCK}provider"
 _COLUMNS = (
     f"{METADATA}index.column.stats.column.list",
     "hoodie.clustering.plan.strategy.sort.columns",
@@ -55,7 +56,7 @@ class HudiOptions:
             if values.setdefault(option.key, found) != found:
                 raise InvalidInputError(
                     f"{named[option.key]} and {name} are two names of one option, and have different values; "
-                    f"leave one out",
+                    "leave one out",
                     option=name,
                 )
             named[option.key] = name
@@ -142,9 +143,6 @@ class HudiOptions:
         return IndexOptions.of(self.values)
 
 
-_PROVIDER = f"{LOCK}provider"
-
-
 @dataclass(frozen=True)
 class EffectiveOptions:
     """What holds for one task: its own options, over those of its table.
@@ -174,9 +172,9 @@ class EffectiveOptions:
         :return: those that somebody says.
         :raises InvalidInputError: when an argument and one of the task's own options say different things.
         """
-        arguments = {name: value for name, value in given.items() if value is not None}
+        explicit = {name: value for name, value in given.items() if value is not None}
         own = self.own.arguments(*topics)
-        for name, value in arguments.items():
+        for name, value in explicit.items():
             if name in own and own[name] != value:
                 keys = [
                     key
@@ -189,9 +187,9 @@ class EffectiveOptions:
                     argument=name,
                 )
         found = {name: value for name, value in self.options.arguments(*topics).items() if name in given}
-        if "policy" in arguments and arguments["policy"] != found.get("policy"):
+        if "policy" in explicit and explicit["policy"] != found.get("policy"):
             found.pop("retained", None)  # it counts something else
-        return found | arguments
+        return found | explicit
 
 
 def _option(name: Any) -> Option:

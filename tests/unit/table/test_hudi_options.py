@@ -130,6 +130,8 @@ def test_a_value_of_the_wrong_type_is_told_what_it_must_be(key, value, told):
         "thrift://ana:geheim-7@hms:9083",
         "postgresql+psycopg://ana:geheim-7@db/hive",
         "thrift://h?password=geheim-7",
+        "ana:geheim-7@hms:9083",
+        "thrift://hms1:9083,thrift://ana:geheim-7/8@hms2:9083",
     ],
 )
 def test_a_password_is_refused_and_never_shown(uris):
@@ -169,6 +171,14 @@ def test_values_have_our_units_and_names():
 def test_options_that_are_no_mapping_are_refused():
     with pytest.raises(InvalidInputError, match="not be a str"):
         HudiOptions.parse('{"hoodie.metadata.enable": "true"}')
+
+
+@pytest.mark.parametrize(
+    "uris", ["thrift://hms1:9083,thrift://hms2:9083", "thrift://ana@hms:9083?tls=on", "sqlite:////srv/hms.db"]
+)
+def test_where_a_metastore_is_may_be_said(uris):
+    key = "hoodie.write.lock.hivemetastore.uris"
+    assert HudiOptions.parse({key: uris}).to_properties() == {key: uris}
 
 
 # --- contradictions ---------------------------------------------------------------------------
