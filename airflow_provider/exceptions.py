@@ -17,6 +17,7 @@
     │   ├── TableExistsError
     │   ├── UnsupportedTableError
     │   ├── CorruptTableError
+    │   ├── DuplicateRecordKeyError
     │   ├── NoSuchInstantError
     │   ├── SnapshotUnavailableError
     │   └── CheckpointExpiredError
@@ -40,6 +41,7 @@
     │   ├── UnsupportedByServerError
     │   ├── ConsumerGoneError
     │   └── MetastoreUnavailableError    (retryable)
+    ├── IndexCatchUpTimeoutError         an index that waits for other writers (retryable)
     ├── JobFailedError                   a Spark job ended without saying why
     └── ServiceStoppedError              a table service that failed again and again
 
@@ -121,6 +123,10 @@ class UnsupportedTableError(TableError):
 
 class CorruptTableError(TableError):
     """Raised when a file of the table cannot be what it should be."""
+
+
+class DuplicateRecordKeyError(TableError):
+    """Raised when a record key lives in two file groups, where it may live in one only."""
 
 
 class NoSuchInstantError(TableError):
@@ -233,6 +239,12 @@ class MetastoreUnavailableError(MetastoreError):
 
 class ServiceStoppedError(TableServiceError):
     """Raised when a table service has failed so often in a row on a table that it stops by itself."""
+
+
+class IndexCatchUpTimeoutError(TableServiceError):
+    """Raised when writers that know nothing of an index had not ended when its building could have."""
+
+    retryable = True
 
 
 class JobFailedError(TableServiceError):

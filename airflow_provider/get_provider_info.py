@@ -36,6 +36,7 @@ def get_provider_info() -> dict[str, Any]:
             "backfill",
             "clean",
             "clustering",
+            "compaction",
             "create_table",
             "ingest",
             "rollback",

@@ -11,11 +11,13 @@ from airflow_provider.cli.arguments import AsJson, TableArgument, lock_config, t
 from airflow_provider.cli.output import show, show_one
 from airflow_provider.concurrency import pending_instants
 from airflow_provider.concurrency.description import describe_instant, describe_table
+from airflow_provider.table.explain import explain
+from airflow_provider.table.predicates import parse_filter
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (timeline, show_, files, heartbeats, locks):
+    for command in (timeline, show_, files, explain_, heartbeats, locks):
         app.command(command.__name__.rstrip("_"))(command)
 
 
@@ -57,6 +59,26 @@ def files(table: TableArgument, as_json: AsJson = False, as_of: str | None = Non
         for f in table.view(as_of).all_base_files()
     ]
     show(rows, as_json)
+
+
+def explain_(
+    table: TableArgument,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="What a query asks: 'delay > 300'; may be repeated, then all must be true."),
+    ] = None,
+    as_of: str | None = None,
+    as_json: AsJson = False,
+) -> None:
+    """Which indexes a query can use, and how many files it has to open."""
+    explained = explain(table, [parse_filter(each) for each in where] if where else None, as_of)
+    if as_json:
+        show_one(explained, as_json)
+        return
+    steps, indexes = explained.pop("steps"), explained.pop("indexes")
+    show_one({**explained, "indexes": [f"{name}: {state}" for name, state in indexes.items()]}, as_json)
+    if steps:
+        show(steps, as_json)
 
 
 def heartbeats(table: TableArgument, as_json: AsJson = False) -> None:

@@ -11,7 +11,7 @@ from airflow_provider.cli.arguments import AsJson, TableArgument, table_lock
 from airflow_provider.cli.output import show, show_one
 from airflow_provider.concurrency import rollback as roll_back
 from airflow_provider.concurrency import rollback_dead_writers
-from airflow_provider.services import archival, cleaning
+from airflow_provider.services import archival, cleaning, compaction
 from airflow_provider.services import restore as restoring
 from airflow_provider.services import savepoint as savepointing
 from airflow_provider.services.clean_plan import CleaningPolicy, Retention
@@ -22,6 +22,7 @@ from airflow_provider.services.clustering import (
     schedule_clustering,
 )
 from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.upgrade import downgrade
 from airflow_provider.services.upgrade import upgrade as upgraded
 
@@ -34,7 +35,7 @@ Retained = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (plan, rollback, clean, archive, savepoint, restore, upgrade):
+    for command in (plan, rollback, clean, compact, archive, savepoint, restore, upgrade):
         app.command()(command)
 
 
@@ -97,6 +98,23 @@ def clean(
         show_one(cleaning.plan_clean(table, retention).to_dict(), as_json)
     else:
         show([done.to_dict() for done in cleaning.clean(table, retention, lock=table_lock(table))], as_json)
+
+
+def compact(
+    table: TableArgument,
+    max_delta_commits: Annotated[
+        int | None, typer.Option(help="Commits since the last one; the table's property when left out.")
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compact the metadata table: finish what was begun, then what is due."""
+    settings = CompactionSettings.of(table.config, max_delta_commits=max_delta_commits)
+    if dry_run:
+        show_one(compaction.due_compactions(table, settings), as_json)
+    else:
+        done = compaction.compact(table, settings, lock=table_lock(table))
+        show([each.to_dict() for each in done], as_json)
 
 
 def archive(table: TableArgument, dry_run: DryRun = False, as_json: AsJson = False) -> None:

@@ -187,7 +187,7 @@ def _take_instant(
 
 def _pending_plan(storage: Storage, commit_log: CommitLog, instant: str) -> LogEntry:
     for entry in commit_log.backwards():
-        if entry.instant == instant and entry.plans:
+        if entry.instant == instant and entry.leaves_pending:
             return entry
         if entry.rolls_back == instant or (entry.instant == instant and entry.commits):
             what = "rolled back" if entry.rolls_back else "completed"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import CorruptTableError, InstantRolledBackError
@@ -25,6 +26,21 @@ from airflow_provider.table.storage import Storage
 
 COMMIT_LOG_FOLDER = ".hoodie/commit_log"
 TRIMMED_FOLDER = f"{COMMIT_LOG_FOLDER}/trimmed"
+
+
+class IndexState(NamedTuple):
+    """An index as of an entry of the log: whoever commits after that entry has to log to it.
+
+    :param partition: the metadata partition, for example ``column_stats``.
+    :param instant: requested time of the indexing plan that made it; ``""`` of another Hudi writer's.
+    :param file_groups: how many file groups the partition has; that never changes.
+    :param is_complete: whether it may be read; else it is being built.
+    """
+
+    partition: str
+    instant: str
+    file_groups: int
+    is_complete: bool
 
 
 @dataclass(frozen=True)
@@ -46,6 +62,9 @@ class LogEntry:
     :param pending_action: the action under which the instant was pending, where that is another
         one: a commit that had to take file groups out becomes a replacecommit.
     :param plans: whether the instant is scheduled by this entry, and not completed.
+    :param on_metadata_table: of a plan: whether its instant lies on the metadata table's timeline, to be
+        carried out there by anybody without another entry. The partition paths of its file groups are
+        relative to the table all the same, so that they are never taken for the table's own.
     :param rolls_back: of a rollback: requested time of the instant that is dead.
     :param rolled_back_action: of a rollback: that instant's action.
     :param reverts: of a rollback: sequence of the entry that had completed the instant; None
@@ -54,6 +73,8 @@ class LogEntry:
     :param operation_key: the caller's key for finding this commit again.
     :param owner: who wrote it.
     :param reason: of a rollback: why, for people.
+    :param indexes: the table's indexes as of this entry, which has carried on what the one before it
+        said; None when its writer knew nothing of indexes.
     """
 
     instant: str
@@ -67,6 +88,7 @@ class LogEntry:
     metadata_path: str | None = None
     pending_action: Action | None = None
     plans: bool = False
+    on_metadata_table: bool = False
     rolls_back: str | None = None
     rolled_back_action: Action | None = None
     reverts: int | None = None
@@ -74,12 +96,18 @@ class LogEntry:
     operation_key: str | None = None
     owner: str = ""
     reason: str = ""
+    indexes: tuple[IndexState, ...] | None = None
     sequence: int = field(default=0, compare=False)
 
     @property
     def touched(self) -> frozenset[FileGroupId]:
         """File groups whose content this entry changed."""
         return frozenset() if self.plans else self.written | self.replaced
+
+    @property
+    def leaves_pending(self) -> bool:
+        """Whether its instant stays pending on the table's timeline, for somebody who carries it out."""
+        return self.plans and not self.on_metadata_table
 
     @property
     def commits(self) -> bool:
@@ -89,7 +117,7 @@ class LogEntry:
     @property
     def shown_or_hidden(self) -> frozenset[str]:
         """Requested times of the instants that this entry brings to the timeline, or takes from it."""
-        if self.action is Action.SAVEPOINT:
+        if self.action is Action.SAVEPOINT or self.on_metadata_table:
             return frozenset()
         return self.undoes or frozenset({self.instant if self.reverts is None else self.rolls_back or ""})
 
@@ -113,6 +141,8 @@ class LogEntry:
         for name in ("action", "pending_action", "rolled_back_action"):
             if content.get(name) is not None:
                 content[name] = Action(content[name])
+        if content.get("indexes") is not None:
+            content["indexes"] = tuple(IndexState(*each) for each in content["indexes"])
         known = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
         return cls(**{**known, "sequence": sequence})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_provider.concurrency.commit_log import LogEntry
+from airflow_provider.concurrency.commit_log import IndexState, LogEntry
 from airflow_provider.concurrency.conflicts import Conflict
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo
 from airflow_provider.concurrency.publish import staged_metadata_path
@@ -161,7 +161,13 @@ class Content:
         return encode_commit_metadata(metadata, self.completed_action(pending))
 
     def entry(
-        self, instant: str, pending: Action, info: HeartbeatInfo, completion_time: str, sequence: int
+        self,
+        instant: str,
+        pending: Action,
+        info: HeartbeatInfo,
+        completion_time: str,
+        sequence: int,
+        indexes: tuple[IndexState, ...],
     ) -> LogEntry:
         """The log entry that commits it."""
         action = self.completed_action(pending)
@@ -179,6 +185,7 @@ class Content:
             pending_action=pending if renamed else None,
             operation_key=info.operation_key,
             owner=info.owner,
+            indexes=indexes,
             sequence=sequence,
         )
 

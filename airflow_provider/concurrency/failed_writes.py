@@ -12,6 +12,7 @@ import logging
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path, observe
 from airflow_provider.concurrency.in_flight import action_of, is_dead
+from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
 from airflow_provider.concurrency.publish import clean_up, ensure_published, publish, publish_head
 from airflow_provider.exceptions import NoSuchInstantError, TableError
@@ -25,6 +26,10 @@ log = logging.getLogger(__name__)
 
 _REASON_LENGTH = 500  # an error of Spark's can be pages long
 
+# What is planned is carried out, by anybody, and not rolled back: what a clean names is needed by nobody,
+# and to the indexes of an indexing plan writers log already.
+_FINISHED = frozenset({Action.CLEAN, Action.INDEXING})
+
 
 def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> LogEntry | None:
     """Roll back an instant that has not completed, whether or not its writer lives.
@@ -36,7 +41,7 @@ def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> Lo
         only leftovers were removed.
     :raises NoSuchInstantError: when there is no such instant.
     :raises TableError: when the instant has committed (a completed instant is not undone here), or is a
-        clean, which can only be finished.
+        clean, which can only be finished, or an indexing plan, which is run again, or its index dropped.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
@@ -53,6 +58,12 @@ def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> Lo
         raise TableError(
             f"table {storage.root}: clean {instant} has deleted files, perhaps, and cannot be undone; clean "
             "the table to finish it",
+            instant=instant,
+        )
+    if found is not None and found.action is Action.INDEXING:
+        raise TableError(
+            f"table {storage.root}: indexing plan {instant} is not rolled back, because writers log to its "
+            "indexes already; run it, or drop them",
             instant=instant,
         )
     heartbeat = observe(storage).get(instant)
@@ -91,8 +102,7 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
         base = publish_head(storage, commit_log)
         timeline = Timeline.load(storage)
         found = timeline.find(requested_time)
-        if found is not None and (found.state is State.COMPLETED or found.action is Action.CLEAN):
-            # A clean that is planned is finished, by anybody: what it names is needed by nobody.
+        if found is not None and (found.state is State.COMPLETED or found.action in _FINISHED):
             storage.delete(heartbeat_path(requested_time))
             continue
         action = found.action if found else action_of(heartbeat.info)
@@ -111,6 +121,9 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
 def _put_rollback(
     storage: Storage, commit_log: CommitLog, base: LogEntry | None, dead: str, action: Action, reason: str
 ) -> LogEntry | None:
+    if action is Action.COMPACTION and _is_on_metadata_table(commit_log, dead):
+        storage.delete(heartbeat_path(dead))  # its planner died, but the plan is for anybody to carry out
+        return None
     known = base.sequence if base else 0
     info = HeartbeatInfo(describe_owner(), Action.ROLLBACK, "ROLLBACK", 0, 10.0, 6, base=known)
     instant, newest = request_instant(storage, commit_log, base, info)
@@ -138,6 +151,7 @@ def _put_rollback(
             rolled_back_action=action,
             owner=describe_owner(),
             reason=reason[:_REASON_LENGTH],
+            indexes=current_indexes(storage, commit_log, newest),
             sequence=sequence,
         )
         if commit_log.append(sequence, entry):
@@ -146,8 +160,17 @@ def _put_rollback(
             return entry
 
 
+def _is_on_metadata_table(commit_log: CommitLog, instant: str) -> bool:
+    for entry in commit_log.backwards():
+        if entry.instant == instant:
+            return entry.on_metadata_table
+        if entry.completion_time < instant:
+            break
+    return False
+
+
 def _ends(entry: LogEntry, instant: str) -> bool:
     if entry.rolls_back == instant:
         return True
-    goes_on = entry.plans and entry.action is not Action.CLEAN  # which is finished, not rolled back
+    goes_on = entry.leaves_pending and entry.action not in _FINISHED
     return entry.instant == instant and entry.rolls_back is None and not goes_on

@@ -17,6 +17,7 @@ from airflow_provider.locks import LockProvider
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
 from airflow_provider.table.metadata import REWRITES, CommitMetadata, decode, decode_commit_metadata
+from airflow_provider.table.metadata_table.usable import UsableIndexes
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
@@ -112,16 +113,24 @@ class Base:
 
         :param log: the table's commit log.
         """
+        undone: list[LogEntry] = []
 
         def load() -> Timeline:
             timeline = self.timeline  # before the look at the log, which knows all that it shows
+            later = list(log.after(self.sequence))
             # Of what was undone since not even the file can be read; the commit will meet it.
-            hidden = {instant for entry in log.after(self.sequence) for instant in entry.shown_or_hidden}
+            undone[:] = [entry for entry in later if entry.reverts is not None or entry.undoes]
+            hidden = {instant for entry in later for instant in entry.shown_or_hidden}
             if not hidden:
                 return timeline
             return timeline.showing(lambda i: i.requested_time not in hidden)
 
-        return FileSystemView(self._storage, load)
+        def indexes(timeline: Timeline) -> UsableIndexes | None:
+            if self.newest is None or not self.newest.indexes:
+                return None
+            return UsableIndexes(self._storage, timeline, is_moment=not undone)
+
+        return FileSystemView(self._storage, load, indexes)
 
     def entries(self, log: CommitLog) -> list[LogEntry]:
         """What this package has committed since, without what was done and undone.

@@ -56,7 +56,7 @@ def pending_instants(table: HudiTable) -> list[PendingInstant]:
     timeline = table.timeline()
     head = log_.newest()
     # A commit is a commit from its entry on, also while its instant is being published.
-    ended = {head.instant, head.rolls_back} if head and not head.plans else set()
+    ended = {head.instant, head.rolls_back} if head and not head.leaves_pending else set()
     pending = {i.requested_time: i.action for i in timeline.pending() if i.requested_time not in ended}
     for requested_time, heartbeat in heartbeats.items():
         if timeline.find(requested_time) is None and requested_time not in ended:

@@ -5,15 +5,19 @@ group of their own. So an upsert compares the keys that it wrote with those that
 its base have added, in the partitions where both did. Key ranges and bloom filters come first: what
 is read is the key column of this write's files, and of the concurrent commits' files that may hold
 one of these keys. The rest of the table does not matter.
+
+A table with a record index has one record per key, in whatever partition. There it is the index that says
+which keys the commits since have added: their log files, and no data file of theirs, are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider.concurrency.commit_log import IndexState
 from airflow_provider.concurrency.conflicts import (
     Conflict,
     ConflictPolicy,
@@ -22,9 +26,14 @@ from airflow_provider.concurrency.conflicts import (
     outcome,
 )
 from airflow_provider.concurrency.history import Change
+from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.table.base_file import BaseFileFooter, read_base_file, read_footer
 from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata import REWRITES, WriteStat
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
+from airflow_provider.table.metadata_table.records import Payload, RecordLocation
 from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
 
@@ -48,6 +57,12 @@ def same_new_keys(
     :param policy: what it does where it has a choice.
     """
     own = [_WrittenKeys(storage, stat, committing.instant) for stat in write_stats if stat.num_inserts]
+    changes = [change for change in changes if not change.entry.plans]
+    if not own or not changes:
+        return []
+    by_index = _by_record_index(storage, committing, own, changes, policy)
+    if by_index is not None:
+        return by_index
     partitions = {keys.stat.partition_path for keys in own}
     conflicts = []
     for change in changes:
@@ -68,6 +83,80 @@ def same_new_keys(
             answer = outcome(committing, other, policy, same_new_keys=True)
             conflicts.append(Conflict(other, frozenset(groups), answer, tuple(sorted(keys)[:_SHOWN])))
     return conflicts
+
+
+def _by_record_index(
+    storage: Storage,
+    committing: WriteDescription,
+    own: Sequence[_WrittenKeys],
+    changes: Sequence[Change],
+    policy: ConflictPolicy,
+) -> list[Conflict] | None:
+    """The conflicts, where the record index tells of all changes; None where it does not."""
+    states = [_record_index(change) for change in changes]
+    if states[-1] is None or not states[-1].is_complete or None in states:
+        return None
+    metadata_table = MetadataTable(metadata_storage(storage))
+    try:
+        if all(state is not None and state.is_complete for state in states) and not any(
+            change.entry.action is Action.INDEXING for change in changes
+        ):
+            came = _came(metadata_table, changes)
+        else:  # it became complete since, so that nobody has asked it for what was there before
+            wanted = pa.chunked_array([keys.keys for keys in own], pa.string()).to_pylist()
+            found = metadata_table.look_up(MetadataPartition.RECORD_INDEX, wanted)
+            came = {key: (changes[-1], location) for key, location in found.items()}
+    except SnapshotUnavailableError:
+        return None
+    known = pa.array(
+        [key for key, (_, at) in came.items() if _file_group(at) not in committing.file_groups], pa.string()
+    )
+    conflicts = []
+    for keys in own:
+        for change, shared in _by_change(came, keys.keys.filter(pc.is_in(keys.keys, value_set=known))):
+            other = WriteDescription.of_entry(change.entry)
+            group = FileGroupId(keys.stat.partition_path, keys.stat.file_id)
+            answer = outcome(committing, other, policy, same_new_keys=True)
+            conflicts.append(Conflict(other, frozenset({group}), answer, tuple(shared[:_SHOWN])))
+    return conflicts
+
+
+def _record_index(change: Change) -> IndexState | None:
+    states = change.entry.indexes or ()
+    return next((each for each in states if each.partition == MetadataPartition.RECORD_INDEX), None)
+
+
+def _came(metadata_table: MetadataTable, changes: Sequence[Change]) -> dict[str, tuple[Change, Payload]]:
+    """The keys that are new since, where they are, and by whom they came."""
+    came: dict[str, tuple[Change, Payload]] = {}
+    logged = metadata_table.logged_by(
+        MetadataPartition.RECORD_INDEX, [change.entry.instant for change in changes]
+    )
+    for change, said in zip(changes, logged, strict=True):
+        for key, location in said.items():
+            if location is None:
+                came.pop(key, None)
+            elif change.entry.operation not in REWRITES:
+                came[key] = (change, location)
+            elif key in came:  # moved, not new
+                came[key] = (came[key][0], location)
+    return came
+
+
+def _by_change(
+    came: Mapping[str, tuple[Change, Payload]], keys: pa.Array
+) -> Iterable[tuple[Change, list[str]]]:
+    found: dict[str, tuple[Change, list[str]]] = {}
+    for key in sorted(keys.to_pylist()):
+        change = came[key][0]
+        found.setdefault(change.entry.instant, (change, []))[1].append(key)
+    return found.values()
+
+
+def _file_group(location: Payload) -> FileGroupId | None:
+    if not isinstance(location, RecordLocation):
+        return None
+    return FileGroupId(location.partition_path, location.file_id)
 
 
 def _shared(

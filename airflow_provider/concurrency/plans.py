@@ -17,6 +17,7 @@ from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.held import held_writes
 from airflow_provider.concurrency.history import Base
 from airflow_provider.concurrency.in_flight import writers_above
+from airflow_provider.concurrency.indexes import current_indexes, log_missed
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
 from airflow_provider.concurrency.publish import publish, staged_metadata_path
 from airflow_provider.exceptions import InvalidInputError
@@ -60,6 +61,7 @@ def schedule(
     operation: str,
     priority: int,
     lock: LockProvider | None = None,
+    on_metadata_table: bool = False,
 ) -> str | None:
     """Plan a table service, as an instant of its own that anybody can carry out later.
 
@@ -71,6 +73,8 @@ def schedule(
     :param operation: Hudi's operation type, for example ``CLUSTER``.
     :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
     :param lock: the table lock; the filesystem lock in the table by default.
+    :param on_metadata_table: whether the plan is for the metadata table. Then every log file of an instant
+        that completed by the plan's requested time is there, and any later one completes after it.
     :return: requested time of the plan, for :func:`~airflow_provider.concurrency.begin_planned`; None
         when the planner found nothing to do.
     :raises InvalidInputError: when the plan names a file group that it must leave alone.
@@ -87,6 +91,8 @@ def schedule(
             if action is not Action.CLEAN:  # which takes what no writer works on
                 above = (writer.file_groups for writer in writers_above(storage, priority))
                 left_alone = reserved.union(*above)
+            if on_metadata_table:  # what completed before the plan must not be logged after it
+                log_missed(storage, current_indexes(storage, commit_log, base.newest), base.timeline)
             plan = planner(base.view(commit_log), left_alone)
             if plan is None:
                 return None
@@ -98,7 +104,8 @@ def schedule(
                     file_groups=[list(group) for group in sorted(taken)],
                 )
             info = HeartbeatInfo(describe_owner(), action, operation, priority, 10.0, 6, base=base.sequence)
-            if (instant := _put_plan(storage, commit_log, base, plan, info)) is not None:
+            instant = _put_plan(storage, commit_log, base, plan, info, on_metadata_table)
+            if instant is not None:
                 return instant
 
 
@@ -140,7 +147,12 @@ def planned_file_groups(
 
 
 def _put_plan(
-    storage: Storage, commit_log: CommitLog, base: Base, plan: ServicePlan, info: HeartbeatInfo
+    storage: Storage,
+    commit_log: CommitLog,
+    base: Base,
+    plan: ServicePlan,
+    info: HeartbeatInfo,
+    on_metadata_table: bool,
 ) -> str | None:
     """The instant; None when something came in between that the plan does not know."""
     instant, _ = request_instant(
@@ -155,6 +167,8 @@ def _put_plan(
             # Whoever stood still here for too long is dead, and so is its instant.
             is_dead = any(change.entry.rolls_back == instant for change in changes)
             touches_all = any(change.entry.action in _OF_ALL_FILE_GROUPS for change in changes)
+            if on_metadata_table:  # to which every entry may log
+                touches_all = bool(changes) or moment.sequence > base.sequence
             if is_dead or touches_all or touched & plan.file_groups:
                 storage.delete(staged_metadata_path(instant))
                 return None
@@ -169,7 +183,9 @@ def _put_plan(
                 written=plan.file_groups,
                 metadata_path=staged_metadata_path(instant),
                 plans=True,
+                on_metadata_table=on_metadata_table,
                 owner=info.owner,
+                indexes=current_indexes(storage, commit_log, moment.newest),
                 sequence=moment.sequence + 1,
             )
             put = commit_log.append(entry.sequence, entry)

@@ -13,6 +13,8 @@ from contextlib import suppress
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import heartbeat_path
 from airflow_provider.concurrency.held import release
+from airflow_provider.concurrency.index_changes import publish_index_change
+from airflow_provider.concurrency.indexes import drop_staged, publish_staged
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State
@@ -24,6 +26,7 @@ from airflow_provider.table.metadata import (
     encode,
     requested_content,
 )
+from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
@@ -40,16 +43,21 @@ def publish(storage: Storage, entry: LogEntry) -> None:
     :param entry: the newest entry of the commit log.
     :raises CorruptTableError: when the staged metadata is gone although nothing was published.
     """
+    if entry.indexes and not entry.plans and entry.action is not Action.SAVEPOINT:
+        # First, so that no reader sees data that an index lacks.
+        publish_staged(storage, entry.instant, entry.completion_time)
+    if entry.action is Action.INDEXING:
+        publish_index_change(storage, entry, _staged(entry))
     if entry.plans or entry.action is Action.SAVEPOINT:
         with suppress(FileNotFoundError):  # the one before got it done; a savepoint may be gone since
-            storage.move_if_absent(_staged(entry), instant_path(_published_as(entry)))
+            storage.move_if_absent(_staged(entry), _published_path(entry))
     elif entry.rolls_back is not None:
         _publish_rollback(storage, entry)
     elif entry.undoes:
         _publish_restore(storage, entry)
     else:
         _publish_commit(storage, entry)
-    if not entry.plans:  # a plan's instant goes on: under its name the one who carries it out beats
+    if not entry.leaves_pending:  # a plan's instant goes on: under its name the one who carries it out beats
         storage.delete(heartbeat_path(entry.instant))
 
 
@@ -74,11 +82,13 @@ def ensure_published(storage: Storage, entry: LogEntry) -> None:
 
 def is_published(storage: Storage, entry: LogEntry) -> bool:
     """Whether the instant of an entry is on the timeline, as far as the entry brings it."""
-    return storage.stat(instant_path(_published_as(entry))) is not None
+    return storage.stat(_published_path(entry)) is not None
 
 
-def _published_as(entry: LogEntry) -> Instant:
-    return Instant(entry.instant, entry.action, State.REQUESTED) if entry.plans else completed_instant(entry)
+def _published_path(entry: LogEntry) -> str:
+    requested = Instant(entry.instant, entry.action, State.REQUESTED)
+    path = instant_path(requested if entry.plans else completed_instant(entry))
+    return f"{METADATA_FOLDER}/{path}" if entry.on_metadata_table else path
 
 
 def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
@@ -90,6 +100,7 @@ def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
     :return: paths of the data files deleted.
     """
     deleted = [path for path in data_files_of(storage, instant, action) if storage.delete(path)]
+    drop_staged(storage, instant)
     for state in (State.INFLIGHT, State.REQUESTED):
         storage.delete(instant_path(Instant(instant, action, state)))
     storage.delete(staged_metadata_path(instant))

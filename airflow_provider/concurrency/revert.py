@@ -14,14 +14,21 @@ import logging
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry, without_reverted
 from airflow_provider.concurrency.conflicts import CLEANING, PRIORITIES
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
+from airflow_provider.concurrency.indexes import (
+    StagedChange,
+    change_of_undoing,
+    current_indexes,
+    drop_staged,
+)
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
-from airflow_provider.concurrency.publish import publish, publish_head
+from airflow_provider.concurrency.publish import files_in, publish, publish_head
 from airflow_provider.exceptions import NoSuchInstantError, TableError
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata import REWRITES
+from airflow_provider.table.metadata_table.changes import TableChange
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect, effect_of
@@ -172,6 +179,8 @@ def put_revert(
         owner, Action.ROLLBACK, "ROLLBACK", interval=10.0, tolerable_misses=6, base=newest.sequence
     )
     instant, _ = request_instant(storage, commit_log, newest, info, later_than=later_than)
+    indexes = current_indexes(storage, commit_log, newest)
+    StagedChange(storage, instant).stage(indexes, lambda: _change_of(storage, reverted))
     entry = LogEntry(
         instant=instant,
         action=Action.ROLLBACK,
@@ -185,11 +194,22 @@ def put_revert(
         rolled_back_action=reverted.action,
         reverts=reverted.sequence,
         owner=owner,
+        indexes=indexes,
         sequence=newest.sequence + 1,
     )
     if not commit_log.append(entry.sequence, entry):
+        drop_staged(storage, instant)
         storage.delete(heartbeat_path(instant))
         return None
     log.info("table %s: %s %s reverted by %s", storage.root, reverted.operation, reverted.instant, instant)
     publish(storage, entry)
     return entry
+
+
+def _change_of(storage: Storage, reverted: LogEntry) -> TableChange:
+    """What it changes in the indexes that a commit is undone."""
+    timeline = Timeline.load(storage)
+    before = FileSystemView(storage, timeline)
+    after = FileSystemView(storage, timeline.showing(lambda i: i.requested_time != reverted.instant))
+    removed = files_in(storage, {group.partition_path for group in reverted.written}, reverted.instant)
+    return change_of_undoing(before, after, reverted.touched, removed)

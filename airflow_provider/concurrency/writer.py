@@ -32,15 +32,19 @@ from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo
 from airflow_provider.concurrency.held import check_not_held
 from airflow_provider.concurrency.history import Base, Change
 from airflow_provider.concurrency.in_flight import find_rollback, wait_for_instant, writers_above
+from airflow_provider.concurrency.indexes import (
+    current_indexes,
+    log_missed,
+)
 from airflow_provider.concurrency.instant_time import completion_time_after
 from airflow_provider.concurrency.new_keys import same_new_keys
-from airflow_provider.concurrency.publish import files_in, publish, staged_metadata_path
+from airflow_provider.concurrency.publish import publish
 from airflow_provider.concurrency.revert import obstacle, put_revert
+from airflow_provider.concurrency.uncommitted import Uncommitted
 from airflow_provider.exceptions import (
     CommitError,
     HigherPriorityWriteError,
     InstantRolledBackError,
-    InvalidInputError,
     NoSuchInstantError,
     TableServiceError,
     WriteConflictError,
@@ -48,9 +52,8 @@ from airflow_provider.exceptions import (
 from airflow_provider.locks import LockProvider
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.instant import Action, State
+from airflow_provider.table.metadata import WriteStat
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +93,7 @@ class Writer:
         self._view: FileSystemView | None = None
         self._heartbeat = heartbeat
         self._lock = lock
-        self._planned: tuple[WriteStat, ...] | None = None
+        self._uncommitted = Uncommitted(table.storage, instant, action, info)
         self._planned_at = time.monotonic()
         self._writing_took = 0.0
         self._rebases = 0
@@ -137,13 +140,7 @@ class Writer:
             self.check(groups)
             self._check_held(groups, partitions)
         self._heartbeat.check()
-        stats = [WriteStat(file_id, partition, path="") for partition, file_id in sorted(groups)]
-        new_in = sorted(set(partitions) - {group.partition_path for group in groups})
-        stats += [WriteStat("", partition, path="") for partition in new_in]
-        path = instant_path(Instant(self.instant, self.action, State.INFLIGHT))
-        if not self._storage.put_if_absent(path, self._inflight(stats)):
-            raise InvalidInputError(f"instant {self.instant} is planned already", instant=self.instant)
-        self._planned = tuple(stats)
+        self._uncommitted.plan(groups, partitions)
         self._planned_at = time.monotonic()
 
     def check(self, file_groups: Iterable[FileGroupId]) -> None:
@@ -256,11 +253,7 @@ class Writer:
         except NoSuchInstantError:
             log.info("instant %s was rolled back already", self.instant)
         # Whoever rolled back while this writer was paused could not delete what it wrote since.
-        for path in files_in(
-            self._storage, {stat.partition_path for stat in self._planned or ()}, self.instant
-        ):
-            self._storage.delete(path)
-        self._storage.delete(staged_metadata_path(self.instant))
+        self._uncommitted.delete()
 
     def __enter__(self) -> Self:
         return self
@@ -314,12 +307,18 @@ class Writer:
                 self._lost_at = moment
                 return conflicts
             newest = moment.newest
+            indexes = current_indexes(self._storage, self._log, newest)
+            if not self._uncommitted.is_logged_to(indexes):  # one was scheduled, or dropped, since
+                self._uncommitted.log_to(indexes, content, lambda: self.view)
+            if indexes and self._lock.excludes_hudi:
+                log_missed(self._storage, indexes, moment.timeline)
             entry = content.entry(
                 self.instant,
                 self.action,
                 self._info,
                 completion_time_after(newest, self.instant, later_than=moment.newest_completion(self._lock)),
                 newest.sequence + 1 if newest else 1,
+                indexes,
             )
             if self._log.append(entry.sequence, entry):
                 self._ended = True
@@ -334,7 +333,7 @@ class Writer:
         for conflict in found:
             if conflict.outcome is Outcome.ROLLED_BACK:
                 raise self._error(conflict)
-        if content.unique_keys and any(change.entry.inserted_in & content.inserted_in for change in changes):
+        if content.unique_keys and any(change.entry.inserted_in for change in changes):
             found += same_new_keys(self._storage, this, content.write_stats, changes, self._policy)
         return found
 
@@ -412,55 +411,19 @@ class Writer:
         return content
 
     def _extend_plan(self, content: Content) -> None:
-        known = {FileGroupId(stat.partition_path, stat.file_id) for stat in self._planned or ()}
         self._check_held(content.touched, content.inserted_in)
-        found = {group for group in content.touched if self.view.base_file(group) is not None}
-        if found - known:
-            more = sorted(found - known)
-            extended = (WriteStat(file_id, partition, path="") for partition, file_id in more)
-            self._planned = (*(self._planned or ()), *extended)
-            path = instant_path(Instant(self.instant, self.action, State.INFLIGHT))
-            self._storage.put(path, self._inflight(self._planned))
-
-    # --- data files -----------------------------------------------------------------------
+        self._uncommitted.extend_plan(g for g in content.touched if self.view.base_file(g) is not None)
 
     def _stage(self, content: Content) -> None:
         """All that can be done before the lock is taken: what happens under it others wait for."""
-        for stat in content.write_stats:
-            if stat.prev_commit != "null" and stat.prev_commit > self.instant:
-                raise CommitError(
-                    f"table {self._storage.root}: {stat.path} of instant {self.instant} is hidden behind the "
-                    f"slice of {stat.prev_commit} on which it was merged; give it a new file id, and take "
-                    f"{stat.file_id} out (see Writer.must_replace)",
-                    instant=self.instant,
-                )
-        # Two files with one file id and instant break readers, so what a failed task attempt
-        # left must be gone before the commit (Hudi's marker reconciliation).
-        reported = {stat.path for stat in content.write_stats}
-        partitions = {stat.partition_path for stat in (*(self._planned or ()), *content.write_stats)}
-        present = set(files_in(self._storage, partitions, self.instant))
-        for path in sorted(present - reported):
-            self._storage.delete(path)
-        if missing := sorted(reported - present):
-            if entry := find_rollback(self._log, self.instant):
-                raise self._rolled_back(entry.completion_time, entry.owner)
-            raise CommitError(
-                f"table {self._storage.root}: data file {missing[0]} of instant {self.instant} was reported "
-                "as written but is not there; run the write again",
-                instant=self.instant,
-                missing=missing,
-            )
-        encoded = content.encoded(self._info.operation, self.action)
-        self._storage.put(staged_metadata_path(self.instant), encoded)
-
-    def _inflight(self, stats: Sequence[WriteStat]) -> bytes:
-        metadata = CommitMetadata(
-            operation_type=self._info.operation,
-            write_stats=tuple(stats),
-            replaced={},
-            extra_metadata={"priority": str(self._info.priority)},
-        )
-        return encode_commit_metadata(metadata, Action.COMMIT)
+        try:
+            self._uncommitted.stage(content)
+        except CommitError:
+            if entry := find_rollback(self._log, self.instant):  # whoever did that has deleted the files
+                raise self._rolled_back(entry.completion_time, entry.owner) from None
+            raise
+        indexes = current_indexes(self._storage, self._log, self._base.newest)
+        self._uncommitted.log_to(indexes, content, lambda: self.view)
 
     # --- words ----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider.exceptions import EmptySourceError
 from airflow_provider.ingestion.columns import check_columns, delete_columns
@@ -18,11 +19,17 @@ from airflow_provider.ingestion.file_group_task import ARRIVAL, ROWS_A_WRITE, Fi
 from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.ingestion import write_rows
-from airflow_provider.ingestion.key_lookup import keys_in_base_file
+from airflow_provider.ingestion.key_lookup import (
+    comes_twice,
+    is_there_already,
+    keys_in_base_file,
+    located,
+)
 from airflow_provider.locks import LockProvider
-from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
+from airflow_provider.table.metadata_table.usable import UsableIndexes
 from airflow_provider.table.schema import conform
 from airflow_provider.table.storage import Storage
 
@@ -149,17 +156,54 @@ class ArrowRows(IncomingRows):
             rows, keys, paths.dictionary.to_pylist(), paths.indices.to_numpy().astype(np.int64), table.storage
         )
 
-    def find(self, base_files: Mapping[str, Sequence[BaseFile]]) -> Mapping[BaseFile, int]:
+    def find(
+        self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes | None = None
+    ) -> Mapping[BaseFile, int]:
         """See :meth:`IncomingRows.find`."""
-        self._found = []
+        by_index = None if indexes is None else self._located(base_files, indexes)
+        self._found = self._looked_up(base_files, indexes) if by_index is None else by_index
+        return {base_file: len(positions) for base_file, positions in self._found}
+
+    def check_new(self, indexes: UsableIndexes, replaced: Collection[FileGroupId] = ()) -> None:
+        """See :meth:`IncomingRows.check_new`."""
+        counts = self.keys.value_counts()
+        repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+        if len(repeated):
+            raise comes_twice(repeated[0]["values"].as_py())
+        known = indexes.locations(self.keys.to_pylist()) or {}
+        for key, location in known.items():
+            if FileGroupId(location.partition_path, location.file_id) not in replaced:
+                raise is_there_already(key, location)
+
+    def _located(
+        self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes
+    ) -> list[tuple[BaseFile, _Numbers]] | None:
+        """By the record index; None where it cannot be used, or tells of another snapshot than the files."""
+        chosen = np.flatnonzero(np.isin(self.partitions, [self.paths.index(path) for path in base_files]))
+        paths = pa.array(self.paths, pa.string()).take(pa.array(self.partitions[chosen]))
+        found = located(indexes, self.keys.take(pa.array(chosen)), paths)
+        if found is None:
+            return None
+        live = {base_file.file_group: base_file for files in base_files.values() for base_file in files}
+        if not all(group in live for group, _ in found):
+            return None
+        return [(live[group], chosen[positions]) for group, positions in found]
+
+    def _looked_up(
+        self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes | None
+    ) -> list[tuple[BaseFile, _Numbers]]:
+        """In the files, but for those whose bloom filters an index knows."""
+        hits = []
         for path, files in base_files.items():
             positions = self._of_partition(path)
             keys = self.keys.take(pa.array(positions))
+            blooms = indexes.bloom_filters([each.path for each in files]) if indexes else None
             for base_file in files:
-                found = keys_in_base_file(self.storage, base_file.path, keys)
+                bloom = (blooms or {}).get(base_file.path)
+                found = keys_in_base_file(self.storage, base_file.path, keys, bloom)
                 if found.any():
-                    self._found.append((base_file, positions[found]))
-        return {base_file: len(positions) for base_file, positions in self._found}
+                    hits.append((base_file, positions[found]))
+        return hits
 
     def send(self, plan: FileGroupPlan, write_plan: WritePlan) -> list[Report]:
         """See :meth:`IncomingRows.send`."""

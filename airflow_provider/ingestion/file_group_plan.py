@@ -126,11 +126,13 @@ def plan_without_tagging(
     *,
     first: int = 0,
     written: Collection[FileGroupId] = (),
+    unique: bool = False,
 ) -> FileGroupPlan:
     """Plan the partitions whose rows need not be looked up; name the others in ``to_tag``.
 
     No look-up is needed where keys do not matter, where the partition has no file group yet,
-    and where it has exactly one that takes the new rows as well.
+    and where it has exactly one that takes the new rows as well. But where a key is to be found in
+    whatever partition it lives, all are looked up.
 
     :param job: the ingestion.
     :param view: the table as this write sees it; only the named partitions are listed.
@@ -138,6 +140,7 @@ def plan_without_tagging(
     :param row_bytes: see :func:`bytes_per_row`.
     :param first: number of the first target.
     :param written: file groups that this write has written already: they get no more rows.
+    :param unique: whether a key lives in one partition of the table only, because it has a record index.
     """
     plan = FileGroupPlan(first)
     kind = job.kind
@@ -147,7 +150,9 @@ def plan_without_tagging(
             add_shares(plan, job, partition, count, small, row_bytes)
             continue
         live = view.base_files(partition)
-        if not live:
+        if unique:
+            plan.to_tag[partition] = live
+        elif not live:
             if kind.fills_small_files:  # else it is a delete, and there is nothing to delete
                 add_shares(plan, job, partition, count, [], row_bytes)
         elif len(_others(live, written)) == len(live) == 1 and _takes_all(job, live[0], count, row_bytes):

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from airflow_provider.ingestion.file_group_plan import FileGroupPlan
 from airflow_provider.ingestion.file_group_task import Report, WritePlan
-from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.file_groups import BaseFile, FileGroupId
+from airflow_provider.table.metadata_table.usable import UsableIndexes
 
 
 class IncomingRows(abc.ABC):
@@ -19,11 +20,24 @@ class IncomingRows(abc.ABC):
     counts: Mapping[str, int]
 
     @abc.abstractmethod
-    def find(self, base_files: Mapping[str, Sequence[BaseFile]]) -> Mapping[BaseFile, int]:
+    def find(
+        self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes | None = None
+    ) -> Mapping[BaseFile, int]:
         """Look up in which base files the rows' keys live; :meth:`send` goes by what was found.
 
         :param base_files: where to look, by partition path.
+        :param indexes: the table's indexes; what they tell is not looked for in the files.
         :return: number of rows whose key is in a base file, for those that have any.
+        :raises InvalidRecordKeyError: when the table has a record index, and a key in another partition.
+        """
+
+    @abc.abstractmethod
+    def check_new(self, indexes: UsableIndexes, replaced: Collection[FileGroupId] = ()) -> None:
+        """Make sure that each row's key is new to the table, by its record index, and comes once.
+
+        :param indexes: the table's indexes.
+        :param replaced: file groups whose keys leave the table.
+        :raises InvalidRecordKeyError: when one is not; names it.
         """
 
     @abc.abstractmethod

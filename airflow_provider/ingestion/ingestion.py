@@ -31,9 +31,11 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import result_of
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.services.archival import archive_when_due
+from airflow_provider.services.compaction import compact_when_due
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.schema import arrow_to_avro
 
 log = logging.getLogger(__name__)
@@ -94,6 +96,7 @@ def write_rows(
                 raise WriteConflictError(str(error), **error.details) from None
             log.info("begun again: %s", error)
         else:
+            compact_when_due(table, commit.sequence, lock=lock)
             archive_when_due(table, commit.sequence, lock=lock)
             return result
 
@@ -153,7 +156,7 @@ class Ingestion:
             extra_metadata={"schema": schema, **job.extra_metadata},
             txn_id=job.txn_id,
             write_id=job.write_id,
-            unique_keys=job.kind.promises_unique_keys,
+            unique_keys=job.kind.promises_unique_keys or self._has_record_index,
             rebase=self._merge_again,
         )
         return result_of(job, table, commit, self._stats, rebases=commit.rebases), commit
@@ -167,13 +170,23 @@ class Ingestion:
     ) -> FileGroupPlan:
         job, counts, row_bytes = self._job, rows.counts, self.row_bytes
         first = len(self._targets)
-        plan = plan_without_tagging(job, view, counts, row_bytes, first=first, written=written)
+        indexes = view.indexes
+        unique = indexes is not None and indexes.has(MetadataPartition.RECORD_INDEX)
+        if indexes is not None and unique and not job.kind.looks_up_keys:
+            rows.check_new(indexes, self._replaced(view))
+        plan = plan_without_tagging(job, view, counts, row_bytes, first=first, written=written, unique=unique)
         if plan.to_tag:
-            plan_tagged(plan, job, counts, rows.find(plan.to_tag), row_bytes, written=written)
+            found = rows.find(plan.to_tag, indexes)
+            plan_tagged(plan, job, counts, found, row_bytes, written=written)
         for number, target in plan.targets.items():
             if target.base_file is not None and self.writer.must_replace(target.base_file):
                 plan.targets[number] = Target.replacing(target.base_file)
         return plan
+
+    @property
+    def _has_record_index(self) -> bool:
+        indexes = self.writer.view.indexes
+        return indexes is not None and indexes.has(MetadataPartition.RECORD_INDEX)
 
     # --- rebase ---------------------------------------------------------------------------
 

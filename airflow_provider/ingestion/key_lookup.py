@@ -1,4 +1,9 @@
-"""Does a record key live in a base file? (Hudi's bloom index, for one file.)"""
+"""In which file group does a record key live?
+
+By the record index, where the table has one: it knows of every key, so nothing else is opened. Else every
+base file is asked (Hudi's bloom index): its bloom filter, in the index of them where there is one, says of
+most keys that they are not in it.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider.exceptions import InvalidRecordKeyError
 from airflow_provider.table.base_file import BaseFileReader
+from airflow_provider.table.bloom_filter import BloomFilter
+from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.metadata_table.records import RecordLocation
+from airflow_provider.table.metadata_table.usable import UsableIndexes
 from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
 
 _RECORD_KEY = META_COLUMNS[2]
 
 
-def keys_in_base_file(storage: Storage, path: str, keys: pa.Array) -> npt.NDArray[np.bool_]:
+def keys_in_base_file(
+    storage: Storage, path: str, keys: pa.Array, bloom: BloomFilter | None = None
+) -> npt.NDArray[np.bool_]:
     """Which keys are in a base file.
 
     Its key range and its bloom filter, both in its footer, throw most of the others out; only if
@@ -23,10 +35,17 @@ def keys_in_base_file(storage: Storage, path: str, keys: pa.Array) -> npt.NDArra
     :param storage: the table's storage.
     :param path: path relative to the table.
     :param keys: record keys, without nulls.
+    :param bloom: its bloom filter, where an index has told it: the file is opened only for keys that may
+        be in it.
     :return: one boolean a key.
     :raises CorruptTableError: when it is not a base file.
     """
     candidates = np.ones(len(keys), np.bool_)
+    if bloom is not None:
+        candidates = bloom.might_contain(keys)
+        if candidates.any():
+            candidates[candidates] = keys_in_base_file(storage, path, keys.filter(pa.array(candidates)))
+        return candidates
     with BaseFileReader(storage, path) as base_file:
         footer = base_file.footer
         if not footer.num_rows:
@@ -44,3 +63,70 @@ def keys_in_base_file(storage: Storage, path: str, keys: pa.Array) -> npt.NDArra
             found |= np.array(pc.is_in(wanted, value_set=group[_RECORD_KEY].combine_chunks()))
     candidates[candidates] = found
     return candidates
+
+
+def located(
+    indexes: UsableIndexes, keys: pa.Array, paths: pa.Array
+) -> list[tuple[FileGroupId, npt.NDArray[np.int64]]] | None:
+    """The file groups that keys live in, by the record index, each with the positions of its keys.
+
+    :param indexes: the table's indexes.
+    :param keys: record keys, without nulls.
+    :param paths: partition path of each.
+    :return: None where the record index cannot be used.
+    :raises InvalidRecordKeyError: when a key lives in another partition.
+    """
+    known = indexes.locations(set(keys.to_pylist()))
+    if known is None:
+        return None
+    positions: dict[FileGroupId, list[int]] = {}
+    for position, (key, path) in enumerate(zip(keys.to_pylist(), paths.to_pylist(), strict=True)):
+        location = known.get(key)
+        if location is None:
+            continue
+        if location.partition_path != path:
+            raise lives_elsewhere(key, location, path)
+        positions.setdefault(FileGroupId(path, location.file_id), []).append(position)
+    return [(group, np.array(positions[group])) for group in sorted(positions)]
+
+
+def lives_elsewhere(key: str, location: RecordLocation, path: str) -> InvalidRecordKeyError:
+    """The error for a key that lives in another partition.
+
+    :param key: the record key.
+    :param location: where it lives.
+    :param path: partition path of the incoming row.
+    """
+    return InvalidRecordKeyError(
+        f"record key {key!r} lives in partition {location.partition_path!r} and comes for partition "
+        f"{path!r}: a table with a record index has one record per key; delete the old one first, or drop "
+        "the record index",
+        record_key=key,
+        partition=location.partition_path,
+    )
+
+
+def is_there_already(key: str, location: RecordLocation) -> InvalidRecordKeyError:
+    """The error for a key that an insert brings and the table has.
+
+    :param key: the record key.
+    :param location: where it lives.
+    """
+    return InvalidRecordKeyError(
+        f"record key {key!r} is in the table already, in partition {location.partition_path!r}: a table with "
+        "a record index has one record per key; upsert the rows, or drop the record index",
+        record_key=key,
+        partition=location.partition_path,
+    )
+
+
+def comes_twice(key: str) -> InvalidRecordKeyError:
+    """The error for a key that comes more than once with an insert, which keeps every row.
+
+    :param key: the record key.
+    """
+    return InvalidRecordKeyError(
+        f"record key {key!r} comes more than once: a table with a record index has one record per key; "
+        "upsert the rows, or leave one of them out",
+        record_key=key,
+    )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         RunClusteringOperator,
         ScheduleClusteringOperator,
     )
+    from airflow_provider.operators.compaction import CompactionOperator
     from airflow_provider.operators.create_table import CreateTableOperator
     from airflow_provider.operators.ingest import IngestOperator
     from airflow_provider.operators.rollback import RollbackFailedWritesOperator
@@ -31,6 +32,7 @@ __all__ = [
     "CleanOperator",
     "ClusteringOperator",
     "CommitTransactionOperator",
+    "CompactionOperator",
     "CreateTableOperator",
     "IngestOperator",
     "RollbackFailedWritesOperator",
@@ -46,6 +48,7 @@ _MODULES = {
     "CleanOperator": "clean",
     "ClusteringOperator": "clustering",
     "CommitTransactionOperator": "transaction",
+    "CompactionOperator": "compaction",
     "CreateTableOperator": "create_table",
     "IngestOperator": "ingest",
     "RollbackFailedWritesOperator": "rollback",

@@ -116,19 +116,20 @@ def archive(
     if not plan:
         return plan
     storage = table.storage
-    contents = {instant.requested_time: _content(storage, instant) for instant in plan.instants}
+    contents = {instant.requested_time: archived_content(storage, instant) for instant in plan.instants}
     with lock or default_lock(table):
         # Once more, because what holds an instant may have come in between. What leaves does not change.
         plan = planned()
         for path in plan.leftovers:
             storage.delete(path)
         found = (
-            contents.get(instant.requested_time) or _content(storage, instant) for instant in plan.instants
+            contents.get(instant.requested_time) or archived_content(storage, instant)
+            for instant in plan.instants
         )
         append_history(storage, [each for each in found if each is not None])
         for instant in plan.dead:
             clean_up(storage, instant.requested_time, instant.action)
-        _take_off(storage, plan.instants)
+        take_off(storage, plan.instants)
         CommitLog(storage).trim(plan.trim)
     merge_history(storage)
     if plan.instants:
@@ -353,8 +354,12 @@ def _trimmable(storage: Storage, commit_log: CommitLog, head: LogEntry | None, s
     return sequence if is_due else 0
 
 
-def _content(storage: Storage, instant: Instant) -> ArchivedInstant | None:
-    """An instant with its files' content; None when it left already."""
+def archived_content(storage: Storage, instant: Instant) -> ArchivedInstant | None:
+    """An instant with its files' content; None when it left already.
+
+    :param storage: the table's storage.
+    :param instant: completed.
+    """
     try:
         metadata = storage.read(instant_path(instant))
     except FileNotFoundError:
@@ -366,10 +371,13 @@ def _content(storage: Storage, instant: Instant) -> ArchivedInstant | None:
     return ArchivedInstant(instant, metadata or None, None)
 
 
-def _take_off(storage: Storage, instants: Iterable[Instant]) -> None:
+def take_off(storage: Storage, instants: Iterable[Instant]) -> None:
     """Delete instants' files: the oldest first, and of each what made it pending first.
 
     So no reader finds a gap, and none finds an instant pending that had completed.
+
+    :param storage: the table's storage.
+    :param instants: those that leave.
     """
     leaving = {instant.requested_time for instant in instants}
     found = []

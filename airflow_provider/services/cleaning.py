@@ -22,6 +22,7 @@ from airflow_provider.concurrency import (
     schedule,
 )
 from airflow_provider.concurrency.heartbeat import observe
+from airflow_provider.concurrency.indexes import StagedChange, current_indexes
 from airflow_provider.concurrency.instant_time import completion_time_after
 from airflow_provider.concurrency.plans import reserved_file_groups
 from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
@@ -35,6 +36,7 @@ from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import decode, encode
+from airflow_provider.table.metadata_table.changes import TableChange
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
@@ -154,8 +156,9 @@ def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = Non
     failed = _delete(storage, planned_files(plan))
     staged = staged_metadata_path(instant)
     storage.put(staged, _metadata(plan, instant, failed, time.monotonic() - started))
+    gone = TableChange(removed=tuple(sorted(set(planned_files(plan)) - failed)))
     with lock or default_lock(table):
-        _put_completion(storage, commit_log, planned)
+        _put_completion(storage, commit_log, planned, gone)
     publish_head(storage, commit_log)  # before the staged file goes: another one's entry names it too
     storage.delete(staged)
     result = _result(table, instant)
@@ -211,8 +214,9 @@ def _delete(storage: Storage, paths: Iterable[str]) -> set[str]:
     return failed
 
 
-def _put_completion(storage: Storage, commit_log: CommitLog, planned: LogEntry) -> None:
+def _put_completion(storage: Storage, commit_log: CommitLog, planned: LogEntry, change: TableChange) -> None:
     """Put the entry that completes a clean, unless somebody has."""
+    staged = StagedChange(storage, planned.instant)
     while True:
         newest = planned
         for entry in commit_log.after(planned.sequence):
@@ -220,6 +224,9 @@ def _put_completion(storage: Storage, commit_log: CommitLog, planned: LogEntry) 
                 return
             newest = entry
         publish_head(storage, commit_log)
+        indexes = current_indexes(storage, commit_log, newest)
+        if not staged.is_for(indexes):
+            staged.stage(indexes, lambda: change)
         entry = LogEntry(
             instant=planned.instant,
             action=Action.CLEAN,
@@ -230,6 +237,7 @@ def _put_completion(storage: Storage, commit_log: CommitLog, planned: LogEntry) 
             priority=planned.priority,
             metadata_path=staged_metadata_path(planned.instant),
             owner=describe_owner(),
+            indexes=indexes,
             sequence=newest.sequence + 1,
         )
         if commit_log.append(entry.sequence, entry):

@@ -26,6 +26,12 @@ from airflow_provider.concurrency.conflicts import RESTORE
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.held import held_instants
 from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.indexes import (
+    StagedChange,
+    change_of_undoing,
+    current_indexes,
+    drop_staged,
+)
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
 from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
 from airflow_provider.exceptions import (
@@ -41,17 +47,19 @@ from airflow_provider.services.orphans import data_files
 from airflow_provider.table.archived_timeline import archived_commits
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.cleans import lacking
-from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant
 from airflow_provider.table.metadata import RESTORED_TO, RESTORED_TO_COMPLETION, encode
+from airflow_provider.table.metadata_table.changes import TableChange
 from airflow_provider.table.storage import FileStatus, Storage
 from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.visibility import effect_of
 
 log = logging.getLogger(__name__)
 
-_PLANS = frozenset({Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION, Action.INDEXING})
-"""Actions that rest on the snapshot that they were planned on. A clean does not."""
+_PLANS = frozenset({Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION})
+"""Actions that rest on the snapshot that they were planned on. A clean does not, nor an indexing."""
 
 
 @dataclass(frozen=True)
@@ -231,6 +239,8 @@ def _put_entry(
     instant, newest = request_instant(storage, commit_log, base.newest, info, later_than=later_than)
     staged = staged_metadata_path(instant)
     storage.put(staged, _metadata(storage, plan, instant, time.monotonic() - started))
+    indexes = current_indexes(storage, commit_log, base.newest)
+    StagedChange(storage, instant).stage(indexes, lambda: _change(storage, base.timeline, plan))
     entry = LogEntry(
         instant=instant,
         action=Action.RESTORE,
@@ -240,14 +250,27 @@ def _put_entry(
         undoes=frozenset(commit.requested_time for commit in plan.undone),
         metadata_path=staged,
         owner=owner,
+        indexes=indexes,
         sequence=base.sequence + 1,
     )
     if not commit_log.append(entry.sequence, entry):
         storage.delete(staged)
+        drop_staged(storage, instant)
         storage.delete(heartbeat_path(instant))
         return None
     publish(storage, entry)
     return entry
+
+
+def _change(storage: Storage, timeline: Timeline, plan: RestorePlan) -> TableChange:
+    """What it changes in the indexes."""
+    undone = {commit.requested_time for commit in plan.undone}
+    before = FileSystemView(storage, timeline)
+    after = FileSystemView(storage, timeline.showing(lambda i: i.requested_time not in undone))
+    effects = [effect_of(storage, timeline, commit) for commit in plan.undone]
+    touched = frozenset[FileGroupId]().union(*(each.written | each.replaced for each in effects))
+    removed = (file.path for of_instant in plan.files.values() for file in of_instant)
+    return change_of_undoing(before, after, touched, removed)
 
 
 def _metadata(storage: Storage, plan: RestorePlan, instant: str, took: float) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any
 from airflow_provider.concurrency import PRIORITIES, CommitLog, LogEntry
 from airflow_provider.concurrency.held import held_writes
 from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.instant_time import completion_time_after
 from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError, TableError
@@ -99,6 +100,7 @@ def create_savepoint(
                 priority=PRIORITIES["ingestion"],
                 metadata_path=staged,
                 owner=owner,
+                indexes=current_indexes(storage, commit_log, base.newest),
                 sequence=base.sequence + 1,
             )
             if commit_log.append(entry.sequence, entry):

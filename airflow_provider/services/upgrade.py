@@ -24,7 +24,7 @@ from airflow_provider.exceptions import TableError, UnsupportedTableError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.table.archived_timeline import archived
 from airflow_provider.table.history_files import append_history
-from airflow_provider.table.hudi_table import PROPERTIES_PATH, HudiTable
+from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.legacy_archive import archive_paths
 from airflow_provider.table.metadata import (
@@ -33,7 +33,7 @@ from airflow_provider.table.metadata import (
     decode_commit_metadata,
     encode,
 )
-from airflow_provider.table.properties import TableConfig, dump_properties
+from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, dump_properties
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import instant_path, timeline_folder
 

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from airflow_provider import exceptions
-from airflow_provider.table.hudi_table import PROPERTIES_PATH
+from airflow_provider.table.properties import PROPERTIES_PATH
 from airflow_provider.table.storage import Storage
 
 RESULT_PREFIX = "TABLE_SERVICES_RESULT "

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import and_, or_
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.spark.source import spark_schema
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.incremental import COMMIT_TIME, Increment, Order, increment
+from airflow_provider.table.predicates import COMPARISONS, Filter, alternatives, expression, literal
 from airflow_provider.table.schema import with_meta_columns
 from airflow_provider.table.visibility import ValidWriteIds
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _GLOB = re.compile(r"([\\*?\[\]{}])")
 
@@ -26,6 +30,7 @@ def read_snapshot(
     as_of: str | None = None,
     *,
     valid_write_ids: ValidWriteIds | None = None,
+    where: Sequence[Filter] | Sequence[Sequence[Filter]] | None = None,
     meta_columns: bool = False,
 ) -> DataFrame:
     """The rows of a table at one moment.
@@ -35,15 +40,20 @@ def read_snapshot(
     :param as_of: an instant (requested or completion time of a commit: right after it
         completed) or any instant time; now when None.
     :param valid_write_ids: see :meth:`~airflow_provider.table.hudi_table.HudiTable.base_files`.
+    :param where: only rows for which these filters are true, see
+        :data:`~airflow_provider.table.predicates.Where`; files that cannot hold one are not given to Spark.
     :param meta_columns: whether Hudi's five meta columns come along.
     :return: a DataFrame over the base files of that snapshot; it stays what it is while
         writers go on.
+    :raises InvalidInputError: when ``where`` is no filters over the table's columns.
     :raises NoSuchInstantError: when nothing had completed as of then.
     :raises SnapshotUnavailableError: when the files cannot tell apart what is seen and what is not.
     """
-    found = table.base_files(as_of, valid_write_ids=valid_write_ids)
+    condition = None if where is None else _condition(where, table)
+    found = table.base_files(as_of, valid_write_ids=valid_write_ids, where=where)
     paths = [base_file.path for base_file in found]
-    return _read(spark, table, paths, with_meta_columns(table.schema) if meta_columns else table.schema)
+    rows = _read(spark, table, paths, with_meta_columns(table.schema) if meta_columns else table.schema)
+    return rows if condition is None else rows.where(condition)
 
 
 def read_incremental(
@@ -73,6 +83,35 @@ def read_incremental(
     if found.paths and (times := found.commit_times) is not None:
         rows = rows.where(rows[COMMIT_TIME].isin(times))
     return rows if meta_columns else rows.select(table.schema.names), found
+
+
+def _condition(where: Sequence[Filter] | Sequence[Sequence[Filter]], table: HudiTable) -> Column:
+    """Filters as Spark's condition, with pyarrow's meaning: what is no number compares with nothing."""
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    groups = alternatives(where)
+    if not groups:
+        raise InvalidInputError(
+            f"where={where} is a pyarrow expression, which Spark cannot evaluate; give filters such as "
+            '[("dep_delay", ">", 300)]'
+        )
+    _ = expression(where, table.schema)  # with its errors
+
+    def condition(each: Filter) -> Column:
+        name, operator, value = each
+        column, kind = F.col(f"`{name}`"), table.schema.field(name).type
+        if operator in ("is null", "is not null"):
+            return column.isNull() if operator == "is null" else column.isNotNull()
+        if operator in ("in", "not in"):
+            is_in = column.isin([literal(one, kind).as_py() for one in value])
+            found = is_in if operator == "in" else ~is_in
+        else:
+            found = COMPARISONS[operator](column, F.lit(literal(value, kind).as_py()))
+        if pa.types.is_floating(kind) and operator not in ("!=", "not in"):
+            found = found & ~F.isnan(column)
+        return found
+
+    return reduce(or_, (reduce(and_, map(condition, group)) for group in groups))
 
 
 def _read(spark: SparkSession, table: HudiTable, paths: Iterable[str], schema: pa.Schema) -> DataFrame:

@@ -8,17 +8,24 @@ from functools import reduce
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+import pyarrow as pa
+
 from airflow_provider.exceptions import CommitError
 from airflow_provider.ingestion.file_group_plan import FileGroupPlan
 from airflow_provider.ingestion.file_group_task import ARRIVAL, Report, WritePlan
 from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.ingestion.key_lookup import comes_twice, is_there_already, lives_elsewhere
 from airflow_provider.spark.batch_profile import BatchProfile
 from airflow_provider.spark.routing import TARGET, numbered, routed, target_of_new_rows
-from airflow_provider.spark.tagging import FILE, location_columns, tag
+from airflow_provider.spark.tagging import ELSEWHERE, FILE, locate, location_columns, tag
 from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task
-from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.keys import partition_paths, record_keys
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.metadata_table.records import RecordLocation
+from airflow_provider.table.metadata_table.usable import UsableIndexes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -82,12 +89,45 @@ class SparkRows(IncomingRows):
         while self._persisted:
             self._persisted.pop().unpersist()
 
-    def find(self, base_files: Mapping[str, Sequence[BaseFile]]) -> Mapping[BaseFile, int]:
+    def find(
+        self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes | None = None
+    ) -> Mapping[BaseFile, int]:
         """See :meth:`IncomingRows.find`."""
-        found, self._files = tag(self.frame, self.table, self.profile, base_files)
+        if indexes is not None and indexes.has(MetadataPartition.RECORD_INDEX):
+            self._files = [base_file for _, live in sorted(base_files.items()) for base_file in live]
+            found = locate(self.frame, self.table, self._files, indexes)
+        else:
+            found, self._files = tag(self.frame, self.table, self.profile, base_files, indexes)
         self._tags = self._persist(found)
-        hits = self._tags.groupBy(FILE).count().toArrow().to_pylist()
-        return {self._files[row[FILE]]: row["count"] for row in hits}
+        hits = {row[FILE]: row["count"] for row in self._tags.groupBy(FILE).count().toArrow().to_pylist()}
+        if indexes is not None and hits.get(ELSEWHERE):
+            key, path, location = self._located(self._tags.where(f"{FILE} = {ELSEWHERE}"), indexes)
+            raise lives_elsewhere(key, location, path)
+        return {self._files[number]: count for number, count in hits.items()}
+
+    def check_new(self, indexes: UsableIndexes, replaced: Collection[FileGroupId] = ()) -> None:
+        """See :meth:`IncomingRows.check_new`."""
+        names = location_columns(self.table.config)
+        repeated = self.frame.groupBy(*self.table.config.record_key_fields).count().where("count > 1")
+        if found := repeated.limit(1).toArrow().to_pylist():
+            rows = pa.Table.from_pylist(found).select(list(self.table.config.record_key_fields))
+            raise comes_twice(record_keys(rows.cast(self._schema(rows)), self.table.config)[0].as_py())
+        leaving = [BaseFile(*group, "", "", "", 0) for group in sorted(replaced)]
+        known = locate(self.frame, self.table, leaving, indexes).where(f"{FILE} = {ELSEWHERE}").limit(1)
+        if known.count():
+            key, _, location = self._located(known.select(*names), indexes)
+            raise is_there_already(key, location)
+
+    def _located(self, tags: DataFrame, indexes: UsableIndexes) -> tuple[str, str, RecordLocation]:
+        """Key, partition path and place of one row, for an error."""
+        rows = tags.select(*location_columns(self.table.config)).limit(1).toArrow()
+        rows = rows.cast(self._schema(rows))
+        key = record_keys(rows, self.table.config)[0].as_py()
+        path = partition_paths(rows, self.table.config)[0].as_py()
+        return key, path, (indexes.locations([key]) or {})[key]
+
+    def _schema(self, rows: pa.Table) -> pa.Schema:
+        return pa.schema([self.table.schema.field(name).with_nullable(True) for name in rows.schema.names])
 
     def send(self, plan: FileGroupPlan, write_plan: WritePlan) -> list[Report]:
         """See :meth:`IncomingRows.send`."""

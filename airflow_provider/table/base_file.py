@@ -371,6 +371,11 @@ class BaseFileReader:
         """What the file's footer says."""
         return BaseFileFooter(self._parquet.metadata)
 
+    @property
+    def parquet(self) -> pq.ParquetFile:
+        """The file, for its statistics."""
+        return self._parquet
+
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows; see :func:`read_base_file`."""
         return self._parquet.read(columns=_listed(columns))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import tenacity
@@ -14,6 +14,9 @@ from airflow_provider.table.base_file import PARTITION_METADATA, parse_base_file
 from airflow_provider.table.instant import Action
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
+
+if TYPE_CHECKING:
+    from airflow_provider.table.metadata_table.usable import UsableIndexes
 
 
 class FileGroupId(NamedTuple):
@@ -56,16 +59,24 @@ class FileSystemView:
     """Which base files a timeline shows (Hudi's ``HoodieTableFileSystemView``).
 
     Partitions are listed when they are asked for, once: the cost is in the partitions
-    touched, not in the table.
+    touched, not in the table. Where the index ``files`` can be used, no folder is listed.
 
     :param storage: the table's storage.
     :param timeline: what has completed; files of any other instant are not seen. Where it is a
         function, it is called when the timeline is needed, and again while a rewrite that is
         reverted in the very moment vanishes between its listing and the reading of its instant.
+    :param indexes: gives the table's indexes for the view's timeline; None where there are none.
     """
 
-    def __init__(self, storage: Storage, timeline: Timeline | Callable[[], Timeline]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        timeline: Timeline | Callable[[], Timeline],
+        indexes: Callable[[Timeline], UsableIndexes | None] = lambda _: None,
+    ) -> None:
         self._storage = storage
+        self._open_indexes = indexes
+        self._indexes: tuple[UsableIndexes | None] | None = None
         self._load = timeline if callable(timeline) else None
         self._timeline = None if callable(timeline) else timeline
         self._listed: dict[str, dict[str, BaseFile]] = {}
@@ -77,7 +88,10 @@ class FileSystemView:
     def all_partitions(self) -> list[str]:
         """Partition paths that were ever written to, sorted."""
         if self._partitions is None:
-            self._partitions = sorted(self._storage.folders_holding(PARTITION_METADATA))
+            found = self.indexes.partitions() if self.indexes else None
+            if found is None:
+                found = sorted(self._storage.folders_holding(PARTITION_METADATA))
+            self._partitions = found
         return self._partitions
 
     def partitions(self) -> list[str]:
@@ -113,6 +127,13 @@ class FileSystemView:
             )
             self._timeline, self._replaced = retrying(self._loaded)
         return self._timeline
+
+    @property
+    def indexes(self) -> UsableIndexes | None:
+        """The table's indexes, as far as they tell of what this view shows; None where there are none."""
+        if self._indexes is None:
+            self._indexes = (self._open_indexes(self.timeline),)
+        return self._indexes[0]
 
     @property
     def replaced(self) -> Mapping[FileGroupId, str]:
@@ -156,7 +177,8 @@ class FileSystemView:
     def _list(self, partition_path: str) -> dict[str, BaseFile]:
         replaced = self.replaced
         newest: dict[str, tuple[str, str, str]] = {}
-        for name in self._storage.names(partition_path):
+        sizes = self.indexes.files(partition_path) if self.indexes else None
+        for name in self._storage.names(partition_path) if sizes is None else sizes:
             parsed = parse_base_file_name(name)
             if parsed is None:
                 continue
@@ -166,16 +188,17 @@ class FileSystemView:
             known = newest.get(file_id)
             if known is None or instant > known[0]:
                 newest[file_id] = (instant, write_token, name)
-        return {file_id: self._base_file(partition_path, file_id, *newest[file_id]) for file_id in newest}
+        found = {}
+        for file_id, (instant, write_token, name) in newest.items():
+            path = f"{partition_path}/{name}" if partition_path else name
+            size = self._size(path) if sizes is None else sizes[name]
+            found[file_id] = BaseFile(partition_path, file_id, write_token, instant, path, size)
+        return found
 
-    def _base_file(
-        self, partition_path: str, file_id: str, instant: str, write_token: str, name: str
-    ) -> BaseFile:
-        # Only of what is shown the size is asked for: a partition can hold many older slices.
-        path = f"{partition_path}/{name}" if partition_path else name
+    def _size(self, path: str) -> int:
+        # Only of what is shown: a partition can hold many older slices.
         status = self._storage.stat(path)
-        size = status.size if status else 0  # cleaned in this moment; reading it says so
-        return BaseFile(partition_path, file_id, write_token, instant, path, size)
+        return status.size if status else 0  # cleaned in this moment; reading it says so
 
 
 _replaced_by: WeakKeyDictionary[Storage, dict[str, frozenset[FileGroupId]]] = WeakKeyDictionary()

@@ -22,13 +22,20 @@ from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.instant import WRITE_ACTIONS, Instant, State
 from airflow_provider.table.metadata import CommitMetadata
-from airflow_provider.table.properties import TableConfig, dump_properties, parse_properties
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.metadata_table.usable import UsableIndexes
+from airflow_provider.table.predicates import Where
+from airflow_provider.table.properties import (
+    PROPERTIES_PATH,
+    TableConfig,
+    dump_properties,
+    parse_properties,
+)
 from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro, avro_to_arrow, without_meta_columns
+from airflow_provider.table.skipping import Selection, select_files
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect, ValidWriteIds, check_not_cleaned, left_out
-
-PROPERTIES_PATH = ".hoodie/hoodie.properties"
 
 
 class HudiTable:
@@ -63,7 +70,15 @@ class HudiTable:
         :raises UnsupportedTableError: when its version or layout is unknown to us.
         :raises CorruptTableError: when the properties cannot be understood.
         """
-        storage = Storage(location, storage_options)
+        return cls.at(Storage(location, storage_options))
+
+    @classmethod
+    def at(cls, storage: Storage) -> HudiTable:
+        """Open an existing table on a storage object that there is; see :meth:`open`.
+
+        :param storage: the table's storage.
+        """
+        location = storage.root
         try:
             text = storage.read(PROPERTIES_PATH).decode()
         except (FileNotFoundError, NotADirectoryError):
@@ -178,10 +193,30 @@ class HudiTable:
             )
 
     def base_files(
-        self, as_of: str | None = None, *, valid_write_ids: ValidWriteIds | None = None
+        self,
+        as_of: str | None = None,
+        *,
+        valid_write_ids: ValidWriteIds | None = None,
+        where: Where | None = None,
     ) -> list[BaseFile]:
         """The base files that hold exactly the rows that a reader sees.
 
+        With ``where``, those of them that can hold rows for which it is true; see :meth:`select_files`.
+        """
+        found = self.select_files(where, as_of, valid_write_ids=valid_write_ids)
+        return list(found.base_files)
+
+    def select_files(
+        self,
+        where: Where | None = None,
+        as_of: str | None = None,
+        *,
+        valid_write_ids: ValidWriteIds | None = None,
+    ) -> Selection:
+        """The base files that a query has to open, and which indexes told so.
+
+        :param where: what the query asks of the rows, see :data:`~airflow_provider.table.predicates.Where`;
+            nothing when None. Files are left out that cannot hold such a row.
         :param as_of: see :meth:`~airflow_provider.table.timeline.Timeline.as_of`; now when None.
         :param valid_write_ids: the write ids of this table that the reader sees, usually a
             :class:`~airflow_provider.metastore.write_ids.ValidWriteIdList`: commits of other metastore
@@ -189,15 +224,18 @@ class HudiTable:
         :raises NoSuchInstantError: when nothing had completed as of then.
         :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not, or a file
             that the reader should see was cleaned.
+        :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
         :raises UnsupportedTableError: for a merge-on-read table.
         """
         self.check_mergeable()
         view, hidden = self._view(as_of, valid_write_ids)
-        found = view.all_base_files()
-        check_not_cleaned(self.storage, view, found, hidden)
+        if hidden:
+            check_not_cleaned(self.storage, view, view.all_base_files(), hidden)
         if as_of is not None:
             check_complete(self.storage, view, self.timeline(), as_of)
-        return found
+        # Without a predicate no column matters: a table without a commit may not even have any.
+        schema = pa.schema([]) if where is None else self.schema
+        return select_files(view, self.config, schema, where)
 
     def _view(
         self, as_of: str | None, valid_write_ids: ValidWriteIds | None
@@ -214,7 +252,13 @@ class HudiTable:
             unseen = {effect.instant for effect in hidden}
             return timeline.showing(lambda instant: instant not in unseen)
 
-        view = FileSystemView(self.storage, load)
+        def indexes(timeline: Timeline) -> UsableIndexes | None:
+            # A table of layout 1 has another kind of metadata table.
+            if self.config.layout != 2 or not self.config.metadata_partitions:
+                return None
+            return UsableIndexes(self.storage, timeline, is_moment=not hidden)
+
+        view = FileSystemView(self.storage, load, indexes)
         _ = view.timeline  # this moment's, not that of the first question
         return view, hidden
 
@@ -262,10 +306,11 @@ class HudiTable:
                 "only COPY_ON_WRITE of version 9, layout 2 can be written",
                 location=self.location,
             )
-        if config.metadata_partitions:
+        kept = {*config.metadata_partitions, *config.inflight_metadata_partitions}
+        if unknown := sorted(kept - set(MetadataPartition)):
             raise UnsupportedTableError(
-                f"table {self.location} has a metadata table with {', '.join(config.metadata_partitions)}; "
-                "a write that does not maintain it would hide rows from its readers",
+                f"table {self.location} has the index {', '.join(unknown)}, which is not kept here: a "
+                "write would leave it behind its data; drop it with the Hudi that made it",
                 location=self.location,
             )
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
 
+PROPERTIES_PATH = ".hoodie/hoodie.properties"
+"""Where a table's properties are, relative to the table."""
+
 _NAME = "hoodie.table.name"
 _DATABASE = "hoodie.database.name"
 _TYPE = "hoodie.table.type"

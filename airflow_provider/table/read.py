@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.predicates import Where, expression
 from airflow_provider.table.schema import with_meta_columns
 from airflow_provider.table.visibility import ValidWriteIds
 
@@ -19,6 +20,7 @@ def snapshot(
     as_of: str | None = None,
     *,
     valid_write_ids: ValidWriteIds | None = None,
+    where: Where | None = None,
     meta_columns: bool = False,
 ) -> ds.Dataset:
     """The rows of a table at one moment.
@@ -29,23 +31,32 @@ def snapshot(
         snapshot(flights, valid_write_ids=state.tables["lake.flights"].write_ids)
         snapshot(delays, valid_write_ids=state.tables["lake.delays"].write_ids)
 
+    The rows that a query asks for, from no more files than the table's indexes leave::
+
+        snapshot(flights, where=[("dep_delay", ">", 300), ("origin", "in", ["JFK", "EWR"])])
+
     :param table: the table.
     :param as_of: an instant (requested or completion time of a commit: right after it
         completed) or any instant time; now when None.
     :param valid_write_ids: see :meth:`HudiTable.base_files`.
+    :param where: only rows for which this is true, see :data:`~airflow_provider.table.predicates.Where`.
     :param meta_columns: whether Hudi's five meta columns are part of the schema.
     :return: a dataset over the base files of that snapshot; it stays what it is while
         writers go on.
     :raises NoSuchInstantError: when nothing had completed as of then.
     :raises SnapshotUnavailableError: when the files cannot tell apart what is seen and what is not.
+    :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
     :raises UnsupportedTableError: for a merge-on-read table.
     """
     import pyarrow.dataset as ds  # pulls pandas in, which would cost every import of the engine a second
 
     schema: pa.Schema = with_meta_columns(table.schema) if meta_columns else table.schema
     filesystem, base = table.storage.arrow()
-    found = table.base_files(as_of, valid_write_ids=valid_write_ids)
+    found = table.base_files(as_of, valid_write_ids=valid_write_ids, where=where)
     paths = [f"{base}/{base_file.path}" for base_file in found]
-    if not paths:
-        return ds.dataset(schema.empty_table())
-    return ds.dataset(paths, schema=schema, format="parquet", filesystem=filesystem)
+    rows = (
+        ds.dataset(paths, schema=schema, format="parquet", filesystem=filesystem)
+        if paths
+        else ds.dataset(schema.empty_table())
+    )
+    return rows if where is None else rows.filter(expression(where, schema))

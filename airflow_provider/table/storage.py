@@ -85,6 +85,13 @@ class Storage:
         """The path as other programs know it: absolute, with the root's scheme."""
         return f"{self.root}/{path}" if path else self.root
 
+    def within(self, folder: str) -> Storage:
+        """The storage of a folder in this one.
+
+        :param folder: path relative to this storage's root.
+        """
+        return Storage(self.url(folder), self.options)
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create a file with its whole content in one atomic step, unless it exists.
 

@@ -13,11 +13,14 @@ from typer.testing import CliRunner
 from airflow_provider.cli import app, main
 from airflow_provider.concurrency import begin_write
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, TableServiceError
+from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import Column, open_metastore
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_groups import FileGroupId
+from tests.unit.services.indexed_table import check_indexes, commit, indexed_table
 
 
 @pytest.fixture
@@ -59,6 +62,28 @@ def test_a_table_and_an_instant_are_shown(table: HudiTable) -> None:
     assert stat["numInserts"] == 2
     with pytest.raises(NoSuchInstantError):
         call("show", table.location, "20240101000000000")
+
+
+def test_a_query_is_explained(table: HudiTable) -> None:
+    for number in range(3):
+        ingest_arrow(table, pa.table({"id": [number]}), "bulk_insert")
+    told = call("explain", table.location, "--where", "id > 1")
+    assert (told["listed_by"], told["steps"], told["files"]) == ("folders", [], 3)
+    assert set(told["indexes"].values()) == {"absent"}
+    schedule_index(table, ["files", "column_stats", "record_index"])
+    assert "usable" not in call("explain", table.location)["indexes"].values()
+    run_index(table)
+    told = call("explain", table.location, "--where", "id > 1", "--where", "id <= 5")
+    assert (told["listed_by"], told["files"], told["files_in_table"]) == ("files", 1, 3)
+    assert told["steps"] == [{"index": "column_stats", "considered": 3, "skipped": 2, "of": "files"}]
+    told = call("explain", table.location, "--where", "id in 0, 7")
+    assert [step["index"] for step in told["steps"]] == ["record_index", "column_stats"]
+    assert (told["files"], told["bytes"] < told["bytes_in_table"]) == (1, True)
+    shown = CliRunner().invoke(app, ["explain", table.location, "--where", "id is null"])
+    assert shown.exit_code == 0
+    assert "column_stats: usable" in shown.output.replace("\n", " ")
+    with pytest.raises(InvalidInputError, match="is no filter"):
+        call("explain", table.location, "--where", "id ~ 3")
 
 
 def test_a_table_is_found_by_its_name(table: HudiTable, tmp_path: Path) -> None:
@@ -118,6 +143,17 @@ def test_services_are_planned_and_run(table: HudiTable) -> None:
     assert call("archive", table.location)["archived"] == []
     assert call("upgrade", table.location, "--down")["after"] == 8
     assert call("upgrade", table.location).items() >= {"before": 8, "after": 9}.items()
+
+
+def test_a_metadata_table_is_compacted(tmp_path: Path) -> None:
+    table = indexed_table(tmp_path / "trips")
+    commit(table, 1)
+    assert call("compact", table.location) == []
+    always = ("--max-delta-commits", "1")
+    told = call("compact", table.location, *always, "--dry-run")
+    assert (told["pending"], told["due"]["file_groups"]) == ([], 2)
+    assert [done["file_groups"] for done in call("compact", table.location, *always)] == [2]
+    check_indexes(table)
 
 
 def test_consumers_of_a_metastore_are_seen_waited_for_and_forgotten(tmp_path: Path) -> None:

@@ -7,15 +7,16 @@ Sources: ``HoodieBackedTableMetadata``, ``HoodieFileGroup`` and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
+from typing import Any
 
-from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.exceptions import CorruptTableError, SnapshotUnavailableError
 from airflow_provider.table.archived_timeline import archived_commits
 from airflow_provider.table.byte_range import ByteRange
 from airflow_provider.table.hfile import HFileReader
-from airflow_provider.table.instant import State
+from airflow_provider.table.instant import Action, State
 from airflow_provider.table.log_file import (
     BlockType,
     LogBlock,
@@ -46,7 +47,7 @@ class MetadataFile:
 
     :param path: path relative to the metadata table.
     :param instant: requested time of the instant that wrote it.
-    :param completion_time: when that completed; the requested time where it did not.
+    :param completion_time: of a log file: when that completed; the requested time otherwise.
     :param size: bytes.
     """
 
@@ -72,12 +73,30 @@ class FileSlice:
     log_files: tuple[MetadataFile, ...]
 
 
+@dataclass(frozen=True)
+class FileGroup:
+    """All files of a file group.
+
+    :param partition: the metadata partition.
+    :param file_id: its id.
+    :param base_files: of instants that completed, the oldest first.
+    :param log_files: likewise, in the order in which their instants completed.
+    :param uncommitted: files of instants that have not completed, or never will.
+    """
+
+    partition: str
+    file_id: str
+    base_files: tuple[MetadataFile, ...]
+    log_files: tuple[MetadataFile, ...]
+    uncommitted: tuple[MetadataFile, ...] = ()
+
+
 def metadata_storage(table: Storage) -> Storage:
     """The storage of a table's metadata table.
 
     :param table: the storage of the table.
     """
-    return Storage(table.url(METADATA_FOLDER), table.options)
+    return table.within(METADATA_FOLDER)
 
 
 class MetadataTable:
@@ -91,16 +110,27 @@ class MetadataTable:
     commits. (Hudi takes the order of their requested times; it makes a difference only for a key
     that two of them changed, one of which began earlier and completed later.)
 
+    What was read stays in memory as long as this object: of HFiles their indexes, of log files the
+    small ones.
+
     :param storage: the metadata table's storage, see :func:`metadata_storage`.
     :param pending: requested times of the instants that have not completed on the table's timeline.
+    :param as_of: a completion time of the table's commits: what completed later does not count. None
+        where all that has completed counts.
     """
 
-    def __init__(self, storage: Storage, pending: Collection[str] = ()) -> None:
+    def __init__(self, storage: Storage, pending: Collection[str] = (), *, as_of: str | None = None) -> None:
         self._storage = storage
         self._pending = frozenset(pending)
+        self._as_of = as_of
         self._slices: dict[str, list[FileSlice]] = {}
         self._readers: dict[str, HFileReader] = {}
         self._blocks: dict[str, list[LogBlock]] = {}
+        self._block_readers: dict[int, HFileReader] = {}  # of the blocks in _blocks
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is where goes along, so that another process reads the same; what was read does not.
+        return {**self.__dict__, "_readers": {}, "_blocks": {}, "_block_readers": {}}
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -111,10 +141,37 @@ class MetadataTable:
         """The newest slice of every file group of a partition, in the order of their ids.
 
         :return: none where there is no such partition.
+        :raises SnapshotUnavailableError: when what it said as of the moment may have been cleaned since,
+            after two compactions.
         """
         if partition not in self._slices:
-            self._slices[partition] = self._list(partition)
+            groups = self.file_groups(partition)
+            self._check_not_cleaned(groups)
+            self._slices[partition] = [self.newest_slice(group) for group in groups]
         return self._slices[partition]
+
+    def file_groups(self, partition: str) -> list[FileGroup]:
+        """All file groups of a partition with all their files, in the order of their ids.
+
+        :return: none where there is no such partition.
+        """
+        found: dict[str, list[tuple[FileStatus, str, bool]]] = {}
+        for status in self._storage.list(partition):
+            if (name := LogFileName.parse(status.name)) is not None:
+                found.setdefault(name.file_id, []).append((status, name.instant, True))
+            elif match := _BASE_FILE.match(status.name):
+                found.setdefault(match["id"], []).append((status, match["instant"], False))
+        return [self._group(partition, file_id, found[file_id]) for file_id in sorted(found)]
+
+    def newest_slice(self, group: FileGroup) -> FileSlice:
+        """The slice of a file group that is read as of the moment."""
+        base_file = next((each for each in reversed(group.base_files) if self._is_current(each)), None)
+        # A log file that completed after a compaction was planned is not in that compaction's base
+        # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime).
+        since = base_file.instant if base_file else ""
+        after = (each for each in group.log_files if each.completion_time > since)
+        shown = tuple(each for each in after if self._as_of is None or each.completion_time <= self._as_of)
+        return FileSlice(group.partition, group.file_id, base_file, shown)
 
     def records(self, partition: str) -> Iterator[tuple[str, Payload]]:
         """All records of a partition: file group by file group, in each in the order of the keys."""
@@ -154,41 +211,84 @@ class MetadataTable:
             changes = {key: value for key, value in changes.items() if key.startswith(begin)}
             yield from _merged(self._base_records(file_slice, find), changes)
 
-    def _list(self, partition: str) -> list[FileSlice]:
-        bases: dict[str, MetadataFile] = {}
-        logs: dict[str, list[MetadataFile]] = {}
-        for status in self._storage.list(partition):
-            if (name := LogFileName.parse(status.name)) is not None:
-                # Also one of an instant that is not committed: who looks for a file group finds it.
-                logs.setdefault(name.file_id, []).append(self._file(status, name.instant))
-            elif match := _BASE_FILE.match(status.name):
-                base_file, known = self._file(status, match["instant"]), bases.get(match["id"])
-                is_newer = known is None or known.instant < base_file.instant
-                if is_newer and self._is_committed(base_file.instant):
-                    bases[match["id"]] = base_file
-        return [
-            self._slice(partition, file_id, bases.get(file_id), logs.get(file_id, []))
-            for file_id in sorted({*bases, *logs})
-        ]
+    def logged_by(self, partition: str, instants: Sequence[str]) -> list[dict[str, Payload | None]]:
+        """What some instants of the table have logged to a partition, each by key; None takes a key out.
 
-    def _slice(
-        self, partition: str, file_id: str, base_file: MetadataFile | None, logs: list[MetadataFile]
-    ) -> FileSlice:
-        # A log file that completed after a compaction was planned is not in that compaction's base
-        # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime).
-        since = base_file.instant if base_file else ""
-        after = [each for each in logs if each.completion_time > since and self._is_committed(each.instant)]
-        after.sort(key=_log_order)
-        return FileSlice(partition, file_id, base_file, tuple(after))
+        Reads their log files, and nothing else.
 
-    def _file(self, status: FileStatus, instant: str) -> MetadataFile:
-        return MetadataFile(status.path, instant, self._completion(instant), status.size)
+        :param instants: requested times.
+        :raises SnapshotUnavailableError: when one of their log files was compacted.
+        """
+        found: list[dict[str, Payload | None]] = [{} for _ in instants]
+        for file_slice in self.file_slices(partition):
+            since = file_slice.base_file.instant if file_slice.base_file else ""
+            if compacted := [each for each in instants if (self._completion(each) or "") <= since]:
+                raise SnapshotUnavailableError(
+                    f"what {compacted[0]} has logged to {partition} in {self._storage.root} was compacted",
+                    instant=compacted[0],
+                )
+            for log_file in file_slice.log_files:
+                if log_file.instant in instants:
+                    logged = self._changes(replace(file_slice, log_files=(log_file,)), HFileReader.scan)
+                    of_instant = found[instants.index(log_file.instant)]
+                    of_instant.update((key.decode(), said[-1]) for key, said in logged.items())
+        return found
 
-    def _completion(self, instant: str) -> str:
+    def knows(self, instant: str) -> bool:
+        """Whether an instant of the table has logged here.
+
+        :param instant: requested time.
+        """
+        return self._is_committed(instant)
+
+    def _check_not_cleaned(self, groups: Iterable[FileGroup]) -> None:
+        """A slice that was superseded is deleted only once another compaction has completed after that."""
+        newer = set()
+        for group in groups:
+            base_file = self.newest_slice(group).base_file
+            # Also one that completed between the loading of the timeline and the listing.
+            others = (each for each in (*group.base_files, *group.uncommitted) if _is_base_file(each))
+            newer |= {
+                each.instant for each in others if base_file is None or each.instant > base_file.instant
+            }
+        if not newer:
+            return
+        now = MetadataTable(self._storage, self._pending)
+        superseded_by = min((each for each in newer if now._is_committed(each)), default=None)
+        compactions = (i.requested_time for i in now.timeline.commits() if i.action is Action.COMMIT)
+        if superseded_by is not None and superseded_by < max(compactions, default=""):
+            raise SnapshotUnavailableError(
+                f"the metadata table {self._storage.root} no longer tells what it said as of "
+                f"{self._as_of or 'the moment when its timeline was loaded'}: it has been compacted and "
+                "cleaned since; read a later moment",
+                location=self._storage.root,
+            )
+
+    def _group(self, partition: str, file_id: str, statuses: list[tuple[FileStatus, str, bool]]) -> FileGroup:
+        bases: list[MetadataFile] = []
+        logs: list[MetadataFile] = []
+        uncommitted: list[MetadataFile] = []
+        for status, instant, is_log in statuses:
+            completed = self._completion(instant) if is_log else instant
+            if completed is None or not self._is_committed(instant):
+                uncommitted.append(MetadataFile(status.path, instant, instant, status.size))
+            else:
+                file = MetadataFile(status.path, instant, completed, status.size)
+                (logs if is_log else bases).append(file)
+        bases.sort(key=lambda each: each.instant)
+        logs.sort(key=_log_order)
+        return FileGroup(partition, file_id, tuple(bases), tuple(logs), tuple(uncommitted))
+
+    def _completion(self, instant: str) -> str | None:
+        """When the instant of a log file completed; None where it did not.
+
+        One that is older than the timeline has to be in the archived one: a writer that was rolled back
+        may stand still, and leave a log file when it wakes up, however late.
+        """
         known = self.timeline.find(instant)
-        if known is None and self._is_committed(instant):
-            return self._archived.get(instant, instant)
-        return (known.completion_time if known else None) or instant
+        if known is not None:
+            return known.completion_time
+        return self._archived.get(instant) if self._is_committed(instant) else None
 
     @cached_property
     def _archived(self) -> dict[str, str]:
@@ -202,8 +302,19 @@ class MetadataTable:
         known = self.timeline.find(instant)
         if known is not None:
             return known.state is State.COMPLETED
-        starts = self.timeline.instants[0].requested_time if self.timeline.instants else ""
-        return instant < starts
+        return instant < self.timeline.starts
+
+    def _is_current(self, base_file: MetadataFile) -> bool:
+        """Whether a base file says nothing of what completed after the moment."""
+        if self._as_of is None or base_file.instant <= self._as_of:
+            return True
+        between = (
+            instant
+            for instant in self.timeline.completed()
+            if instant.action is Action.DELTA_COMMIT and instant.requested_time != base_file.instant
+            if self._as_of < (instant.completion_time or "") <= base_file.instant
+        )
+        return next(between, None) is None
 
     def _base_records(self, file_slice: FileSlice, find: Find) -> Iterator[tuple[bytes, Payload]]:
         base_file = file_slice.base_file
@@ -229,7 +340,7 @@ class MetadataTable:
                     if wanted is None or key in wanted:
                         changes.setdefault(key, []).append(_DELETED)
             elif block.block_type is BlockType.HFILE_DATA:
-                reader = block_hfile(block)
+                reader = self._block_reader(block)
                 decode = _decoder(reader)
                 for key, value in find(reader):
                     changes.setdefault(key, []).append(decode(value))
@@ -240,11 +351,20 @@ class MetadataTable:
                 )
         return changes
 
+    def _block_reader(self, block: LogBlock) -> HFileReader:
+        if id(block) not in self._block_readers:
+            self._block_readers[id(block)] = block_hfile(block)
+        return self._block_readers[id(block)]
+
     def _log_blocks(self, log_file: MetadataFile) -> list[LogBlock]:
         if log_file.path not in self._blocks:
             content = ByteRange.of_file(self._storage, log_file.path, size=log_file.size)
             self._blocks[log_file.path] = list(read_log_blocks(content))
         return self._blocks[log_file.path]
+
+
+def _is_base_file(file: MetadataFile) -> bool:
+    return _BASE_FILE.match(file.path.rpartition("/")[2]) is not None
 
 
 def _log_order(log_file: MetadataFile) -> tuple[str, str, int, str]:

@@ -17,8 +17,7 @@ import pyarrow as pa
 from airflow_provider.exceptions import NotATableError
 from airflow_provider.table.base_file import write_partition_metadata
 from airflow_provider.table.bloom_filter import BloomFilter
-from airflow_provider.table.hfile import HFileWriter
-from airflow_provider.table.hudi_table import PROPERTIES_PATH
+from airflow_provider.table.hfile import HFileReader, HFileWriter
 from airflow_provider.table.instant import Action, Instant, State, parse_time
 from airflow_provider.table.log_file import BlockType, HeaderKey, LogFileName, encode_log_block
 from airflow_provider.table.log_records import DeletedRecord, encode_deletes
@@ -27,7 +26,12 @@ from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import file_group_id
 from airflow_provider.table.metadata_table.reader import FileSlice, MetadataTable
 from airflow_provider.table.metadata_table.records import Payload, encode_payload, schema_text
-from airflow_provider.table.properties import TableConfig, dump_properties, table_checksum
+from airflow_provider.table.properties import (
+    PROPERTIES_PATH,
+    TableConfig,
+    dump_properties,
+    table_checksum,
+)
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import instant_path
 
@@ -129,7 +133,7 @@ def write_base_file(
     :param write_token: which task attempt writes it.
     :raises ValueError: when the keys are out of order.
     """
-    path = f"{partition}/{file_id}_{write_token}_{instant}.hfile"
+    path = _base_file_path(partition, file_id, instant, write_token)
     sink = io.BytesIO()
     writer = HFileWriter(sink, created=_created(instant))
     keys: list[str] = []
@@ -150,12 +154,38 @@ def write_base_file(
     writer.add_file_info("schema", schema_text().encode())
     size = writer.finish()
     storage.put(path, sink.getvalue())
+    return _of_base_file(partition, file_id, path, len(keys), size)
+
+
+def written_base_file(
+    storage: Storage, partition: str, file_id: str, instant: str, *, write_token: str = _WRITE_TOKEN
+) -> WriteStat | None:
+    """What :func:`write_base_file` has returned to whoever wrote a base file; None where nobody has.
+
+    :param storage: the metadata table's storage.
+    :param file_id: the file group.
+    :param instant: requested time of the instant that writes it.
+    :param write_token: which task attempt has written it.
+    """
+    path = _base_file_path(partition, file_id, instant, write_token)
+    status = storage.stat(path)
+    if status is None:
+        return None
+    count = len(HFileReader.open(storage, path, size=status.size))
+    return _of_base_file(partition, file_id, path, count, status.size)
+
+
+def _base_file_path(partition: str, file_id: str, instant: str, write_token: str) -> str:
+    return f"{partition}/{file_id}_{write_token}_{instant}.hfile"
+
+
+def _of_base_file(partition: str, file_id: str, path: str, records: int, size: int) -> WriteStat:
     return WriteStat(
         file_id=file_id,
         partition_path=partition,
         path=path,
-        num_writes=len(keys),
-        num_inserts=len(keys),
+        num_writes=records,
+        num_inserts=records,
         total_write_bytes=size,
         file_size=size,
     )
@@ -282,16 +312,42 @@ def write_instant(
     :param write_stats: the files written.
     :param plan: of a compaction: the content of the requested instant.
     """
+    begin_instant(storage, action, instant, operation_type, plan=plan)
+    completed = Instant(instant, action, State.COMPLETED, completion_time)
+    content = completed_content(action, operation_type, write_stats)
+    storage.put_if_absent(instant_path(completed), content)
+
+
+def begin_instant(
+    storage: Storage, action: Action, instant: str, operation_type: str, *, plan: bytes = b""
+) -> None:
+    """Put an instant onto the metadata table's timeline, requested and in flight.
+
+    :param storage: the metadata table's storage.
+    :param action: see :func:`write_instant`.
+    :param instant: requested time.
+    :param operation_type: see :func:`write_instant`.
+    :param plan: of a compaction: the content of the requested instant.
+    """
+    inflight = b""
+    if operation_type == UPSERT:
+        metadata = CommitMetadata(operation_type, extra_metadata={"schema": schema_text()})
+        inflight = encode_commit_metadata(metadata, action)
+    storage.put_if_absent(instant_path(Instant(instant, action, State.REQUESTED)), plan)
+    storage.put_if_absent(instant_path(Instant(instant, action, State.INFLIGHT)), inflight)
+
+
+def completed_content(action: Action, operation_type: str, write_stats: Collection[WriteStat]) -> bytes:
+    """The content of an instant of the metadata table that has completed.
+
+    :param action: see :func:`write_instant`.
+    :param operation_type: see :func:`write_instant`.
+    :param write_stats: the files written.
+    """
     extra = {"schema": schema_text()}
-    done = CommitMetadata(operation_type, tuple(write_stats), extra_metadata=extra)
-    for state in State:
-        content = plan if state is State.REQUESTED else b""
-        if state is State.COMPLETED:
-            content = encode_commit_metadata(done, action)
-        elif state is State.INFLIGHT and operation_type == UPSERT:
-            content = encode_commit_metadata(CommitMetadata(operation_type, extra_metadata=extra), action)
-        completed = completion_time if state is State.COMPLETED else None
-        storage.put_if_absent(instant_path(Instant(instant, action, state, completed)), content)
+    return encode_commit_metadata(
+        CommitMetadata(operation_type, tuple(write_stats), extra_metadata=extra), action
+    )
 
 
 def _encode_records(records: Mapping[str, Payload], instant: str) -> bytes:

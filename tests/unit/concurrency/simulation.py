@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
@@ -23,8 +23,8 @@ from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.exceptions import CommitError
 from airflow_provider.locks import LockHolder
 from airflow_provider.table.base_file import PARTITION_METADATA
-from airflow_provider.table.hudi_table import PROPERTIES_PATH, HudiTable
-from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, dump_properties
 from airflow_provider.table.schema import arrow_to_avro
 from airflow_provider.table.storage import FileStatus, Storage
 
@@ -74,6 +74,9 @@ class MemoryStorage(Storage):
     def at(self, operation: str, path: str) -> None:
         """Yield point before an operation."""
 
+    def within(self, folder: str) -> Storage:
+        return FolderStorage(self, folder)
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         self.at("put_if_absent", path)
         if path in self._files:
@@ -111,6 +114,9 @@ class MemoryStorage(Storage):
             raise FileNotFoundError(path)
         return self._files[path][0]
 
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        return self.read(path)[start:end]
+
     def list(self, path: str, *, recursive: bool = False) -> builtins.list[FileStatus]:
         self.at("list", path)
         prefix = f"{path}/" if path else ""
@@ -143,6 +149,38 @@ class MemoryStorage(Storage):
             return pa.BufferReader(self.read(path.removeprefix("memory/")))
 
         return SimpleNamespace(open_input_file=open_input_file), "memory"
+
+
+class FolderStorage(MemoryStorage):
+    """A folder of a storage; each operation is one of that storage."""
+
+    def __init__(self, outer: MemoryStorage, folder: str) -> None:
+        self.root = outer.url(folder)
+        self.options = {}
+        self._outer = outer
+        self._folder = folder
+
+    def __getattribute__(self, name: str) -> Any:
+        if name not in _OPERATIONS:
+            return super().__getattribute__(name)
+        outer, folder = self._outer, self._folder
+
+        def operate(path: str, *others: Any) -> Any:
+            moved = [f"{folder}/{each}" if name in _OF_TWO_FILES else each for each in others]
+            found = getattr(outer, name)(f"{folder}/{path}" if path else folder, *moved)
+            relative = len(folder) + 1
+            if name == "list":
+                return [replace(status, path=status.path[relative:]) for status in found]
+            return replace(found, path=found.path[relative:]) if isinstance(found, FileStatus) else found
+
+        return operate
+
+
+_OF_TWO_FILES = ("move_if_absent", "link_if_absent")
+_OPERATIONS = (
+    *("put_if_absent", "put", "read", "read_range", "list", "names", "stat", "delete"),
+    *_OF_TWO_FILES,
+)
 
 
 class SteppedStorage(MemoryStorage):
@@ -247,7 +285,7 @@ class Simulation:
             url_encode=True,
             create_schema=arrow_to_avro(pa.schema({"history": pa.string()}), "t"),
         )
-        self.files[PROPERTIES_PATH] = (b"", 0.0)
+        self.files[PROPERTIES_PATH] = (dump_properties(self.config.to_properties()).encode(), 0.0)
         self.files[f"{PARTITION}/{PARTITION_METADATA}"] = (b"", 0.0)
 
     def clock(self) -> float:

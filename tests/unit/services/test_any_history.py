@@ -1,4 +1,7 @@
-"""Any history of writes and table services, against a dictionary; hudi-rs reads the same."""
+"""Any history of writes and table services, against a dictionary; hudi-rs reads the same.
+
+Indexes come and go meanwhile; after every step they are what a rebuild would make of the data.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,30 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from airflow_provider.concurrency import Writer, begin_write, rollback
 from airflow_provider.concurrency.readers import forget_consumer, reader_lease, register_consumer
 from airflow_provider.exceptions import SnapshotUnavailableError, TableError, WriteConflictError
+from airflow_provider.indexing.drop import drop_index
+from airflow_provider.indexing.run import pending_indexings, run_index
+from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.locks import InProcessLockProvider
 from airflow_provider.services.archival import archive
 from airflow_provider.services.clean_plan import CleaningPolicy, Retention
 from airflow_provider.services.cleaning import clean, plan_clean
+from airflow_provider.services.compaction import compact, pending_compactions, schedule_compaction
+from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
 from airflow_provider.table.base_file import base_file_name
 from airflow_provider.table.incremental import increment
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from tests.ingestion.interleaving import Clustering
 from tests.ingestion.lake import Lake, in_order
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "v": pa.int64()})
 Rows = dict[tuple[str, int], int]
 
-keys = st.tuples(st.sampled_from("ab"), st.integers(0, 4))
+# A record key is in one partition only: a record index has one place for it.
+keys = st.sampled_from([("a", 0), ("a", 1), ("a", 2), ("a", 3), ("b", 5), ("b", 6), ("b", 7), ("b", 8)])
+indexes = st.sets(st.sampled_from(list(MetadataPartition)), min_size=1, max_size=3)
 batches = st.sets(keys, min_size=1, max_size=4)
 positions = st.integers(0, 20)
 policies = st.sampled_from(
@@ -75,9 +87,12 @@ class Histories(RuleBasedStateMachine):
         self.checkpoint: str | None = None
         self.version = 0
 
-    @initialize(batch=batches)
-    def first_commit(self, batch: set[tuple[str, int]]) -> None:
+    @initialize(batch=batches, is_indexed=st.booleans())
+    def first_commit(self, batch: set[tuple[str, int]], is_indexed: bool) -> None:
         self.upsert(batch)
+        if is_indexed:
+            self.schedule_indexes(set(MetadataPartition))
+            self.build_indexes()
 
     # --- writes -----------------------------------------------------------------------------
 
@@ -225,6 +240,37 @@ class Histories(RuleBasedStateMachine):
                 while self.watchers:
                     self.watchers.pop().ends.close()
                 self.the_consumer_is_forgotten()
+
+    # --- indexes ------------------------------------------------------------------------------
+
+    @rule(names=indexes)
+    def schedule_indexes(self, names: set[MetadataPartition]) -> None:
+        """Whatever is committed until they are built is logged to them."""
+        wanted = names | {MetadataPartition.COLUMN_STATS}
+        schedule_index(self.made.table, sorted(wanted), lock=self.lock)
+
+    @rule()
+    def build_indexes(self) -> None:
+        for instant in pending_indexings(self.made.table):
+            run_index(self.made.table, instant, lock=self.lock)
+
+    @rule(names=indexes)
+    def drop_indexes(self, names: set[MetadataPartition]) -> None:
+        drop_index(self.made.table, sorted(names), lock=self.lock)
+
+    @rule()
+    def plan_a_compaction(self) -> None:
+        """Commits that follow are not in it, whenever it is carried out."""
+        schedule_compaction(self.made.table, CompactionSettings(1), lock=self.lock)
+
+    @rule()
+    def compact(self) -> None:
+        compact(self.made.table, CompactionSettings(1), lock=self.lock)
+        assert pending_compactions(self.made.table) == []
+
+    @invariant()
+    def indexes_equal_a_rebuild(self) -> None:
+        assert_indexes_equal_a_rebuild(self.made.table)
 
     # --- what must hold -----------------------------------------------------------------------
 

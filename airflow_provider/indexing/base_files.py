@@ -1,0 +1,187 @@
+"""The base files that new indexes begin with: records of the table's files, by file group of the index.
+
+They say what the table said at some moment after the plan. Which moment does not matter, and it need not
+be the same for all of them, because what was committed since the plan is logged and merged on top. So a
+file may be written again by another run, or by another attempt of a task, under the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+
+import pyarrow as pa
+
+from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.in_flight import find_rollback
+from airflow_provider.exceptions import DuplicateRecordKeyError
+from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.file_groups import BaseFile, FileSystemView
+from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.metadata_table.changes import TableChange, records_of
+from airflow_provider.table.metadata_table.keys import file_group_indexes
+from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
+from airflow_provider.table.metadata_table.reader import metadata_storage
+from airflow_provider.table.metadata_table.records import (
+    Payload,
+    RecordDecoder,
+    RecordLocation,
+    encode_payload,
+    merge,
+    schema_text,
+)
+from airflow_provider.table.metadata_table.writer import write_base_file
+from airflow_provider.table.storage import Storage
+
+Entry = tuple[int, str, bytes]
+"""A record on its way: number of the file group among all that are built, key, encoded payload."""
+
+
+@dataclass(frozen=True)
+class IndexBuild:
+    """What is to be built; goes to Spark's executors as it is.
+
+    :param storage: the table's storage.
+    :param instant: requested time of the plan.
+    :param file_groups: how many each index has.
+    :param columns: whose statistics are kept.
+    :param files: every committed base file.
+    :param live: paths of those that a reader sees.
+    """
+
+    storage: Storage
+    instant: str
+    file_groups: dict[MetadataPartition, int]
+    columns: tuple[str, ...]
+    files: tuple[BaseFile, ...]
+    live: frozenset[str]
+    _first: dict[MetadataPartition, int] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        first, total = {}, 0
+        for partition, count in self.file_groups.items():
+            first[partition] = total
+            total += count
+        object.__setattr__(self, "_first", first)
+
+    @property
+    def total_file_groups(self) -> int:
+        """File groups of all indexes."""
+        return sum(self.file_groups.values())
+
+    def numbers(self, partitions: Iterable[MetadataPartition]) -> list[int]:
+        """The numbers of all file groups of some of the indexes."""
+        return [self._first[each] + index for each in partitions for index in range(self.file_groups[each])]
+
+    def entries_of_listing(self) -> Iterator[Entry]:
+        """The records of ``files``, for which no file is opened."""
+        if MetadataPartition.FILES in self.file_groups:
+            yield from self._entries(TableChange(self.files), [MetadataPartition.FILES])
+
+    def entries_of(self, base_file: BaseFile) -> Iterator[Entry]:
+        """The records of one file in all other indexes; none where it is gone, which is logged to them."""
+        partitions = [each for each in self.file_groups if each is not MetadataPartition.FILES]
+        if base_file.path not in self.live and partitions == [MetadataPartition.RECORD_INDEX]:
+            return
+        slices = ((None, base_file),) if base_file.path in self.live else ()
+        try:
+            yield from self._entries(TableChange((base_file,), (), slices), partitions)
+        except FileNotFoundError:
+            # Cleaned, as an older slice may be, or its commit was undone.
+            log = CommitLog(self.storage)
+            if base_file.path in self.live and find_rollback(log, base_file.instant) is None:
+                raise
+
+    def write(self, number: int, entries: Iterable[tuple[str, bytes]]) -> WriteStat:
+        """Write the base file of a file group.
+
+        :param number: of the file group.
+        :param entries: its records, in the order of the keys' bytes.
+        :raises DuplicateRecordKeyError: when a record key is there twice.
+        """
+        partition = max((each for each in self._first if self._first[each] <= number), key=self._first.get)  # type: ignore[arg-type]
+        file_id = file_group_id(partition, number - self._first[partition])
+        merged = self._merged(partition, entries)
+        return write_base_file(metadata_storage(self.storage), partition.value, file_id, self.instant, merged)
+
+    def _entries(self, change: TableChange, partitions: Iterable[MetadataPartition]) -> Iterator[Entry]:
+        for name, records in records_of(self.storage, change, partitions, self.columns).items():
+            partition = MetadataPartition(name)
+            keys = list(records)
+            groups = file_group_indexes(pa.array(keys, pa.large_string()), self.file_groups[partition])
+            for key, group in zip(keys, groups, strict=True):
+                if (payload := records[key]) is not None:
+                    yield self._first[partition] + int(group), key, encode_payload(payload)
+
+    def _merged(
+        self, partition: MetadataPartition, entries: Iterable[tuple[str, bytes]]
+    ) -> Iterator[tuple[str, Payload]]:
+        decode = RecordDecoder(schema_text())
+        for key, same in groupby(entries, key=itemgetter(0)):
+            payload: Payload | None = None
+            for _, data in same:
+                other = decode(data)
+                if isinstance(payload, RecordLocation) and isinstance(other, RecordLocation):
+                    raise self._duplicate(key, payload, other)
+                payload = merge(payload, other)
+            if payload is not None:
+                yield key, payload
+
+    def _duplicate(self, key: str, one: RecordLocation, other: RecordLocation) -> DuplicateRecordKeyError:
+        places = [f"{each.partition_path}/{each.file_id}".lstrip("/") for each in (one, other)]
+        return DuplicateRecordKeyError(
+            f"table {self.storage.root}: record key {key!r} lives in {places[0]} and in {places[1]}, and "
+            "record_index has one place for a key of the whole table; delete one of the two, or drop this "
+            "index",
+            key=key,
+            file_groups=places,
+        )
+
+
+Build = Callable[[IndexBuild], list[WriteStat]]
+"""Writes the base files of all file groups."""
+
+
+def index_build(
+    storage: Storage,
+    view: FileSystemView,
+    instant: str,
+    file_groups: dict[MetadataPartition, int],
+    columns: tuple[str, ...],
+) -> IndexBuild:
+    """What is to be built of a snapshot: all its committed base files are listed.
+
+    :param storage: the table's storage.
+    :param view: the snapshot.
+    :param instant: requested time of the plan.
+    :param file_groups: how many each index has.
+    :param columns: whose statistics are kept.
+    """
+    files = []
+    live = frozenset(each.path for each in view.all_base_files())
+    for partition in view.all_partitions():
+        for status in storage.list(partition):
+            parsed = parse_base_file_name(status.name)
+            if parsed is not None and view.shows(parsed[2]):
+                files.append(BaseFile(partition, *parsed, status.path, status.size))
+    return IndexBuild(storage, instant, file_groups, columns, tuple(files), live)
+
+
+def build_in_process(build: IndexBuild) -> list[WriteStat]:
+    """Write all base files in this process; it holds all records in memory.
+
+    :param build: what to build.
+    :raises DuplicateRecordKeyError: when a record key is in two file groups.
+    """
+    entries = [
+        *build.entries_of_listing(),
+        *(each for file in build.files for each in build.entries_of(file)),
+    ]
+    entries.sort(key=itemgetter(0, 1))
+    by_number = {number: list(same) for number, same in groupby(entries, key=itemgetter(0))}
+    return [
+        build.write(number, ((key, data) for _, key, data in by_number.get(number, ())))
+        for number in range(build.total_file_groups)
+    ]

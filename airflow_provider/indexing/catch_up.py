@@ -1,0 +1,182 @@
+"""Catch-up (RFC-45, "Indexing catchup"): nothing that is committed may be missing from an index.
+
+Writers of this package need no catching up. Their commit is an entry in the commit log, put after the
+newest entry was read: one after the plan's has logged to the index, in the same step, and one before it was
+on the timeline when the base files were built. That is as true of a clean, a rollback or a restore, and
+of a writer that stood still in between.
+
+Another Hudi writer puts no entry. What it had begun before the plan it may complete without a word to
+the index: that is waited for, and then logged in its place.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from airflow_provider.concurrency import CommitLog, PendingInstant, pending_instants
+from airflow_provider.concurrency.heartbeat import HeartbeatInfo
+from airflow_provider.concurrency.indexes import current_indexes, log_missed, missed
+from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.exceptions import IndexCatchUpTimeoutError
+from airflow_provider.locks import LockProvider
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline
+
+log = logging.getLogger(__name__)
+
+_NON_WRITE_ACTIONS = frozenset({Action.CLEAN, Action.ROLLBACK, Action.RESTORE})
+
+_UNKNOWN = HeartbeatInfo().owner  # of a heartbeat that says nothing but its time, as the JVM's
+
+
+def base_instant(timeline: Timeline) -> str | None:
+    """Up to which instant the write timeline has no hole: the latest completed write before which no
+    write is pending (``getContiguousCompletedWriteTimeline``).
+
+    :param timeline: the active timeline.
+    :return: its requested time; None where there is none.
+    """
+    pending = (i.requested_time for i in timeline.pending() if i.action.when_completed in WRITE_ACTIONS)
+    hole = min(pending, default=None)
+    done = (i.requested_time for i in timeline.commits() if hole is None or i.requested_time < hole)
+    return max(done, default=None)
+
+
+def instants_to_catch_up(timeline: Timeline, base: str | None, plan: str) -> list[Instant]:
+    """The instants that are checked during the catch-up: those after the base instant, and from the earliest
+    pending clean, rollback or restore on those that have not completed.
+
+    :param timeline: the active timeline.
+    :param base: see :func:`base_instant`.
+    :param plan: requested time of the indexing plan; what begins after it knows of it.
+    :return: in the order of their requested times.
+    """
+
+    def is_checked(instant: Instant) -> bool:
+        if instant.action.when_completed not in WRITE_ACTIONS | _NON_WRITE_ACTIONS:
+            return False
+        return instant.requested_time > (base or "") or instant.state is not State.COMPLETED
+
+    return [i for i in timeline.instants if i.requested_time < plan and is_checked(i)]
+
+
+def is_foreign(storage: Storage, pending: PendingInstant) -> bool:
+    """Whether a pending instant is another Hudi writer's.
+
+    :param storage: the table's storage.
+    :param pending: the instant.
+    """
+    return pending.owner == _UNKNOWN and not _is_planned_here(CommitLog(storage), pending.instant)
+
+
+def _is_planned_here(commit_log: CommitLog, instant: str) -> bool:
+    for entry in commit_log.backwards():
+        if entry.plans and entry.instant == instant:
+            return True
+        if entry.completion_time < instant:
+            break
+    return False
+
+
+def waited_for(table: HudiTable, base: str | None, plan: str) -> list[PendingInstant]:
+    """What another Hudi writer had begun before the plan, and has neither completed nor given up.
+
+    One whose heartbeat has expired is dead, and not waited for (RFC-45, case 1): whoever rolls it back
+    says so to the indexes too.
+
+    :param table: the table.
+    :param base: see :func:`base_instant`.
+    :param plan: requested time of the indexing plan.
+    """
+    checked = {each.requested_time for each in instants_to_catch_up(table.timeline(), base, plan)}
+    return [
+        each
+        for each in pending_instants(table)
+        if each.instant in checked and each.alive is not False and is_foreign(table.storage, each)
+    ]
+
+
+class CatchUp:
+    """The catch-up of one indexing.
+
+    :param table: the table.
+    :param base: see :func:`base_instant`.
+    :param plan: requested time of the indexing plan.
+    :param lock: the table lock.
+    :param poll_seconds: between two looks.
+    """
+
+    def __init__(
+        self, table: HudiTable, base: str | None, plan: str, lock: LockProvider, poll_seconds: float
+    ) -> None:
+        self._table = table
+        self._base = base
+        self._plan = plan
+        self._lock = lock
+        self._poll_seconds = poll_seconds
+        self._interrupted = threading.Event()
+        self._left: list[PendingInstant] = []
+        self.logged: list[str] = []
+
+    def run(self, timeout_seconds: float) -> None:
+        """Catch up, in a thread of its own that is interrupted after a time.
+
+        :param timeout_seconds: how long at most (``hoodie.metadata.index.check.timeout.seconds``).
+        :raises IndexCatchUpTimeoutError: when something was still pending then; says what.
+        """
+        with ThreadPoolExecutor(1, "index-catch-up") as pool:
+            try:
+                future = pool.submit(self._catch_up)
+                try:
+                    future.result(timeout_seconds)
+                except TimeoutError:
+                    self._interrupted.set()
+                future.result()
+            finally:
+                self._interrupted.set()
+        if self._left:
+            first = self._left[0]
+            raise IndexCatchUpTimeoutError(
+                f"table {self._table.location}: indexing {self._plan} did not catch up within "
+                f"{timeout_seconds:g} s: {len(self._left)} instants of other Hudi writers are pending, the "
+                f"first is {first.action} {first.instant}; let them end or roll them back, and run it again",
+                instant=self._plan,
+                pending=[each.instant for each in self._left],
+            )
+
+    def _catch_up(self) -> None:
+        for left in self._looks():
+            self._left = left
+            if not left:
+                return
+            log.info(
+                "table %s: indexing %s has %d instants left to catch up: %s",
+                self._table.location,
+                self._plan,
+                len(left),
+                ", ".join(f"{each.action} {each.instant}" for each in left),
+            )
+            if self._interrupted.wait(self._poll_seconds):
+                return
+
+    def _looks(self) -> Iterator[list[PendingInstant]]:
+        while True:
+            # In this order: what completes after the look is logged by the next one.
+            left = waited_for(self._table, self._base, self._plan)
+            self._log_missed()
+            yield left
+
+    def _log_missed(self) -> None:
+        storage, commit_log = self._table.storage, CommitLog(self._table.storage)
+        indexes = current_indexes(storage, commit_log, publish_head(storage, commit_log))
+        if not missed(storage, indexes, self._table.timeline()):
+            return
+        with self._lock:
+            indexes = current_indexes(storage, commit_log, publish_head(storage, commit_log))
+            logged = log_missed(storage, indexes, self._table.timeline())
+        self.logged += [instant.requested_time for instant in logged]

@@ -1,0 +1,91 @@
+"""Dropping indexes, while writers go on.
+
+A writer that has staged for a dropped index stages again under the lock, so that its commit neither fails
+nor brings the index back. A dropped index can be planned again at once: what is left of the old one is
+older than the new one's base files, and never read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.concurrency import rollback_dead_writers
+from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.index_changes import DROP_INDEX
+from airflow_provider.indexing.entries import Change, Indexes, change_indexes
+from airflow_provider.indexing.schedule import known_indexes
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import Action
+from airflow_provider.table.metadata import encode
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DropResult:
+    """What a drop did.
+
+    :param instant: requested time.
+    :param completion_time: when it completed; from then on nobody logs to the indexes.
+    :param indexes: that are gone.
+    """
+
+    instant: str
+    completion_time: str
+    indexes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result, JSON-able."""
+        return {
+            "instant": self.instant,
+            "completion_time": self.completion_time,
+            "action": str(Action.INDEXING),
+            "indexes": list(self.indexes),
+        }
+
+
+def drop_index(
+    table: HudiTable, partitions: Iterable[str], *, lock: LockProvider | None = None
+) -> DropResult | None:
+    """Drop indexes, complete or not. Readers and writers go on without them.
+
+    ``files`` is what the others rest on: without it the whole metadata table goes. ``partition_stats``
+    goes with ``column_stats``.
+
+    :param table: the table.
+    :param partitions: the indexes; see :func:`~airflow_provider.indexing.schedule.schedule_index`.
+    :param lock: the table lock; the filesystem lock in the table by default.
+    :return: None when none of them is there.
+    :raises UnknownOperationError: when an index is not known.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    wanted = set(known_indexes(partitions))
+    table.check_writable()
+    storage = table.storage
+    if MetadataPartition.FILES in wanted:
+        wanted = set(MetadataPartition)
+    if MetadataPartition.COLUMN_STATS in wanted:
+        wanted.add(MetadataPartition.PARTITION_STATS)
+    rollback_dead_writers(table)
+    gone: list[str] = []
+
+    def decide(base: Base, before: Indexes) -> Change | None:
+        gone[:] = [each.partition for each in before if each.partition in wanted]
+        if not gone:
+            return None
+        after = tuple(each for each in before if each.partition not in wanted)
+        infos = [{"version": 1, "metadataPartitionPath": each} for each in gone]
+        record = {"version": 1, "operationType": DROP_INDEX, "indexPartitionInfos": infos}
+        return Change(lambda _: after, encode("HoodieIndexCommitMetadata", record))
+
+    entry = change_indexes(storage, lock or open_lock({}, storage), decide, operation=DROP_INDEX)
+    if entry is None:
+        return None
+    log.info("table %s: dropped the indexes %s", storage.root, ", ".join(gone))
+    return DropResult(entry.instant, entry.completion_time, tuple(gone))

@@ -1,0 +1,396 @@
+"""Carrying an indexing plan out (RFC-45, "Run Indexing").
+
+Whatever a run does can be done again, and by two at once: base files have names and places that follow from
+the plan, and the last step is one entry in the commit log. A run that was killed is taken up by the next.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.concurrency import PRIORITIES, CommitLog, LogEntry, rollback_dead_writers
+from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo, heartbeat_path, observe
+from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.index_changes import INDEX, write_index_config
+from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.publish import publish_head, staged_metadata_path
+from airflow_provider.exceptions import (
+    HeartbeatExpiredError,
+    InvalidInputError,
+    NoSuchInstantError,
+    TableServiceError,
+    WriteConflictError,
+)
+from airflow_provider.indexing.base_files import Build, build_in_process, index_build
+from airflow_provider.indexing.catch_up import CatchUp
+from airflow_provider.indexing.entries import Change, Indexes, change_indexes
+from airflow_provider.indexing.schedule import check_lock
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.metadata import WriteStat, decode_commit_metadata, encode
+from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, metadata_storage
+from airflow_provider.table.metadata_table.statistics import indexed_columns
+from airflow_provider.table.metadata_table.writer import BULK_INSERT, begin_instant, completed_content
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline, instant_path
+
+log = logging.getLogger(__name__)
+
+CATCH_UP_TIMEOUT_SECONDS = 900.0
+"""Hudi's ``hoodie.metadata.index.check.timeout.seconds``."""
+
+
+@dataclass(frozen=True)
+class IndexResult:
+    """What an indexing did.
+
+    :param instant: requested time of the plan.
+    :param completion_time: when it completed.
+    :param indexes: that are complete by it.
+    :param file_groups: of these indexes.
+    :param records: with which they began.
+    :param bytes_written: of their base files.
+    :param caught_up: requested times of the instants of other Hudi writers that were logged for them.
+    :param already_completed: whether an earlier run did it.
+    """
+
+    instant: str
+    completion_time: str
+    indexes: tuple[str, ...]
+    file_groups: int
+    records: int
+    bytes_written: int
+    caught_up: tuple[str, ...] = ()
+    already_completed: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result, JSON-able."""
+        return {
+            "instant": self.instant,
+            "completion_time": self.completion_time,
+            "action": str(Action.INDEXING),
+            "indexes": list(self.indexes),
+            "file_groups": self.file_groups,
+            "records": self.records,
+            "bytes": self.bytes_written,
+            "caught_up": list(self.caught_up),
+            "already_completed": self.already_completed,
+        }
+
+
+def pending_indexings(table: HudiTable, *, idle: bool = False) -> list[str]:
+    """Indexing plans of this package that are not complete, the oldest first.
+
+    :param table: the table.
+    :param idle: only those that nobody carries out.
+    """
+    storage, commit_log = table.storage, CommitLog(table.storage)
+    indexes = current_indexes(storage, commit_log, commit_log.newest())
+    pending = {each.instant for each in indexes if each.instant and not each.is_complete}
+    if idle and pending:
+        pending -= {instant for instant, heartbeat in observe(storage).items() if heartbeat.alive}
+    return sorted(pending)
+
+
+def run_index(
+    table: HudiTable,
+    instant: str | None = None,
+    *,
+    timeout_seconds: float = CATCH_UP_TIMEOUT_SECONDS,
+    poll_seconds: float = 5.0,
+    build: Build = build_in_process,
+    lock: LockProvider | None = None,
+    heartbeat_interval: float = 10.0,
+    tolerable_misses: int = 6,
+    operation_key: str | None = None,
+    is_alive: Callable[[], bool] | None = None,
+    around: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
+) -> IndexResult | None:
+    """Carry an indexing plan out: base files, catch-up, completion. What is complete is not done again.
+
+    When it fails, or is interrupted, the plan stays: writers go on logging to its indexes, nobody reads
+    them, and it can be run again.
+
+    :param table: the table.
+    :param instant: requested time of the plan; the oldest one that nobody carries out when None.
+    :param timeout_seconds: for the catch-up.
+    :param poll_seconds: between two looks during the catch-up.
+    :param build: writes the base files.
+    :param lock: the table lock; the filesystem lock in the table by default.
+    :param heartbeat_interval: seconds between two beats.
+    :param tolerable_misses: missed beats after which others may run the plan.
+    :param operation_key: kept in the heartbeat, for who looks for this run.
+    :param is_alive: asked before every beat; False gives the run up.
+    :param around: entered with the instant before base files are written, left afterwards.
+    :return: None when no plan was named, and there is none to carry out.
+    :raises NoSuchInstantError: when there is no such plan, or its indexes were dropped.
+    :raises WriteConflictError: when somebody else carries it out.
+    :raises IndexCatchUpTimeoutError: when another Hudi writer did not end in time.
+    :raises DuplicateRecordKeyError: when the record index is to be built, and a key is there twice.
+    :raises InvalidInputError: when a number is not above zero, or the lock does not keep another Hudi
+        writer out.
+    :raises HeartbeatExpiredError: when this run stood still for too long.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    """
+    if min(timeout_seconds, poll_seconds, heartbeat_interval, tolerable_misses) <= 0:
+        raise InvalidInputError("the timeout, the polling and the heartbeat's numbers must be above zero")
+    table.check_writable()
+    storage, commit_log = table.storage, CommitLog(table.storage)
+    lock = lock or open_lock({}, storage)
+    publish_head(storage, commit_log)
+    rollback_dead_writers(table)
+    check_lock(table, lock)
+    if instant is None:
+        idle = pending_indexings(table, idle=True)
+        if not idle:
+            return None
+        instant = idle[0]
+    if (done := completed_indexing(table, instant)) is not None:
+        return done
+    _pending(storage, commit_log, instant)
+    head = commit_log.newest()
+    info = HeartbeatInfo(
+        describe_owner(),
+        Action.INDEXING,
+        INDEX,
+        PRIORITIES["table_service"],
+        heartbeat_interval,
+        tolerable_misses,
+        operation_key,
+        base=head.sequence if head else 0,
+    )
+    with _claimed(storage, instant, info, is_alive) as heartbeat:
+        return _Run(table, commit_log, instant, lock, heartbeat).carry_out(
+            build, around, timeout_seconds, poll_seconds
+        )
+
+
+def completed_indexing(table: HudiTable, instant: str) -> IndexResult | None:
+    """What a completed indexing did; None when it is not complete, or its indexes were dropped.
+
+    :param table: the table.
+    :param instant: requested time of the plan.
+    """
+    commit_log = CommitLog(table.storage)
+    of_plan = _of_plan(current_indexes(table.storage, commit_log, commit_log.newest()), instant)
+    if not of_plan or not all(each.is_complete for each in of_plan):
+        return None
+    return _result(table, instant, of_plan, (), already_completed=True)
+
+
+class _Run:
+    def __init__(
+        self, table: HudiTable, commit_log: CommitLog, instant: str, lock: LockProvider, heartbeat: Heartbeat
+    ) -> None:
+        self._table = table
+        self._storage = table.storage
+        self._log = commit_log
+        self._instant = instant
+        self._lock = lock
+        self._heartbeat = heartbeat
+
+    def carry_out(
+        self,
+        build: Build,
+        around: Callable[[str], AbstractContextManager[None]],
+        timeout_seconds: float,
+        poll_seconds: float,
+    ) -> IndexResult:
+        in_flight = instant_path(Instant(self._instant, Action.INDEXING, State.INFLIGHT))
+        try:
+            with self._lock:
+                _pending(self._storage, self._log, self._instant)
+                self._storage.put_if_absent(in_flight, b"")
+                write_index_config(self._storage)
+            self._build(build, around)
+            self._heartbeat.tell("catching up")
+            plan = Timeline.load(self._storage).plan(Instant(self._instant, Action.INDEXING, State.REQUESTED))
+            upto = (plan or {"indexPartitionInfos": [{}]})["indexPartitionInfos"][0].get("indexUptoInstant")
+            catch_up = CatchUp(self._table, upto, self._instant, self._lock, poll_seconds)
+            catch_up.run(timeout_seconds)
+            self._heartbeat.check()
+            return self._complete(tuple(catch_up.logged))
+        except HeartbeatExpiredError:
+            raise  # it may be another one's by now
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _build(self, build: Build, around: Callable[[str], AbstractContextManager[None]]) -> None:
+        """Write the base files, unless an earlier run has."""
+        metadata_table, indexes = metadata_storage(self._storage), self._pending()
+        known = Timeline.load(metadata_table).find(self._instant)
+        if known is not None and known.state is State.COMPLETED:
+            log.info("table %s: the base files of indexing %s are there", self._storage.root, self._instant)
+            return
+        begin_instant(metadata_table, Action.DELTA_COMMIT, self._instant, BULK_INSERT)
+        definition = read_index_definitions(self._storage).get(MetadataPartition.COLUMN_STATS)
+        columns = definition.source_fields if definition else tuple(indexed_columns(self._table.schema))
+        planned = index_build(
+            self._storage,
+            FileSystemView(self._storage, self._table.timeline),
+            self._instant,
+            {MetadataPartition(each.partition): each.file_groups for each in indexes},
+            columns,
+        )
+        self._heartbeat.tell(f"building from {len(planned.files)} files")
+        with around(self._instant):
+            stats = build(planned)
+        self._heartbeat.check()
+        content = completed_content(Action.DELTA_COMMIT, BULK_INSERT, stats)
+        done = Instant(self._instant, Action.DELTA_COMMIT, State.COMPLETED, self._planned().completion_time)
+        metadata_table.put_if_absent(instant_path(done), content)
+
+    def _complete(self, caught_up: tuple[str, ...]) -> IndexResult:
+        def decide(base: Base, indexes: Indexes) -> Change | None:
+            of_plan = _of_plan(indexes, self._instant)
+            if not of_plan:
+                raise _dropped(self._storage, self._instant)
+            if all(each.is_complete for each in of_plan):
+                return None  # by another run
+            after = tuple(
+                each._replace(is_complete=True) if each.instant == self._instant else each for each in indexes
+            )
+            upto = base.timeline.commits()[-1:]
+            return Change(
+                lambda _: after, _metadata(of_plan, upto[0].requested_time if upto else self._instant)
+            )
+
+        change_indexes(self._storage, self._lock, decide, operation=INDEX, instant=self._instant)
+        publish_head(self._storage, self._log)
+        self._storage.delete(staged_metadata_path(self._instant))
+        result = _result(self._table, self._instant, self._pending(), caught_up)
+        log.info(
+            "table %s: indexing %s completed at %s: %s, %d records",
+            *(self._storage.root, self._instant, result.completion_time, ", ".join(result.indexes)),
+            result.records,
+        )
+        return result
+
+    def _give_up(self) -> None:
+        """Take the plan back to requested: it can be run again, by anybody."""
+        try:
+            with self._lock:
+                if _of_plan(current_indexes(self._storage, self._log, self._log.newest()), self._instant):
+                    if completed_indexing(self._table, self._instant) is None:
+                        self._storage.delete(
+                            instant_path(Instant(self._instant, Action.INDEXING, State.INFLIGHT))
+                        )
+                    write_index_config(self._storage)
+                else:
+                    _remove_base_files(self._storage, self._instant)
+        except (TableServiceError, OSError) as error:
+            # The error that led here is the one to tell; the next run does not mind what is left.
+            log.warning("indexing %s is left in flight: %s", self._instant, error)
+
+    def _pending(self) -> Indexes:
+        return _pending(self._storage, self._log, self._instant)
+
+    def _planned(self) -> LogEntry:
+        for entry in self._log.backwards():
+            if entry.plans and entry.instant == self._instant:
+                return entry
+        raise _dropped(self._storage, self._instant)
+
+
+@contextmanager
+def _claimed(
+    storage: Storage, instant: str, info: HeartbeatInfo, is_alive: Callable[[], bool] | None
+) -> Iterator[Heartbeat]:
+    """Have a plan to oneself, by its heartbeat."""
+    if not storage.put_if_absent(heartbeat_path(instant), info.to_json()):
+        found = observe(storage).get(instant)
+        who = f" by {found.info.owner}" if found else ""
+        raise WriteConflictError(
+            f"table {storage.root}: indexing {instant} is being carried out already{who}; wait for its end",
+            instant=instant,
+        )
+    heartbeat = Heartbeat(storage, instant, info, is_alive)
+    try:
+        yield heartbeat
+    finally:
+        heartbeat.stop()
+        with suppress(HeartbeatExpiredError):
+            heartbeat.check()
+            storage.delete(heartbeat_path(instant))
+
+
+def _of_plan(indexes: Iterable[Any], instant: str) -> Indexes:
+    return tuple(each for each in indexes if each.instant == instant)
+
+
+def _pending(storage: Storage, commit_log: CommitLog, instant: str) -> Indexes:
+    """The indexes that a plan makes.
+
+    :raises NoSuchInstantError: when there are none.
+    """
+    indexes = current_indexes(storage, commit_log, publish_head(storage, commit_log))
+    if of_plan := _of_plan(indexes, instant):
+        return of_plan
+    raise _dropped(storage, instant)
+
+
+def _dropped(storage: Storage, instant: str) -> NoSuchInstantError:
+    return NoSuchInstantError(
+        f"table {storage.root}: there is no indexing plan {instant}: its indexes were dropped, or it never "
+        "was; schedule one",
+        instant=instant,
+    )
+
+
+def _metadata(indexes: Indexes, upto: str) -> bytes:
+    infos = [
+        {"version": 1, "metadataPartitionPath": each.partition, "indexUptoInstant": upto, "extraMetadata": {}}
+        for each in indexes
+    ]
+    record = {"version": 1, "operationType": INDEX, "indexPartitionInfos": infos}
+    return encode("HoodieIndexCommitMetadata", record)
+
+
+def _result(
+    table: HudiTable,
+    instant: str,
+    indexes: Indexes,
+    caught_up: tuple[str, ...],
+    *,
+    already_completed: bool = False,
+) -> IndexResult:
+    completed, stats = table.timeline().find(instant), _base_files(table.storage, instant)
+    return IndexResult(
+        instant,
+        (completed.completion_time if completed else None) or "",  # it may be archived
+        tuple(each.partition for each in indexes),
+        sum(each.file_groups for each in indexes),
+        sum(stat.num_writes for stat in stats),
+        sum(stat.total_write_bytes for stat in stats),
+        caught_up,
+        already_completed,
+    )
+
+
+def _base_files(storage: Storage, instant: str) -> tuple[WriteStat, ...]:
+    timeline = Timeline.load(metadata_storage(storage))
+    found = timeline.find(instant)
+    if found is None or found.state is not State.COMPLETED:
+        return ()  # archived
+    return decode_commit_metadata(timeline.read(found)).write_stats
+
+
+def _remove_base_files(storage: Storage, instant: str) -> None:
+    """Delete what was written after the indexes had been dropped."""
+    for partition in MetadataPartition:
+        for name in storage.names(f"{METADATA_FOLDER}/{partition}"):
+            if name.endswith(f"_{instant}.hfile"):
+                storage.delete(f"{METADATA_FOLDER}/{partition}/{name}")
+    for state in (State.INFLIGHT, State.REQUESTED):
+        pending = Instant(instant, Action.DELTA_COMMIT, state)
+        storage.delete(f"{METADATA_FOLDER}/{instant_path(pending)}")

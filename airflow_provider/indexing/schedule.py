@@ -1,0 +1,210 @@
+"""Planning indexes (RFC-45, "Schedule Indexing").
+
+The plan is an entry in the commit log. Whoever commits after it logs to the new indexes, and whoever
+commits before it does not: there is no moment in between. The file groups are made by the publication of
+that entry, under the same lock, so that a plan that failed has left nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from airflow_provider.concurrency import CommitLog, pending_instants, rollback_dead_writers
+from airflow_provider.concurrency.commit_log import IndexState
+from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.index_changes import COLUMNS, INDEX
+from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.exceptions import InvalidInputError, UnknownOperationError
+from airflow_provider.indexing.catch_up import base_instant, is_foreign
+from airflow_provider.indexing.entries import Change, Indexes, change_indexes
+from airflow_provider.indexing.options import file_group_count, index_options
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.table.base_file import BaseFileReader
+from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.metadata import encode
+from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
+from airflow_provider.table.metadata_table.statistics import indexed_columns
+from airflow_provider.table.storage import Storage
+
+log = logging.getLogger(__name__)
+
+_STATISTICS = (MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS)
+
+_FIRST_INSTANT = "00000000000000"  # Hudi's INIT_INSTANT_TS: before the first commit
+
+_READERS = 16  # of footers at the same time: what they wait for is the storage
+
+_FILE_GROUP = re.compile(r"^\.?[a-z-]+-(\d{4,})-0_")
+
+
+def known_indexes(names: Iterable[str]) -> list[MetadataPartition]:
+    """The indexes of these names, each once.
+
+    :raises UnknownOperationError: when one is not known; names the known ones.
+    :raises InvalidInputError: when there is none.
+    """
+    found = []
+    for name in dict.fromkeys(names):
+        if name not in set(MetadataPartition):
+            known = ", ".join(MetadataPartition)
+            raise UnknownOperationError(f"index {name!r} is not known; known: {known}", index=name)
+        found.append(MetadataPartition(name))
+    if not found:
+        raise InvalidInputError(f"no index is named; known: {', '.join(MetadataPartition)}")
+    return found
+
+
+def check_lock(table: HudiTable, lock: LockProvider) -> None:
+    """Make sure that the lock keeps all writers of the table apart (RFC-45: error out without one).
+
+    Writers of this package all take the lock in the table when nothing else is configured. Another Hudi
+    writer does not.
+
+    :param table: the table.
+    :param lock: the table lock.
+    :raises InvalidInputError: when another Hudi writer is at work that cannot hold this lock.
+    """
+    if lock.excludes_hudi:
+        return
+    for pending in pending_instants(table):
+        if pending.alive is not False and is_foreign(table.storage, pending):
+            raise InvalidInputError(
+                f"table {table.location}: {pending.action} {pending.instant} is another Hudi writer's, and "
+                f"{type(lock).__name__} does not keep it out; configure the lock provider that it has "
+                "(hoodie.write.lock.provider), by a connection of type table_lock",
+                instant=pending.instant,
+            )
+
+
+def schedule_index(
+    table: HudiTable,
+    partitions: Iterable[str],
+    columns: Sequence[str] | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    lock: LockProvider | None = None,
+) -> str | None:
+    """Plan indexes, as an instant that :func:`~airflow_provider.indexing.run.run_index` carries out.
+
+    From then on every commit logs to them; they are used once they are complete. ``files`` is planned
+    along where it is not there, because the others need it. What is there or planned already is left out.
+
+    :param table: the table.
+    :param partitions: ``files``, ``column_stats``, ``bloom_filters``, ``record_index``,
+        ``partition_stats``.
+    :param columns: whose statistics are kept; the first 32 that have an order when None.
+    :param options: numbers of file groups; see :data:`~airflow_provider.indexing.options.DEFAULTS`.
+    :param lock: the table lock; the filesystem lock in the table by default.
+    :return: the plan's requested time; None when all of it is there or planned already.
+    :raises UnknownOperationError: when an index or an option is not known.
+    :raises InvalidInputError: when a column is not there or has no order, the columns are others than
+        those of an index that is there, or the lock does not keep another Hudi writer out.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    wanted, sizes = known_indexes(partitions), index_options(options)
+    table.check_writable()
+    storage, lock = table.storage, lock or open_lock({}, table.storage)
+    if columns is not None and not set(wanted) & set(_STATISTICS):
+        raise InvalidInputError(f"columns are those of column_stats; it is not among {', '.join(wanted)}")
+    indexed = indexed_columns(table.schema, columns)
+    rollback_dead_writers(table)
+    check_lock(table, lock)
+    newest = publish_head(storage, CommitLog(storage))
+    there = {each.partition for each in current_indexes(storage, CommitLog(storage), newest)}
+    records = 0
+    if MetadataPartition.RECORD_INDEX in set(wanted) - there:
+        records = _record_count(storage, table.view().all_base_files())  # before the lock: it reads footers
+
+    def decide(base: Base, before: Indexes) -> Change | None:
+        present = {each.partition for each in before}
+        new = _left(storage, wanted, present, indexed if columns is not None else None)
+        if not new:
+            return None
+        kept_columns = _columns(storage, present) or indexed
+        counts = {each: _file_groups(storage, each, records, sizes) for each in new}
+        upto = base_instant(base.timeline) or _FIRST_INSTANT
+        content = _plan(new, upto, kept_columns)
+        return Change(
+            lambda instant: (*before, *(IndexState(each, instant, counts[each], False) for each in new)),
+            content,
+        )
+
+    entry = change_indexes(storage, lock, decide, operation=INDEX, plans=True)
+    if entry is None:
+        log.info("table %s: %s is there or planned already", storage.root, ", ".join(wanted))
+        return None
+    log.info("table %s: planned indexing %s of %s", storage.root, entry.instant, ", ".join(wanted))
+    return entry.instant
+
+
+def _left(
+    storage: Storage, wanted: Sequence[MetadataPartition], present: set[str], columns: Sequence[str] | None
+) -> list[MetadataPartition]:
+    """What there is to plan."""
+    new = [each for each in wanted if each not in present]
+    if new and MetadataPartition.FILES not in {*new, *present}:
+        new = [MetadataPartition.FILES, *new]
+    if MetadataPartition.PARTITION_STATS in new and MetadataPartition.COLUMN_STATS not in {*new, *present}:
+        raise InvalidInputError("partition_stats sums column_stats up; name column_stats too")
+    known = _columns(storage, present)
+    if columns is not None and known and set(columns) != set(known):
+        raise InvalidInputError(
+            f"table {storage.root}: column_stats is there, of the columns {', '.join(known)}; drop it first, "
+            "to build it of others"
+        )
+    return new
+
+
+def _columns(storage: Storage, present: set[str]) -> tuple[str, ...]:
+    """The columns of the statistics that there are."""
+    if not present & set(_STATISTICS):
+        return ()
+    definition = read_index_definitions(storage).get(MetadataPartition.COLUMN_STATS)
+    return definition.source_fields if definition else ()
+
+
+def _record_count(storage: Storage, base_files: Sequence[BaseFile]) -> int:
+    def rows(base_file: BaseFile) -> int:
+        try:
+            with BaseFileReader(storage, base_file.path) as reader:
+                return int(reader.parquet.metadata.num_rows)
+        except FileNotFoundError:
+            return 0  # cleaned in this moment: its file group has a newer slice
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        return sum(pool.map(rows, base_files))
+
+
+def _file_groups(
+    storage: Storage, partition: MetadataPartition, records: int, options: Mapping[str, float]
+) -> int:
+    # Readers count the file groups that they find: of an index that was dropped in this moment some may be
+    # left. What they say is older than the new base files, and not read.
+    names = storage.names(f"{METADATA_FOLDER}/{partition}")
+    left = (int(match[1]) + 1 for name in names if (match := _FILE_GROUP.match(name)))
+    return max([file_group_count(partition, records, options), *left])
+
+
+def _plan(new: Iterable[MetadataPartition], upto: str, columns: Sequence[str]) -> bytes:
+    infos = [
+        {
+            "version": 1,
+            "metadataPartitionPath": str(each),
+            "indexUptoInstant": upto,
+            "extraMetadata": {COLUMNS: json.dumps(list(columns))}
+            if each is MetadataPartition.COLUMN_STATS
+            else {},
+        }
+        for each in new
+    ]
+    return encode("HoodieIndexPlan", {"version": 1, "indexPartitionInfos": infos})

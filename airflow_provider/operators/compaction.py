@@ -1,0 +1,105 @@
+"""Keeping a table's metadata table small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider.hooks.lock_provider import LockProviderHook
+from airflow_provider.hooks.metastore import MetastoreHook
+from airflow_provider.hooks.table import TableHook
+from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.operators.templated import count, flag
+from airflow_provider.services.compaction import compact, due_compactions
+from airflow_provider.services.compaction_plan import CompactionSettings
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class CompactionOperator(BaseOperator):
+    """Compacts a table's metadata table: its log files go into new base files.
+
+    ::
+
+        CompactionOperator(task_id="compact", table="lake.flights")
+
+    Finishes what others began, then compacts what is due, deletes file slices that no reader can need any
+    more, and archives the metadata table's own timeline. Loads look at every tenth commit whether a
+    compaction is due, so this is for other numbers than theirs, and for having it done at another time. No
+    Spark is started, and it may run at any time, beside anything.
+
+    The result is ``table``, ``compactions`` (of each ``instant``, ``completion_time``, ``partitions``,
+    ``file_groups``, ``records`` and ``bytes_written``) and ``dry_run``. A dry run tells, instead of
+    ``compactions``, ``pending`` (requested times of those that were begun) and ``due`` (``partitions``,
+    ``file_groups``, ``log_files`` and ``log_bytes`` of another one, or None).
+
+    :param table: ``database.table``, or the table's path or URL (templated).
+    :param max_delta_commits: deltacommits of the metadata table, one a commit, since the last compaction
+        after which another is due; the table's ``hoodie.metadata.compact.max.delta.commits``, or 10, when
+        None (templated).
+    :param log_file_size_threshold: bytes of log files below which a file group is left; the table's
+        ``hoodie.compaction.logfile.size.threshold``, or 0, when None (templated).
+    :param dry_run: only tells what would be compacted (templated).
+    :param lock_conn_id: connection of type ``table_lock`` (templated).
+    :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
+    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
+    """
+
+    template_fields: Sequence[str] = (
+        "table",
+        "max_delta_commits",
+        "log_file_size_threshold",
+        "only_tell",
+        "lock_conn_id",
+        "metastore_conn_id",
+        "storage_conn_id",
+    )
+    ui_color = "#e0e7f5"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        max_delta_commits: int | str | None = None,
+        log_file_size_threshold: int | str | None = None,
+        dry_run: bool | str = False,
+        lock_conn_id: str = LockProviderHook.default_conn_name,
+        metastore_conn_id: str = MetastoreHook.default_conn_name,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.max_delta_commits = max_delta_commits
+        self.log_file_size_threshold = log_file_size_threshold
+        # BaseOperator has a method dry_run.
+        self.only_tell = dry_run
+        self.lock_conn_id = lock_conn_id
+        self.metastore_conn_id = metastore_conn_id
+        self.storage_conn_id = storage_conn_id
+
+    @failing_without_retries
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Compact.
+
+        :raises AirflowFailException: for input that no retry can make work, and for a table that cannot
+            be written here; caused by the typed error.
+        :raises LockTimeoutError: when the table lock could not be had in time.
+        """
+        only_tell = flag(self.only_tell, "dry_run")
+        most = count(self.max_delta_commits, "max_delta_commits")
+        threshold = count(self.log_file_size_threshold, "log_file_size_threshold")
+        table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
+        settings = CompactionSettings.of(
+            table.config, max_delta_commits=most, log_file_size_threshold=threshold
+        )
+        if only_tell:
+            told = due_compactions(table, settings)
+        else:
+            lock = LockProviderHook(self.lock_conn_id).get_lock(table.location, table.storage.options)
+            told = {"compactions": [each.to_dict() for each in compact(table, settings, lock=lock)]}
+        self.log.info("%s", told)
+        return {"table": self.table, **told, "dry_run": only_tell}

@@ -1,0 +1,331 @@
+"""Compaction of the metadata table: base files that say what the log files since the last one say.
+
+Every commit logs to the metadata table, so a look-up would read more files with each. A compaction is
+planned under the table lock, as an entry of the commit log with a requested time that all earlier commits
+completed before and all later ones complete after. So it is settled which log files go into its base
+files, whoever writes them and when: it can be carried out by anybody, by several at once, and again after
+a crash, outside the lock and while others commit. The plan lies on the metadata table's own timeline, with
+all that is needed for that.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.concurrency import PRIORITIES, CommitLog, ServicePlan, schedule
+from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.exceptions import (
+    CorruptTableError,
+    NoSuchInstantError,
+    SnapshotUnavailableError,
+    TableServiceError,
+)
+from airflow_provider.locks import LockProvider
+from airflow_provider.services.archival import archived_content
+from airflow_provider.services.compaction_plan import (
+    CompactionOperation,
+    CompactionPlan,
+    CompactionSettings,
+    delta_commits_since,
+    has_pending,
+    plan_compaction,
+)
+from airflow_provider.services.metadata_cleaning import archive_metadata_timeline, delete_superseded
+from airflow_provider.table.archived_timeline import ArchivedInstant, find_archived, newest_archived
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import Action, Instant, State, after
+from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
+from airflow_provider.table.metadata_table.writer import COMPACT, compacted, write_instant, written_base_file
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline, instant_path
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CompactionResult:
+    """What a compaction did.
+
+    :param instant: requested time.
+    :param completion_time: when it completed.
+    :param partitions: of the metadata table, in which there was something to do.
+    :param file_groups: that got a new base file.
+    :param records: in the new base files.
+    :param bytes_written: bytes of the new base files.
+    """
+
+    instant: str
+    completion_time: str
+    partitions: tuple[str, ...]
+    file_groups: int
+    records: int
+    bytes_written: int
+
+    @classmethod
+    def of(cls, found: ArchivedInstant) -> CompactionResult:
+        """What a completed compaction says of itself."""
+        stats = found.commit_metadata.write_stats
+        return cls(
+            found.instant.requested_time,
+            found.instant.completion_time or "",
+            tuple(sorted({stat.partition_path for stat in stats})),
+            len(stats),
+            sum(stat.num_writes for stat in stats),
+            sum(stat.file_size for stat in stats),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result, JSON-able."""
+        return {
+            "instant": self.instant,
+            "completion_time": self.completion_time,
+            "partitions": list(self.partitions),
+            "file_groups": self.file_groups,
+            "records": self.records,
+            "bytes_written": self.bytes_written,
+        }
+
+
+# --- scheduling -----------------------------------------------------------------------------
+
+
+def preview_compaction(table: HudiTable, settings: CompactionSettings | None = None) -> CompactionPlan | None:
+    """What :func:`schedule_compaction` would plan now; nothing is written.
+
+    :param table: the table.
+    :param settings: see :func:`schedule_compaction`.
+    :return: None when nothing is due.
+    """
+    config = HudiTable.at(table.storage).config
+    settings = settings or CompactionSettings.of(config)
+    metadata_table = MetadataTable(metadata_storage(table.storage))
+    timeline = metadata_table.timeline
+    if has_pending(timeline) or delta_commits_since(timeline) < settings.max_delta_commits:
+        return None
+    # An index that is being built is left alone (RFC-45, error case 4).
+    partitions = config.metadata_partitions
+    slices = (each for partition in partitions for each in metadata_table.file_slices(partition))
+    return plan_compaction(slices, settings)
+
+
+def due_compactions(table: HudiTable, settings: CompactionSettings | None = None) -> dict[str, Any]:
+    """What :func:`compact` would do now; nothing is written.
+
+    :param table: the table.
+    :param settings: see :func:`schedule_compaction`.
+    :return: JSON-able: ``pending`` (requested times of those that were begun), and ``due``: how much another
+        one would compact, or None.
+    """
+    plan = preview_compaction(table, settings)
+    return {"pending": pending_compactions(table), "due": plan and plan.to_dict()}
+
+
+def schedule_compaction(
+    table: HudiTable, settings: CompactionSettings | None = None, *, lock: LockProvider | None = None
+) -> str | None:
+    """Plan a compaction of the metadata table, as an instant that :func:`run_compaction` carries out.
+
+    :param table: the table.
+    :param settings: when it is due, and of what; as the table's properties say when None.
+    :param lock: the table lock; the filesystem lock in the table by default.
+    :return: requested time of the plan; None when nothing is due, or one is pending.
+    :raises InvalidInputError: when the table's properties hold a number that cannot work.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+
+    def planner(view: FileSystemView, left_alone: frozenset[FileGroupId]) -> ServicePlan | None:
+        plan = preview_compaction(table, settings)
+        return ServicePlan(plan.file_groups(METADATA_FOLDER), plan.to_avro()) if plan else None
+
+    return schedule(
+        table,
+        planner,
+        action=Action.COMPACTION,
+        operation=COMPACT,
+        priority=PRIORITIES["table_service"],
+        lock=lock,
+        on_metadata_table=True,
+    )
+
+
+def pending_compactions(table: HudiTable) -> list[str]:
+    """Requested times of our compactions of the metadata table that have not completed, oldest first.
+
+    :param table: the table.
+    """
+    storage = metadata_storage(table.storage)
+    pending = [i for i in Timeline.load(storage).pending() if i.action is Action.COMPACTION]
+    if not pending:
+        return []
+    archived = newest_archived(storage)  # before which somebody came late
+    found = (i.requested_time for i in pending if i.requested_time > archived)
+    return [instant for instant in found if _pending_plan(storage, instant) is not None]
+
+
+# --- execution ------------------------------------------------------------------------------
+
+
+def run_compaction(table: HudiTable, instant: str) -> CompactionResult:
+    """Carry a planned compaction out, or finish what somebody else began of it; twice does no harm.
+
+    No lock is taken: what it writes follows from the plan, and it completes at the time that its
+    requested time says.
+
+    :param table: the table.
+    :param instant: requested time of the plan.
+    :raises NoSuchInstantError: when there is no such plan of this package.
+    :raises CorruptTableError: when files of the plan are gone though nobody has completed it.
+    """
+    publish_head(table.storage, CommitLog(table.storage))
+    storage = metadata_storage(table.storage)
+    if done := _result(storage, instant):
+        return done
+    plan = _pending_plan(storage, instant)
+    if plan is None:
+        if done := _result(storage, instant):  # in this moment
+            return done
+        raise NoSuchInstantError(
+            f"table {table.location}: there is no compaction plan {instant} on the timeline of its metadata "
+            "table; schedule one first",
+            instant=instant,
+        )
+    metadata_table = MetadataTable(storage)
+    complete = HudiTable.at(table.storage).config.metadata_partitions
+    stats = []
+    for operation in plan.operations:
+        if operation.partition not in complete:
+            continue  # dropped since
+        try:
+            stat = _compact(storage, metadata_table, operation, instant)
+        except (FileNotFoundError, SnapshotUnavailableError, _SliceChangedError) as error:
+            if done := _result(storage, instant):
+                return done  # completed by somebody else, and cleaned since
+            if not _is_dropped(table, operation, instant):
+                raise CorruptTableError(
+                    f"table {table.location}: compaction {instant} of the metadata table needs files of "
+                    f"{operation.partition}/{operation.file_id} that are gone: {error}; drop the index and "
+                    "build it again",
+                    path=operation.partition,
+                ) from error
+            continue
+        stats.append(stat)
+    # One millisecond later is before whatever comes after the plan, and nobody has to remember it.
+    if storage.stat(_requested_path(instant)) is not None:
+        plan_content = plan.to_avro()
+        write_instant(storage, Action.COMPACTION, instant, after(instant), COMPACT, stats, plan=plan_content)
+    result = _result(storage, instant)
+    if result is None:
+        raise NoSuchInstantError(
+            f"table {table.location}: compaction {instant} of its metadata table is gone; the metadata table "
+            "was dropped meanwhile",
+            instant=instant,
+        )
+    log.info("table %s: compaction %s of %d file groups", table.location, instant, result.file_groups)
+    return result
+
+
+def compact(
+    table: HudiTable, settings: CompactionSettings | None = None, *, lock: LockProvider | None = None
+) -> list[CompactionResult]:
+    """Keep the metadata table small: finish what was begun, then compact what is due.
+
+    Then the file slices that no reader can need any more are deleted, and the metadata table's own
+    timeline is archived.
+
+    :param table: the table.
+    :param settings: see :func:`schedule_compaction`.
+    :param lock: the table lock, for planning; the filesystem lock in the table by default.
+    :return: one a compaction, the new one last; empty when nothing was due.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    table.check_writable()
+    results = [run_compaction(table, instant) for instant in pending_compactions(table)]
+    if preview_compaction(table, settings) and (instant := schedule_compaction(table, settings, lock=lock)):
+        results.append(run_compaction(table, instant))
+    delete_superseded(table)
+    archive_metadata_timeline(table)
+    return results
+
+
+def compact_when_due(
+    table: HudiTable, sequence: int, *, every: int = 10, lock: LockProvider | None = None
+) -> None:
+    """What follows a commit: at every so many it is looked whether a compaction is due.
+
+    A failure is logged, and of no other consequence: the commit is done.
+
+    :param table: the table.
+    :param sequence: of the commit in the commit log.
+    :param every: entries of the log between two looks.
+    :param lock: see :func:`compact`.
+    """
+    # Two in a row, so that a table whose commits and plans take turns is looked at too.
+    if sequence % every > 1:
+        return
+    try:
+        # Two reads of small files and a listing; the plan lists every partition.
+        timeline = Timeline.load(metadata_storage(table.storage))
+        if timeline.instants and (_is_due(table, timeline) or has_pending(timeline)):
+            compact(table, lock=lock)
+    except (TableServiceError, OSError) as error:
+        log.warning("the metadata table of %s could not be compacted now: %s", table.location, error)
+
+
+class _SliceChangedError(Exception):
+    """A file slice has other files than those that were planned."""
+
+
+def _compact(
+    storage: Storage, metadata_table: MetadataTable, operation: CompactionOperation, instant: str
+) -> WriteStat:
+    partition, file_id = operation.partition, operation.file_id
+    # A base file is whole when it is there: who comes second goes on behind.
+    if (done := written_base_file(storage, partition, file_id, instant)) is not None:
+        return done
+    slices = {each.file_id: each for each in metadata_table.file_slices(partition)}
+    found = slices.get(file_id)
+    if found is None or not operation.is_of(found, instant):
+        raise _SliceChangedError(f"the plan names {operation.base_file} and {', '.join(operation.log_files)}")
+    return compacted(storage, metadata_table, found, instant)
+
+
+def _is_dropped(table: HudiTable, operation: CompactionOperation, instant: str) -> bool:
+    """Whether an index has been dropped since it was planned to compact it, and perhaps built again."""
+    config = HudiTable.at(table.storage).config
+    if operation.partition not in config.metadata_partitions:
+        return True
+    slices = MetadataTable(metadata_storage(table.storage)).file_slices(operation.partition)
+    return all(each.base_file is not None and each.base_file.instant > instant for each in slices)
+
+
+def _is_due(table: HudiTable, timeline: Timeline) -> bool:
+    config = HudiTable.at(table.storage).config
+    settings = CompactionSettings.of(config)
+    return bool(config.metadata_partitions) and delta_commits_since(timeline) >= settings.max_delta_commits
+
+
+def _pending_plan(storage: Storage, instant: str) -> CompactionPlan | None:
+    try:
+        return CompactionPlan.from_avro(storage.read(_requested_path(instant)))
+    except FileNotFoundError:
+        return None
+
+
+def _requested_path(instant: str) -> str:
+    return instant_path(Instant(instant, Action.COMPACTION, State.REQUESTED))
+
+
+def _result(storage: Storage, instant: str) -> CompactionResult | None:
+    """What a compaction says of itself once it has completed."""
+    found = Timeline.load(storage).find(instant)
+    if found is not None and found.state is State.COMPLETED:
+        content = archived_content(storage, found)
+        return CompactionResult.of(content) if content else _result(storage, instant)  # archived just now
+    archived = find_archived(storage, instant)
+    return CompactionResult.of(archived) if archived else None

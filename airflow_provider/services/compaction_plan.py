@@ -1,0 +1,240 @@
+"""Planning a compaction: which file groups get a base file that says what their log files say.
+
+The plan is Hudi's own (``HoodieCompactionPlan``). Nothing here knows whose file groups they are: those of
+the metadata table now, those of a merge-on-read table as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.instant import Action, State
+from airflow_provider.table.metadata import decode, encode
+from airflow_provider.table.metadata_table.reader import FileSlice
+from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.timeline import Timeline
+
+MAX_DELTA_COMMITS = "hoodie.metadata.compact.max.delta.commits"
+LOG_FILE_SIZE_THRESHOLD = "hoodie.compaction.logfile.size.threshold"
+_DEFAULTS = {MAX_DELTA_COMMITS: 10, LOG_FILE_SIZE_THRESHOLD: 0}
+
+_PLANNED_BY = "planned_by"
+_OURS = "airflow_provider"
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class CompactionSettings:
+    """When a compaction is due, and of what.
+
+    :param max_delta_commits: deltacommits since the last compaction after which another is due.
+    :param log_file_size_threshold: bytes that the log files of a file group must have; smaller ones stay
+        (Hudi's ``LogFileSizeBasedCompactionStrategy``). 0 for every file group that has any.
+    """
+
+    max_delta_commits: int = _DEFAULTS[MAX_DELTA_COMMITS]
+    log_file_size_threshold: int = _DEFAULTS[LOG_FILE_SIZE_THRESHOLD]
+
+    @classmethod
+    def of(
+        cls,
+        config: TableConfig,
+        *,
+        max_delta_commits: int | None = None,
+        log_file_size_threshold: int | None = None,
+    ) -> CompactionSettings:
+        """The settings of a table, where nobody gives others.
+
+        :param config: the table's configuration, with ``hoodie.metadata.compact.max.delta.commits`` and
+            ``hoodie.compaction.logfile.size.threshold`` perhaps.
+        :param max_delta_commits: instead of the table's.
+        :param log_file_size_threshold: instead of the table's.
+        :raises InvalidInputError: when a number cannot work.
+        """
+        return cls(
+            _number(config, MAX_DELTA_COMMITS, max_delta_commits, least=1),
+            _number(config, LOG_FILE_SIZE_THRESHOLD, log_file_size_threshold, least=0),
+        )
+
+
+@dataclass(frozen=True)
+class CompactionOperation:
+    """What happens to one file group.
+
+    :param partition: its partition.
+    :param file_id: its id.
+    :param base_instant: requested time of the instant of its base file; of its first log file where it has
+        none yet.
+    :param base_file: name of its base file.
+    :param log_files: names of the log files that go into the new one, in the order in which they count.
+    :param log_bytes: bytes of these.
+    :param base_bytes: bytes of the base file.
+    """
+
+    partition: str
+    file_id: str
+    base_instant: str
+    base_file: str | None
+    log_files: tuple[str, ...]
+    log_bytes: int = 0
+    base_bytes: int = 0
+
+    @classmethod
+    def of(cls, file_slice: FileSlice) -> CompactionOperation | None:
+        """What there is to do for a file slice; None where its log files say nothing new."""
+        base, logs = file_slice.base_file, file_slice.log_files
+        base_instant = base.instant if base else min((each.instant for each in logs), default="")
+        # The log file that a file group begins with is of the instant that fills it.
+        if not any(base is None or each.instant != base_instant for each in logs):
+            return None
+        return cls(
+            file_slice.partition,
+            file_slice.file_id,
+            base_instant,
+            _name(base.path) if base else None,
+            tuple(_name(each.path) for each in logs),
+            sum(each.size for each in logs),
+            base.size if base else 0,
+        )
+
+    def is_of(self, file_slice: FileSlice, instant: str) -> bool:
+        """Whether a file slice still has exactly the files that were planned.
+
+        :param file_slice: of the same file group.
+        :param instant: requested time of the compaction: log files of later ones stay.
+        """
+        base = file_slice.base_file
+        logs = {_name(each.path) for each in file_slice.log_files if each.completion_time <= instant}
+        return (_name(base.path) if base else None) == self.base_file and logs == set(self.log_files)
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """What a compaction is going to do.
+
+    :param operations: one a file group.
+    """
+
+    operations: tuple[CompactionOperation, ...]
+
+    def file_groups(self, folder: str = "") -> frozenset[FileGroupId]:
+        """The file groups that it rewrites.
+
+        :param folder: where the table with the file groups lies, relative to the one whose log has the plan.
+        """
+        found = ((f"{folder}/{each.partition}".lstrip("/"), each.file_id) for each in self.operations)
+        return frozenset(FileGroupId(*each) for each in found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """How much there is to do, JSON-able."""
+        return {
+            "partitions": sorted({each.partition for each in self.operations}),
+            "file_groups": len(self.operations),
+            "log_files": sum(len(each.log_files) for each in self.operations),
+            "log_bytes": sum(each.log_bytes for each in self.operations),
+        }
+
+    def to_avro(self) -> bytes:
+        """The content of the requested instant: Hudi's ``HoodieCompactionPlan``."""
+        plan = {
+            "operations": [_to_avro(each) for each in self.operations],
+            "extraMetadata": {_PLANNED_BY: _OURS},
+            "version": 2,
+            "missingSchedulePartitions": [],
+        }
+        return encode("HoodieCompactionPlan", plan)
+
+    @classmethod
+    def from_avro(cls, content: bytes) -> CompactionPlan | None:
+        """Read a requested instant; None where another Hudi writer made the plan, which carries it out.
+
+        :raises CorruptTableError: when it is not an Avro file.
+        """
+        record = decode(content)
+        if (record["extraMetadata"] or {}).get(_PLANNED_BY) != _OURS:
+            return None
+        return cls(tuple(map(_from_avro, record["operations"] or ())))
+
+
+def plan_compaction(slices: Iterable[FileSlice], settings: CompactionSettings) -> CompactionPlan | None:
+    """Choose what to compact.
+
+    :param slices: the newest slice of each file group that may be compacted.
+    :param settings: which of them are.
+    :return: None when there is nothing to compact.
+    """
+    found = (CompactionOperation.of(each) for each in slices)
+    operations = tuple(
+        each for each in found if each is not None and each.log_bytes >= settings.log_file_size_threshold
+    )
+    return CompactionPlan(operations) if operations else None
+
+
+def delta_commits_since(timeline: Timeline) -> int:
+    """Deltacommits that completed after the last compaction was planned
+    (``CompactionUtils.getDeltaCommitsSinceLatestCompaction``).
+
+    :param timeline: of the table whose file groups are compacted.
+    """
+    compactions = (i.requested_time for i in timeline.commits() if i.action is Action.COMMIT)
+    last = max(compactions, default="")
+    return sum(
+        i.action is Action.DELTA_COMMIT and (i.completion_time or "") > last for i in timeline.commits()
+    )
+
+
+def has_pending(timeline: Timeline) -> bool:
+    """Whether a compaction is planned or under way, of whichever Hudi writer: then there is no other.
+
+    :param timeline: of the table whose file groups are compacted.
+    """
+    return any(i.action is Action.COMPACTION and i.state is not State.COMPLETED for i in timeline.pending())
+
+
+def _number(config: TableConfig, name: str, given: int | None, *, least: int) -> int:
+    text = config.raw.get(name, str(_DEFAULTS[name])) if given is None else str(given)
+    if not text.isdecimal() or int(text) < least:
+        raise InvalidInputError(
+            f"{name} must be a whole number of at least {least}, not {text!r}; set the table's property, or "
+            "the argument"
+        )
+    return int(text)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _to_avro(operation: CompactionOperation) -> dict[str, Any]:
+    read, written = (operation.base_bytes + operation.log_bytes) / _MIB, operation.base_bytes / _MIB
+    return {
+        "baseInstantTime": operation.base_instant,
+        "deltaFilePaths": list(operation.log_files),
+        "dataFilePath": operation.base_file,
+        "fileId": operation.file_id,
+        "partitionPath": operation.partition,
+        "metrics": {
+            "TOTAL_LOG_FILES": float(len(operation.log_files)),
+            "TOTAL_LOG_FILES_SIZE": float(operation.log_bytes),
+            "TOTAL_IO_READ_MB": read,
+            "TOTAL_IO_WRITE_MB": written,
+            "TOTAL_IO_MB": read + written,
+        },
+    }
+
+
+def _from_avro(record: Mapping[str, Any]) -> CompactionOperation:
+    return CompactionOperation(
+        record["partitionPath"] or "",
+        record["fileId"],
+        record["baseInstantTime"],
+        record["dataFilePath"],
+        tuple(record["deltaFilePaths"] or ()),
+        round((record["metrics"] or {}).get("TOTAL_LOG_FILES_SIZE", 0)),
+        round((record["metrics"] or {}).get("TOTAL_IO_WRITE_MB", 0) * _MIB),
+    )

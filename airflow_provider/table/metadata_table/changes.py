@@ -1,0 +1,172 @@
+"""What a change of a table's files means to its indexes: the records to log, or to begin with.
+
+A pure function of the files: whoever finds a commit half done, or builds an index anew, gets the same
+records. An index is rebuilt as if all files were added at once.
+
+Sources: ``HoodieTableMetadataUtil.convertMetadataToRecords`` and its ``convert...`` functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider.table.base_file import BaseFileReader
+from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.metadata_table.keys import (
+    ALL_PARTITIONS,
+    bloom_filter_key,
+    column_stats_key,
+    files_key,
+    partition_stats_key,
+)
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.metadata_table.records import (
+    ColumnStats,
+    FileInfo,
+    FileList,
+    Payload,
+    RecordLocation,
+    RecordType,
+    StoredBloomFilter,
+)
+from airflow_provider.table.metadata_table.statistics import (
+    column_stats,
+    partition_stats,
+    stored_bloom_filter,
+)
+from airflow_provider.table.schema import META_COLUMNS
+from airflow_provider.table.storage import Storage
+
+_RECORD_KEY = META_COLUMNS[2]
+
+Records = dict[str, Payload | None]
+"""Records by key; None takes a key out."""
+
+_OF_FOOTERS = frozenset(
+    {MetadataPartition.COLUMN_STATS, MetadataPartition.BLOOM_FILTERS, MetadataPartition.PARTITION_STATS}
+)
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """How the files of a table change.
+
+    :param added: base files that are there now.
+    :param removed: paths of base files, relative to the table, that are not to be seen any more by anybody.
+    :param slices: of every file group in which record keys come or go: the slice that a reader saw
+        before, and the one afterwards; None where it sees none. A key that leaves one file group and comes
+        to another moves.
+    """
+
+    added: tuple[BaseFile, ...] = ()
+    removed: tuple[str, ...] = ()
+    slices: tuple[tuple[BaseFile | None, BaseFile | None], ...] = ()
+
+
+def records_of(
+    storage: Storage, change: TableChange, partitions: Iterable[str], columns: Sequence[str] = ()
+) -> dict[str, Records]:
+    """The records that a change means in some partitions of the metadata table.
+
+    :param storage: the table's storage.
+    :param change: what changes.
+    :param partitions: names of metadata partitions.
+    :param columns: of the table, whose statistics are kept.
+    :return: records by key and by metadata partition; one without records is left out.
+    :raises FileNotFoundError: when a file that was added is not there.
+    """
+    wanted = [MetadataPartition(each) for each in partitions]
+    found: dict[str, Records] = {each: {} for each in wanted}
+    if MetadataPartition.FILES in found:
+        found[MetadataPartition.FILES] = _files(change)
+    if _OF_FOOTERS & found.keys():
+        _add_footers(storage, change, found, columns)
+    if MetadataPartition.RECORD_INDEX in found:
+        found[MetadataPartition.RECORD_INDEX] = _locations(storage, change)
+    return {partition: records for partition, records in found.items() if records}
+
+
+def _files(change: TableChange) -> Records:
+    files: dict[str, dict[str, FileInfo]] = {}
+    for path in change.removed:
+        partition, _, name = path.rpartition("/")
+        files.setdefault(partition, {})[name] = FileInfo(0, is_deleted=True)
+    for base_file in change.added:
+        files.setdefault(base_file.partition_path, {})[_name(base_file)] = FileInfo(base_file.size)
+    records: Records = {files_key(partition): FileList(of_it) for partition, of_it in files.items()}
+    if grown := {files_key(base_file.partition_path): FileInfo(0) for base_file in change.added}:
+        records[ALL_PARTITIONS] = FileList(grown, RecordType.ALL_PARTITIONS)
+    return records
+
+
+def _add_footers(
+    storage: Storage,
+    change: TableChange,
+    found: Mapping[str, Records],
+    columns: Sequence[str],
+) -> None:
+    stats_of = found.get(MetadataPartition.COLUMN_STATS)
+    blooms = found.get(MetadataPartition.BLOOM_FILTERS)
+    ranges = found.get(MetadataPartition.PARTITION_STATS)
+    for path in change.removed:
+        partition, _, name = path.rpartition("/")
+        if stats_of is not None:
+            for column in columns:
+                gone = ColumnStats(name, column, None, None, 0, 0, is_deleted=True)
+                stats_of[column_stats_key(column, partition, name)] = gone
+        if blooms is not None:
+            blooms[bloom_filter_key(partition, name)] = StoredBloomFilter("", "", "", is_deleted=True)
+    of_partition: dict[str, list[ColumnStats]] = {}
+    for base_file in change.added:
+        partition, name = base_file.partition_path, _name(base_file)
+        with BaseFileReader(storage, base_file.path) as reader:
+            if stats_of is not None or ranges is not None:
+                stats = column_stats(reader.parquet, name, columns)
+                of_partition.setdefault(partition, []).extend(stats)
+                if stats_of is not None:
+                    keyed = {column_stats_key(each.column_name, partition, name): each for each in stats}
+                    stats_of.update(keyed)
+            if blooms is not None and (bloom := stored_bloom_filter(reader.footer, base_file.instant)):
+                blooms[bloom_filter_key(partition, name)] = bloom
+    if ranges is None:
+        return
+    for partition, of_files in of_partition.items():
+        for each in partition_stats(partition, of_files):
+            # What was there before only widens: no file has to be looked at again for that.
+            key = partition_stats_key(each.column_name, partition)
+            ranges[key] = replace(each, is_tight_bound=False)
+
+
+def _locations(storage: Storage, change: TableChange) -> Records:
+    gone: Records = {}
+    come: Records = {}
+    for before, after in change.slices:
+        stays = before is not None and after is not None and before.file_group == after.file_group
+        old, new = _keys(storage, before), _keys(storage, after)
+        if after is not None:
+            location = RecordLocation.at(after.partition_path, after.file_id, after.instant)
+            come.update(dict.fromkeys(_without(new, old) if stays else new.to_pylist(), location))
+        gone.update(dict.fromkeys(_without(old, new)))
+    return gone | come
+
+
+def _keys(storage: Storage, base_file: BaseFile | None) -> pa.ChunkedArray:
+    if base_file is None:
+        return pa.chunked_array([], pa.string())
+    with BaseFileReader(storage, base_file.path) as reader:
+        return reader.read([_RECORD_KEY])[_RECORD_KEY]
+
+
+def _without(keys: pa.ChunkedArray, others: pa.ChunkedArray) -> Iterator[str]:
+    if not len(others):
+        return iter(keys.to_pylist())
+    known = pc.is_in(keys, value_set=others.combine_chunks())
+    return iter(keys.filter(pc.invert(known)).to_pylist())
+
+
+def _name(base_file: BaseFile) -> str:
+    return base_file.path.rpartition("/")[2]

@@ -1,0 +1,207 @@
+"""What the indexes of a table say about one snapshot, as far as they may be used for it.
+
+An index may be used when the table's properties name it complete: looked at after the index's files
+were listed, because whoever drops an index takes it out of the properties first. It is not used where a
+commit of the snapshot is missing from it, as after a writer that knows nothing of indexes; the next
+writer of ours makes up for that. Whoever asks goes without the index wherever it cannot answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from airflow_provider.exceptions import SnapshotUnavailableError
+from airflow_provider.table.bloom_filter import BloomFilter
+from airflow_provider.table.metadata_table.keys import (
+    ALL_PARTITIONS,
+    bloom_filter_key,
+    column_stats_key,
+    files_key,
+    partition_of_files_key,
+)
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
+from airflow_provider.table.metadata_table.records import (
+    ColumnStats,
+    FileList,
+    Payload,
+    RecordLocation,
+    StoredBloomFilter,
+)
+from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, parse_properties
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline
+
+log = logging.getLogger(__name__)
+
+
+class UsableIndexes:
+    """The indexes of a table, for one snapshot.
+
+    Every answer is None where the index cannot be used: it is not there, not complete, does not know of
+    a commit, or was dropped or compacted while it was read.
+
+    :param storage: the table's storage.
+    :param timeline: the snapshot's timeline, loaded already: the index is looked at after it.
+    :param is_moment: whether the timeline shows all that had completed at its newest completion; only then
+        does the record index tell where keys were.
+    """
+
+    def __init__(self, storage: Storage, timeline: Timeline, *, is_moment: bool = True) -> None:
+        self._storage = storage
+        self._timeline = timeline
+        self._is_moment = is_moment
+        own = metadata_storage(storage)
+        # Of files that a snapshot does not show nobody asks, and what was deleted since is gone for all.
+        self._newest = MetadataTable(own)
+        pending = [instant.requested_time for instant in timeline.pending()]
+        self._at_moment = MetadataTable(own, pending, as_of=timeline.newest_completion)
+        self._usable: dict[str, bool] = {}
+
+    def has(self, partition: str) -> bool:
+        """Whether an index can be used.
+
+        :param partition: its metadata partition.
+        """
+        if partition not in self._usable:
+            self._usable[partition] = self._look(partition)
+        return self._usable[partition]
+
+    def file_groups(self, partition: str) -> int:
+        """How many file groups an index has; 0 where it cannot be used.
+
+        :param partition: its metadata partition.
+        """
+        return len(self._table(partition).file_slices(partition)) if self.has(partition) else 0
+
+    def partitions(self) -> list[str] | None:
+        """Partition paths in which there is a file, by ``files``."""
+        found = self._look_up(MetadataPartition.FILES, [ALL_PARTITIONS])
+        if found is None:
+            return None
+        listed = found.get(ALL_PARTITIONS)
+        return sorted(map(partition_of_files_key, listed.sizes())) if isinstance(listed, FileList) else []
+
+    def files(self, partition_path: str) -> Mapping[str, int] | None:
+        """Bytes of the files in a partition by their names, by ``files``.
+
+        :param partition_path: partition path relative to the table.
+        """
+        key = files_key(partition_path)
+        found = self._look_up(MetadataPartition.FILES, [key])
+        if found is None:
+            return None
+        listed = found.get(key)
+        return listed.sizes() if isinstance(listed, FileList) else {}
+
+    def column_stats(
+        self, paths: Iterable[str], columns: Sequence[str]
+    ) -> dict[str, dict[str, ColumnStats]] | None:
+        """Statistics by base file and column, by ``column_stats``; those that are known.
+
+        :param paths: of base files, relative to the table.
+        :param columns: names of columns.
+        """
+        keys = {
+            column_stats_key(column, partition, name): (path, column)
+            for path in paths
+            for partition, _, name in (path.rpartition("/"),)
+            for column in columns
+        }
+        found = self._look_up(MetadataPartition.COLUMN_STATS, keys)
+        if found is None:
+            return None
+        stats: dict[str, dict[str, ColumnStats]] = {}
+        for key, payload in found.items():
+            if isinstance(payload, ColumnStats):
+                path, column = keys[key]
+                stats.setdefault(path, {})[column] = payload
+        return stats
+
+    def bloom_filters(self, paths: Iterable[str]) -> dict[str, BloomFilter] | None:
+        """The filters of base files' record keys, by ``bloom_filters``; those that are known.
+
+        :param paths: of base files, relative to the table.
+        """
+        keys = {
+            bloom_filter_key(partition, name): path
+            for path in paths
+            for partition, _, name in (path.rpartition("/"),)
+        }
+        found = self._look_up(MetadataPartition.BLOOM_FILTERS, keys)
+        if found is None:
+            return None
+        return {
+            keys[key]: BloomFilter.from_footer(payload.footer, payload.type_code)
+            for key, payload in found.items()
+            if isinstance(payload, StoredBloomFilter)
+        }
+
+    def locations(self, keys: Iterable[str]) -> dict[str, RecordLocation] | None:
+        """Where record keys are, by ``record_index``; a key that is not there is nowhere in the table.
+
+        :param keys: record keys.
+        """
+        found = self._look_up(MetadataPartition.RECORD_INDEX, keys)
+        if found is None:
+            return None
+        return {key: payload for key, payload in found.items() if isinstance(payload, RecordLocation)}
+
+    def _look_up(self, partition: str, keys: Iterable[str]) -> dict[str, Payload] | None:
+        if not self.has(partition):
+            return None
+        try:
+            return self._table(partition).look_up(partition, keys)
+        except FileNotFoundError as error:
+            log.info("table %s: index %s went away: %s", self._storage.root, partition, error)
+            self._usable[partition] = False
+            return None
+
+    def _table(self, partition: str) -> MetadataTable:
+        return self._at_moment if partition == MetadataPartition.RECORD_INDEX else self._newest
+
+    def _look(self, partition: str) -> bool:
+        if partition == MetadataPartition.RECORD_INDEX and not self._is_moment:
+            return False
+        table = self._table(partition)
+        try:
+            slices = table.file_slices(partition)
+        except SnapshotUnavailableError as error:
+            log.info("table %s: index %s is not used: %s", self._storage.root, partition, error)
+            return False
+        built = {each.base_file.instant for each in slices if each.base_file is not None}
+        if not built or partition not in self._complete():
+            return False
+        if partition == MetadataPartition.RECORD_INDEX and not all(map(self._was_complete, built)):
+            return False
+        since = min(built)  # what completed before is in the base files
+        unknown = [
+            commit
+            for commit in self._timeline.commits()
+            if (commit.completion_time or "") > since and not table.knows(commit.requested_time)
+        ]
+        if unknown:
+            log.warning(
+                "table %s: index %s is not used: commit %s is not in it, the next write makes up for it",
+                self._storage.root,
+                partition,
+                unknown[0].requested_time,
+            )
+        return not unknown
+
+    def _was_complete(self, instant: str) -> bool:
+        """Whether base files were complete at the moment: what an indexing writes says also what was
+        committed while it ran."""
+        known = self._timeline.find(instant) or Timeline.load(self._storage).find(instant)
+        if known is None:  # a compaction, or archived
+            return True
+        completed = known.completion_time or self._timeline.newest_completion + "0"
+        return completed <= self._timeline.newest_completion
+
+    def _complete(self) -> Sequence[str]:
+        try:
+            text = self._storage.read(PROPERTIES_PATH).decode()
+        except FileNotFoundError:  # being replaced by the JVM
+            return ()
+        return TableConfig.from_properties(parse_properties(text)).metadata_partitions

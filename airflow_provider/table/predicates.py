@@ -1,0 +1,203 @@
+"""What a reader asks of the rows: a pyarrow expression, or filters as pyarrow's readers take them.
+
+Whether a file can have such a row is decided by Arrow itself, which simplifies an expression by what is
+known to be true of a file. Of a column that is: it lies between its smallest and its largest value, or it
+is null, or it is not a number; a file is skipped when the expression cannot be true in any of these cases.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import reduce
+from itertools import product
+from operator import and_, eq, ge, gt, le, lt, ne, or_
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider.exceptions import InvalidInputError, MissingColumnError
+
+Filter = tuple[str, str, Any]
+"""Column, operator, value; of ``is null`` and ``is not null`` the value does not matter."""
+
+Where: TypeAlias = "pc.Expression | Sequence[Filter] | Sequence[Sequence[Filter]]"
+"""An expression over the columns; or filters, which must all be true; or several lists of filters, of which
+one must be true."""
+
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": eq,
+    "==": eq,
+    "!=": ne,
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
+}
+"""Operators that compare with a value."""
+
+OPERATORS = (*COMPARISONS, "in", "not in", "is null", "is not null")
+
+_FILTER = re.compile(
+    r"^\s*(?P<column>.+?)\s*(?P<operator><=|>=|!=|==|=|<|>|\bnot\s+in\b|\bin\b|\bis\s+not\s+null\b|\bis\s+null\b)"
+    r"\s*(?P<value>.*?)\s*$",
+    re.IGNORECASE,
+)
+
+_MOST_CASES = 64  # of one file: with more columns, fewer of them are looked at
+
+
+def parse_filter(text: str) -> Filter:
+    """A filter as people write it: ``delay > 300``, ``origin in JFK,EWR``, ``delay is not null``.
+
+    :param text: column, operator, value; values of ``in`` have commas between them, quotes are optional.
+    :raises InvalidInputError: when it is not such a text.
+    """
+    match = _FILTER.match(text)
+    if match is None or bool(match["value"]) == match["operator"].endswith("null"):
+        raise InvalidInputError(
+            f"{text!r} is no filter; write a column, an operator and a value, such as 'delay > 300', "
+            f"operators are: {', '.join(OPERATORS)}"
+        )
+    operator = " ".join(match["operator"].lower().split())
+    values = [each.strip().strip("'\"") for each in match["value"].split(",")]
+    if operator.endswith("in"):
+        return match["column"], operator, values
+    return match["column"], operator, match["value"].strip("'\"")
+
+
+def alternatives(where: Where) -> list[list[Filter]]:
+    """The filters of a predicate, as alternatives; none of an expression, into which nobody can look.
+
+    :raises InvalidInputError: when it is neither an expression nor filters.
+    """
+    if isinstance(where, pc.Expression):
+        return []
+    groups = [list(where)] if any(isinstance(each, tuple) for each in where) else [list(g) for g in where]
+    for each in (each for group in groups for each in group):
+        if not isinstance(each, tuple) or len(each) != 3 or each[1] not in OPERATORS:
+            raise InvalidInputError(
+                f"{each!r} is no filter; one is (column, operator, value), operators are: "
+                f"{', '.join(OPERATORS)}"
+            )
+    if not groups or not all(groups):
+        raise InvalidInputError("where names no filter; leave it out to read everything")
+    return groups
+
+
+def expression(where: Where, schema: pa.Schema) -> pc.Expression:
+    """A predicate as an expression.
+
+    :param where: the predicate; values in filters are taken for values of their column's type.
+    :param schema: the columns that it may name.
+    :raises InvalidInputError: when it cannot be evaluated over these columns.
+    """
+    if isinstance(where, pc.Expression):
+        found = where
+    else:
+        groups = [[_comparison(each, schema) for each in group] for group in alternatives(where)]
+        found = reduce(or_, (reduce(and_, group) for group in groups))
+    import pyarrow.dataset as ds  # pulls pandas in, which would cost every import of the engine a second
+
+    try:
+        ds.dataset(schema.empty_table()).to_table(columns=[], filter=found)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidInputError(f"where {found} cannot be evaluated: {error}") from error
+    return found
+
+
+def _comparison(each: Filter, schema: pa.Schema) -> pc.Expression:
+    column, operator, value = each
+    if column not in schema.names:
+        raise MissingColumnError(
+            f"where names column {column!r}; the table has: {', '.join(schema.names)}", column=column
+        )
+    field, kind = pc.field(column), schema.field(column).type
+    if operator.endswith("null"):
+        return field.is_null() if operator == "is null" else field.is_valid()
+    if operator.endswith("in"):
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise InvalidInputError(f"{each!r}: after {operator!r} come several values, such as a list")
+        # As in SQL, a null is neither in nor not in them.
+        found = field.isin(_values(value, kind))
+        return (found if operator == "in" else ~found) & field.is_valid()
+    if value is None:
+        raise InvalidInputError(f"{each!r}: nothing compares with None; use 'is null' or 'is not null'")
+    return COMPARISONS[operator](field, literal(value, kind))
+
+
+def literal(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """A filter's value: a text of a date or a number becomes one, all else Arrow compares as it is.
+
+    :param value: as it was given.
+    :param kind: the column's type.
+    :raises InvalidInputError: when it is no value of such a column.
+    """
+    if isinstance(value, pa.Scalar):
+        return value
+    try:
+        if pa.types.is_decimal(kind) and isinstance(value, int):
+            return pa.scalar(Decimal(value), kind)
+        return pa.scalar(value).cast(kind) if isinstance(value, str) else pa.scalar(value)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInputError(f"{value!r} is no value of a column of type {kind}: {error}") from error
+
+
+def _values(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
+    found = [literal(value, kind) for value in values]
+    try:
+        return pa.array([each.cast(kind).as_py() for each in found], kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInputError(f"{values!r} are no values of a column of type {kind}: {error}") from error
+
+
+def named_columns(where: pc.Expression, columns: Iterable[str]) -> list[str]:
+    """Those of some columns that an expression may be about, and perhaps others.
+
+    Nobody can look into an expression; but it prints the names of its columns.
+    """
+    text = str(where)
+    return [column for column in columns if column in text]
+
+
+def may_match(
+    where: pc.Expression, schema: pa.Schema, known: Iterable[Mapping[str, Collection[pc.Expression]]]
+) -> list[bool]:
+    """Whether there can be rows for which an expression is true.
+
+    :param where: from :func:`expression`.
+    :param schema: the columns.
+    :param known: of every file, by column: cases of which one is true for each of its rows. Nothing is known
+        of a column that is not named.
+    """
+    import pyarrow.dataset as ds
+    import pyarrow.fs
+
+    # Files that are not there: pieces of a dataset that only know what is true in them.
+    nowhere, parquet = pyarrow.fs.LocalFileSystem(), ds.ParquetFileFormat()
+    pieces: list[ds.ParquetFileFragment] = []
+    numbers: dict[tuple[int, ...], int] = {}  # of the pieces: many files have null as a case
+    of_files: list[list[int]] = []
+    kept: list[object] = []  # so that no other object gets the identity of one of them
+    for of_columns in known:
+        cases: list[tuple[pc.Expression, ...]] = [()]
+        for of_column in sorted(of_columns.values(), key=len):
+            if len(cases) * len(of_column) <= _MOST_CASES:
+                cases = [(*one, other) for one, other in product(cases, of_column)]
+        of_file = []
+        for case in cases:
+            identity = tuple(map(id, case))
+            if identity not in numbers:
+                numbers[identity] = len(pieces)
+                told = reduce(and_, case) if case else pc.scalar(True)
+                pieces.append(parquet.make_fragment(str(numbers[identity]), nowhere, told))
+            of_file.append(numbers[identity])
+        of_files.append(of_file)
+        kept.append(of_columns)
+    if not pieces:
+        return []
+    dataset = ds.FileSystemDataset(pieces, schema, parquet, nowhere)
+    found = {int(piece.path) for piece in dataset.get_fragments(filter=where)}
+    return [not found.isdisjoint(of_file) for of_file in of_files]

@@ -1,0 +1,105 @@
+"""What the indexes of a table have to say (C6): a rebuild from its data files, record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.metadata_table.changes import TableChange, records_of
+from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
+from airflow_provider.table.metadata_table.keys import ALL_PARTITIONS, by_file_group
+from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
+from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
+from airflow_provider.table.metadata_table.records import ColumnStats, FileList, Payload, RecordLocation
+from airflow_provider.table.metadata_table.statistics import indexed_columns
+
+
+def assert_indexes_equal_a_rebuild(table: HudiTable, partitions: Iterable[str] | None = None) -> None:
+    """Compare every complete index with one that is made from the data files now.
+
+    :param table: the table; what a writer left unpublished is published first.
+    :param partitions: the indexes that have to be there, and complete; whichever there are when None.
+    """
+    storage, commit_log = table.storage, CommitLog(table.storage)
+    newest = publish_head(storage, commit_log)
+    table = HudiTable.open(table.location, storage.options)
+    indexes = {each.partition: each for each in current_indexes(storage, commit_log, newest)}
+    complete = sorted(partition for partition, index in indexes.items() if index.is_complete)
+    assert sorted(table.config.metadata_partitions) == complete, "the table config names other indexes"
+    if partitions is not None:
+        assert complete == sorted(partitions)
+    pending = [instant.requested_time for instant in table.timeline().pending()]
+    metadata_table = MetadataTable(metadata_storage(storage), pending)
+    wanted = records_of(storage, _all_files(table), complete, _columns(table))
+    for partition in complete:
+        found = _comparable(dict(metadata_table.records(partition)))
+        expected = _comparable(wanted.get(partition, {}))
+        if partition == MetadataPartition.PARTITION_STATS:
+            _assert_covers(found, expected)
+            continue
+        different = {key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)}
+        said = {key: (found.get(key), expected.get(key)) for key in sorted(different)[:5]}
+        assert not different, f"{partition}: {len(different)} records differ, (found, expected): {said}"
+        _assert_found_by_key(metadata_table, partition, indexes[partition].file_groups, expected)
+
+
+def _all_files(table: HudiTable) -> TableChange:
+    """All committed base files, as if they came at once; the live ones with their record keys."""
+    view, added = table.view(), []
+    for partition in view.all_partitions():
+        for status in table.storage.list(partition):
+            parsed = parse_base_file_name(status.name)
+            if parsed is not None and view.shows(parsed[2]):
+                added.append(BaseFile(partition, *parsed, status.path, status.size))
+    return TableChange(tuple(added), (), tuple((None, each) for each in view.all_base_files()))
+
+
+def _columns(table: HudiTable) -> tuple[str, ...]:
+    definition = read_index_definitions(table.storage).get(MetadataPartition.COLUMN_STATS)
+    return definition.source_fields if definition else tuple(indexed_columns(table.schema))
+
+
+def _comparable(records: Mapping[str, Payload | None]) -> dict[str, Any]:
+    """Records without what they may differ in: the instant of a location, partitions without files."""
+    found: dict[str, Any] = {}
+    for key, payload in records.items():
+        if isinstance(payload, RecordLocation):
+            found[key] = (payload.partition_path, payload.file_id)
+        elif isinstance(payload, FileList):
+            if key != ALL_PARTITIONS and (sizes := payload.sizes()):
+                found[key] = sizes
+        else:
+            found[key] = payload
+    return found
+
+
+def _assert_covers(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Statistics of partitions only widen: what there is must be within."""
+    for key, needed in expected.items():
+        said = found[key]
+        assert isinstance(said, ColumnStats)
+        assert isinstance(needed, ColumnStats)
+        if needed.min_value is not None and needed.max_value is not None:
+            assert said.min_value is not None
+            assert said.max_value is not None
+            assert said.min_value.value <= needed.min_value.value
+            assert said.max_value.value >= needed.max_value.value
+
+
+def _assert_found_by_key(
+    metadata_table: MetadataTable, partition: str, file_groups: int, expected: Mapping[str, Any]
+) -> None:
+    """Every record is in the file group that a look-up goes to."""
+    slices = metadata_table.file_slices(partition)
+    assert [each.file_id for each in slices] == [
+        file_group_id(partition, number) for number in range(file_groups)
+    ]
+    for number, keys in by_file_group(expected, file_groups).items():
+        held = {key for key, _ in metadata_table.slice_records(slices[number])}
+        assert held.issuperset(keys), f"{partition}: a record is in another file group than its key's"
