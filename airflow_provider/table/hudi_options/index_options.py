@@ -124,7 +124,16 @@ INDEX_OPTIONS = (
         Topic.INDEX,
         whole(least=1),
         "Delta commits of the metadata table after which it is compacted.",
+        "max_delta_commits",
         default=10,
+    ),
+    Option(
+        "hoodie.compaction.logfile.size.threshold",
+        Topic.INDEX,
+        whole("bytes"),
+        "Log files of one of its file groups that are smaller together stay as they are.",
+        "log_file_size_threshold",
+        default=0,
     ),
     Option(
         f"{METADATA}index.check.timeout.seconds",

@@ -12,12 +12,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import InvalidInputError, MissingColumnError, UnknownOperationError
+from airflow_provider.indexing.options import file_group_count, index_options
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.locks import LOCK_PROVIDERS, InProcessLockProvider, lock_options
 from airflow_provider.services.archival import plan_archival
 from airflow_provider.services.clean_plan import Retention
 from airflow_provider.services.clustering_job import ClusteringJob
 from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table.hudi_options import OPTIONS, EffectiveOptions, HudiOptions, IndexOptions, Topic
 from airflow_provider.table.hudi_options.reference import reference
 from airflow_provider.table.hudi_options.registry import BY_ANY_NAME
@@ -404,6 +406,7 @@ def test_the_defaults_are_those_of_what_the_options_are_for(tmp_path):
         (Topic.HEARTBEAT, IngestJob),
         (Topic.HEARTBEAT, ClusteringJob),
         (Topic.CLUSTERING, ClusteringSettings),
+        (Topic.INDEX, CompactionSettings),
     ):
         defaults = {field.name: field.default for field in fields(used)}
         assert said(topic).items() <= defaults.items()
@@ -461,6 +464,17 @@ def test_partition_stats_follow_column_stats_unless_somebody_says_no():
     without = stats | {"hoodie.metadata.index.partition.stats.enable": "false"}
     assert MetadataPartition.PARTITION_STATS in HudiOptions.parse(stats).index.partitions
     assert MetadataPartition.PARTITION_STATS not in HudiOptions.parse(without).index.partitions
+
+
+def test_an_index_is_planned_by_the_options_of_its_plan_over_those_of_the_table(tmp_path):
+    least, bloom = "hoodie.metadata.record.index.min.filegroup.count", f"{INDEX}bloom.filter.file.group.count"
+    table = create(tmp_path, **{least: 3, bloom: 2})
+    found = index_options(table, {least: "5"})
+    assert file_group_count(MetadataPartition.RECORD_INDEX, 100, found) == 5
+    assert file_group_count(MetadataPartition.BLOOM_FILTERS, 100, found) == 2
+    assert file_group_count(MetadataPartition.FILES, 100, found) == 1
+    with pytest.raises(InvalidInputError, match=r"by hoodie\.metadata\.enable=false, and so no index"):
+        index_options(table, {"hoodie.metadata.enable": False})
 
 
 # --- tables -----------------------------------------------------------------------------------
