@@ -13,7 +13,7 @@ from airflow.sdk.log import mask_secret
 from airflow_provider.exceptions import InvalidConnectionError, TableServiceError
 from airflow_provider.hooks.connection_form import read_extras
 from airflow_provider.hooks.metastore import has_password
-from airflow_provider.locks import LockProvider, lock_options, open_lock
+from airflow_provider.locks import LockProvider, agreed_config, lock_options, open_lock
 from airflow_provider.table.storage import Storage
 
 if TYPE_CHECKING:
@@ -45,13 +45,21 @@ class LockProviderHook(BaseHook):
         super().__init__()
         self.lock_conn_id = lock_conn_id
 
-    def lock_config(self) -> dict[str, Any]:
+    def lock_config(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What :func:`airflow_provider.locks.open_lock` takes, as the connection says it.
 
+        :param options: what Hudi's options say of the lock
+            (:attr:`~airflow_provider.table.hudi_options.HudiOptions.lock`).
         :raises InvalidConnectionError: when the connection does not exist (the default one
-            may be missing), is of another type or has an extra that cannot work.
+            may be missing), is of another type, has an extra that cannot work, or says
+            something else than the options.
         """
-        given = self._given()
+        given = agreed_config(
+            self._given(),
+            options or {},
+            config_of=f"connection {self.lock_conn_id!r}",
+            options_of="Hudi's options",
+        )
         provider = given.pop("provider", "filesystem")
         # The form offers the options of all providers; what this one lacks does not matter to it.
         options = {name: given[name] for name in lock_options(provider) if name in given}

@@ -17,7 +17,7 @@ from airflow_provider.concurrency.history import Base
 from airflow_provider.concurrency.index_changes import DROP_INDEX
 from airflow_provider.indexing.entries import Change, Indexes, change_indexes
 from airflow_provider.indexing.schedule import known_indexes
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata import encode
@@ -59,7 +59,7 @@ def drop_index(
 
     :param table: the table.
     :param partitions: the indexes; see :func:`~airflow_provider.indexing.schedule.schedule_index`.
-    :param lock: the table lock; the filesystem lock in the table by default.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :return: None when none of them is there.
     :raises UnknownOperationError: when an index is not known.
     :raises LockTimeoutError: when the table lock could not be had in time.
@@ -84,7 +84,7 @@ def drop_index(
         record = {"version": 1, "operationType": DROP_INDEX, "indexPartitionInfos": infos}
         return Change(lambda _: after, encode("HoodieIndexCommitMetadata", record))
 
-    entry = change_indexes(storage, lock or open_lock({}, storage), decide, operation=DROP_INDEX)
+    entry = change_indexes(storage, lock or default_lock(table), decide, operation=DROP_INDEX)
     if entry is None:
         return None
     log.info("table %s: dropped the indexes %s", storage.root, ", ".join(gone))

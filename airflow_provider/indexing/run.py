@@ -29,7 +29,7 @@ from airflow_provider.indexing.base_files import Build, build_in_process, index_
 from airflow_provider.indexing.catch_up import CatchUp
 from airflow_provider.indexing.entries import Change, Indexes, change_indexes
 from airflow_provider.indexing.schedule import check_lock
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
@@ -125,7 +125,7 @@ def run_index(
     :param timeout_seconds: for the catch-up.
     :param poll_seconds: between two looks during the catch-up.
     :param build: writes the base files.
-    :param lock: the table lock; the filesystem lock in the table by default.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :param heartbeat_interval: seconds between two beats.
     :param tolerable_misses: missed beats after which others may run the plan.
     :param operation_key: kept in the heartbeat, for who looks for this run.
@@ -145,7 +145,7 @@ def run_index(
         raise InvalidInputError("the timeout, the polling and the heartbeat's numbers must be above zero")
     table.check_writable()
     storage, commit_log = table.storage, CommitLog(table.storage)
-    lock = lock or open_lock({}, storage)
+    lock = lock or default_lock(table)
     publish_head(storage, commit_log)
     rollback_dead_writers(table)
     check_lock(table, lock)

@@ -24,9 +24,10 @@ from airflow_provider.exceptions import InvalidInputError, UnknownOperationError
 from airflow_provider.indexing.catch_up import base_instant, is_foreign
 from airflow_provider.indexing.entries import Change, Indexes, change_indexes
 from airflow_provider.indexing.options import file_group_count, index_options
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.table.base_file import BaseFileReader
 from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.hudi_options import IndexOptions
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import encode
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
@@ -102,8 +103,8 @@ def schedule_index(
     :param partitions: ``files``, ``column_stats``, ``bloom_filters``, ``record_index``,
         ``partition_stats``.
     :param columns: whose statistics are kept; the first 32 that have an order when None.
-    :param options: numbers of file groups; see :data:`~airflow_provider.indexing.options.DEFAULTS`.
-    :param lock: the table lock; the filesystem lock in the table by default.
+    :param options: by Hudi's names, such as those of numbers of file groups, over the table's own.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :return: the plan's requested time; None when all of it is there or planned already.
     :raises UnknownOperationError: when an index or an option is not known.
     :raises InvalidInputError: when a column is not there or has no order, the columns are others than
@@ -111,9 +112,9 @@ def schedule_index(
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
-    wanted, sizes = known_indexes(partitions), index_options(options)
+    wanted, sizes = known_indexes(partitions), index_options(table, options)
     table.check_writable()
-    storage, lock = table.storage, lock or open_lock({}, table.storage)
+    storage, lock = table.storage, lock or default_lock(table)
     if columns is not None and not set(wanted) & set(_STATISTICS):
         raise InvalidInputError(f"columns are those of column_stats; it is not among {', '.join(wanted)}")
     indexed = indexed_columns(table.schema, columns)
@@ -185,9 +186,7 @@ def _record_count(storage: Storage, base_files: Sequence[BaseFile]) -> int:
         return sum(pool.map(rows, base_files))
 
 
-def _file_groups(
-    storage: Storage, partition: MetadataPartition, records: int, options: Mapping[str, float]
-) -> int:
+def _file_groups(storage: Storage, partition: MetadataPartition, records: int, options: IndexOptions) -> int:
     # Readers count the file groups that they find: of an index that was dropped in this moment some may be
     # left. What they say is older than the new base files, and not read.
     names = storage.names(f"{METADATA_FOLDER}/{partition}")

@@ -57,7 +57,8 @@ def ingest_arrow(
     :param table: the table, or its absolute path or URL. One that is open spares opening it.
     :param data: the rows; columns that the table allows to be null may be missing.
     :param operation: a key of :data:`~airflow_provider.ingestion.OPERATIONS`.
-    :param lock: the table lock, to be used for many writes; by the setting ``lock`` when None.
+    :param lock: the table lock, to be used for many writes; by the setting ``lock``, or the table's
+        options, when None.
     :param is_alive: asked before every heartbeat; False gives the write up.
     :param settings: further fields of :class:`~airflow_provider.ingestion.IngestJob`, such as
         ``priority`` or ``operation_key``.

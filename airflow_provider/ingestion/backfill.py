@@ -81,7 +81,7 @@ class Backfill:
     :param patience: before each window, seconds to wait at most for writers of higher priority.
     :param attempts: how often a window is begun that ends with an error which another attempt
         may not meet, such as a lost conflict.
-    :param lock: the table lock; by ``job.lock`` when None.
+    :param lock: the table lock; by ``job.lock``, or the table's options, when None.
     :param tell: gets the progress after each window, and what is waited for; the log by default.
     :param is_stopped: asked between windows, and while waiting; True ends the backfill.
     """
@@ -114,7 +114,7 @@ class Backfill:
         """
         self._check()
         self._started = time.monotonic()
-        self._lock = self.lock or open_lock(self.job.lock, self.table.storage)
+        self._lock = self.lock or open_lock(self.job.lock or self.table.hudi_options.lock, self.table.storage)
         earlier = self._earlier()
         results = [self._window(window, write, earlier) for window in self.windows]
         return self._summary([result for result in results if result is not None])

@@ -57,7 +57,7 @@ def write_rows(
     :param job: what to do.
     :param table: the table.
     :param rows: rows that fit into the table.
-    :param lock: the table lock; by ``job.lock`` when None.
+    :param lock: the table lock; by ``job.lock``, or the table's options, when None.
     :param is_alive: asked before every heartbeat; False gives the write up.
     :param around: entered before anything is planned, and left after the commit or the failure.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`.
@@ -67,7 +67,7 @@ def write_rows(
         groups, and the policy says to fail, or it was waited for too long.
     :raises CommitError: when the write ended otherwise without a commit.
     """
-    lock = lock or open_lock(job.lock, table.storage)
+    lock = lock or open_lock(job.lock or table.hudi_options.lock, table.storage)
     patience = time.monotonic() + job.yield_timeout
     begun_again = 0
     while True:

@@ -6,18 +6,23 @@ import inspect
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider.exceptions import InvalidConnectionError
 from airflow_provider.locks.in_process import InProcessLockProvider
 from airflow_provider.locks.protocol import LockHolder, LockProvider
 from airflow_provider.table.storage import Storage
 
+if TYPE_CHECKING:
+    from airflow_provider.table.hudi_table import HudiTable
+
 __all__ = [
     "LOCK_PROVIDERS",
     "InProcessLockProvider",
     "LockHolder",
     "LockProvider",
+    "agreed_config",
+    "default_lock",
     "lock_options",
     "open_lock",
 ]
@@ -48,6 +53,28 @@ def lock_options(provider: str) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
 
+def agreed_config(
+    config: Mapping[str, Any], options: Mapping[str, Any], *, config_of: str, options_of: str
+) -> dict[str, Any]:
+    """One configuration out of two that must not contradict each other: one table has one lock.
+
+    :param config: for :func:`open_lock`.
+    :param options: the same, from elsewhere.
+    :param config_of: who says the first, for the error.
+    :param options_of: who says the second.
+    :raises InvalidConnectionError: when they say different things; shows no value but the provider's name.
+    """
+    for name, value in options.items():
+        if name in config and config[name] != value:
+            said = f" ({config[name]!r} and {value!r})" if name == "provider" else ""
+            raise InvalidConnectionError(
+                f"{config_of} and {options_of} say different things of the lock's {name}{said}; writers "
+                "with different locks do not wait for each other: leave one out",
+                option=name,
+            )
+    return {**config, **options}
+
+
 def open_lock(config: Mapping[str, Any], storage: Storage) -> LockProvider:
     """A contender for a table's lock.
 
@@ -71,3 +98,13 @@ def open_lock(config: Mapping[str, Any], storage: Storage) -> LockProvider:
     place = storage.root if provider == "in_process" else storage
     lock: LockProvider = pkgutil.resolve_name(LOCK_PROVIDERS[provider])(place, **options)
     return lock
+
+
+def default_lock(table: HudiTable) -> LockProvider:
+    """A contender for a table's lock where nobody says which: the one that its options name.
+
+    :param table: the table; without such options the lock is the file lock in it.
+    :raises InvalidConnectionError: when the options do not say all that their provider needs.
+    :raises InvalidInputError: when an option cannot be what it is.
+    """
+    return open_lock(table.hudi_options.lock, table.storage)

@@ -6,20 +6,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
-from airflow_provider.hooks.lock_provider import LockProviderHook
-from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.operators.table_operator import TableOperator
 from airflow_provider.operators.templated import count, flag, seconds
 from airflow_provider.services.archival import DEAD_WRITER_SECONDS, archive, plan_archival
+from airflow_provider.table.hudi_options import Topic
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class ArchiveTimelineOperator(BaseOperator):
+class ArchiveTimelineOperator(TableOperator):
     """Moves the oldest instants of a table from the active timeline to the archived one.
 
     ::
@@ -34,7 +32,8 @@ class ArchiveTimelineOperator(BaseOperator):
     left, relative to the table), ``trimmed`` (the last entry of the commit log that left it; 0 for none),
     ``held_by`` (why instants stay that should leave, or None) and ``dry_run``.
 
-    :param table: ``database.table``, or the table's path or URL (templated).
+    Arguments beside those of :class:`~airflow_provider.operators.table_operator.TableOperator`:
+
     :param keep_min_commits: commits that stay; the table's ``hoodie.keep.min.commits``, or 20, when None
         (templated).
     :param keep_max_commits: commits up to which nothing leaves; the table's ``hoodie.keep.max.commits``,
@@ -42,46 +41,32 @@ class ArchiveTimelineOperator(BaseOperator):
     :param dead_writers_after: how long a rollback has to be over before archival passes what it rolled
         back: longer than a process stands still and wakes up; a timedelta or seconds (templated).
     :param dry_run: only tells what would leave (templated).
-    :param lock_conn_id: connection of type ``table_lock`` (templated).
-    :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
-    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
     """
 
     template_fields: Sequence[str] = (
-        "table",
+        *TableOperator.template_fields,
         "keep_min_commits",
         "keep_max_commits",
         "dead_writers_after",
         "only_tell",
-        "lock_conn_id",
-        "metastore_conn_id",
-        "storage_conn_id",
     )
     ui_color = "#e0e7f5"
 
     def __init__(
         self,
         *,
-        table: str,
         keep_min_commits: int | str | None = None,
         keep_max_commits: int | str | None = None,
         dead_writers_after: timedelta | float | str = timedelta(seconds=DEAD_WRITER_SECONDS),
         dry_run: bool | str = False,
-        lock_conn_id: str = LockProviderHook.default_conn_name,
-        metastore_conn_id: str = MetastoreHook.default_conn_name,
-        storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table = table
         self.keep_min_commits = keep_min_commits
         self.keep_max_commits = keep_max_commits
         self.dead_writers_after = dead_writers_after
         # BaseOperator has a method dry_run.
         self.only_tell = dry_run
-        self.lock_conn_id = lock_conn_id
-        self.metastore_conn_id = metastore_conn_id
-        self.storage_conn_id = storage_conn_id
 
     @failing_without_retries
     def execute(self, context: Context) -> dict[str, Any]:
@@ -97,10 +82,13 @@ class ArchiveTimelineOperator(BaseOperator):
         keep_min = count(self.keep_min_commits, "keep_min_commits")
         keep_max = count(self.keep_max_commits, "keep_max_commits")
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
+        options = self._options(table)
+        kept = options.arguments(Topic.ARCHIVAL, keep_min_commits=keep_min, keep_max_commits=keep_max)
+        keep_min, keep_max = kept.get("keep_min_commits"), kept.get("keep_max_commits")
         if only_tell:
             plan = plan_archival(table, keep_min=keep_min, keep_max=keep_max, dead_writer_seconds=after)
         else:
-            lock = LockProviderHook(self.lock_conn_id).get_lock(table.location, table.storage.options)
+            lock = self._lock(table, options)
             plan = archive(table, keep_min=keep_min, keep_max=keep_max, dead_writer_seconds=after, lock=lock)
         self.log.info(
             "%s %d instants%s",

@@ -94,6 +94,7 @@ class BackfillOperator(IngestOperator):
     )
     ui_color = "#e4e0f5"
     usual_priority: ClassVar[str] = "backfill"
+    usual_on_conflict: ClassVar[str] = "rebase"
 
     def __init__(
         self,
@@ -108,10 +109,9 @@ class BackfillOperator(IngestOperator):
         backfill_id: str | None = None,
         patience: float = 60.0,
         attempts: int = 3,
-        on_conflict: str = "rebase",
         **kwargs: Any,
     ) -> None:
-        super().__init__(on_conflict=on_conflict, **kwargs)
+        super().__init__(**kwargs)
         self.partitions = partitions
         self.window_columns = window_columns
         self.time_column = time_column

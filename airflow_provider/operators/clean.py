@@ -6,23 +6,20 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.hooks.lock_provider import LockProviderHook
-from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.operators.table_operator import TableOperator
 from airflow_provider.operators.templated import flag, seconds
-from airflow_provider.services.clean_plan import CleaningPolicy, CleanPlan, Retention
+from airflow_provider.services.clean_plan import CleanPlan, Retention
 from airflow_provider.services.cleaning import clean, plan_clean
-from airflow_provider.services.orphans import DAY
+from airflow_provider.table.hudi_options import Topic
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class CleanOperator(BaseOperator):
+class CleanOperator(TableOperator):
     """Deletes data files that no snapshot shows any more, and that nobody needs.
 
     ::
@@ -37,54 +34,41 @@ class CleanOperator(BaseOperator):
     ``action``, ``files_deleted``, ``files_failed``, ``bytes``, ``earliest_commit_to_retain``,
     ``held`` (who holds back what: ``by``, ``files``, ``bytes``), ``expired_consumers`` and ``dry_run``.
 
-    :param table: ``database.table``, or the table's path or URL (templated).
-    :param policy: ``KEEP_LATEST_COMMITS``, ``KEEP_LATEST_FILE_VERSIONS`` or ``KEEP_LATEST_BY_HOURS``
-        (templated).
-    :param retained: how many commits, slices of a file group, or hours; Hudi's default, 10, 3 or 24, when
-        None (templated).
+    Arguments beside those of :class:`~airflow_provider.operators.table_operator.TableOperator`:
+
+    :param policy: ``KEEP_LATEST_COMMITS``, ``KEEP_LATEST_FILE_VERSIONS`` or ``KEEP_LATEST_BY_HOURS``; the
+        table's ``hoodie.clean.policy``, or the first, when None (templated).
+    :param retained: how many commits, slices of a file group, or hours; the table's
+        ``hoodie.clean.commits.retained`` and so on, or Hudi's default, 10, 3 or 24, when None (templated).
     :param reverted_after: how long a revert has to be over before the files of the rewrite that it undid
         are deleted: longer than any query runs; a timedelta or seconds (templated).
     :param dry_run: only tells what would go; each file is in the task's log (templated).
-    :param lock_conn_id: connection of type ``table_lock`` (templated).
-    :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
-    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
     """
 
     template_fields: Sequence[str] = (
-        "table",
+        *TableOperator.template_fields,
         "policy",
         "retained",
         "reverted_after",
         "only_tell",
-        "lock_conn_id",
-        "metastore_conn_id",
-        "storage_conn_id",
     )
     ui_color = "#e0eaf5"
 
     def __init__(
         self,
         *,
-        table: str,
-        policy: str = CleaningPolicy.KEEP_LATEST_COMMITS,
+        policy: str | None = None,
         retained: float | str | None = None,
         reverted_after: timedelta | float | str = timedelta(days=1),
         dry_run: bool | str = False,
-        lock_conn_id: str = LockProviderHook.default_conn_name,
-        metastore_conn_id: str = MetastoreHook.default_conn_name,
-        storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table = table
-        self.policy = str(policy)
+        self.policy = policy
         self.retained = retained
         self.reverted_after = reverted_after
         # BaseOperator has a method dry_run.
         self.only_tell = dry_run
-        self.lock_conn_id = lock_conn_id
-        self.metastore_conn_id = metastore_conn_id
-        self.storage_conn_id = storage_conn_id
 
     @failing_without_retries
     def execute(self, context: Context) -> dict[str, Any]:
@@ -92,18 +76,24 @@ class CleanOperator(BaseOperator):
 
         :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
         """
-        after = seconds(self.reverted_after, "reverted_after")
-        retention = Retention(self.policy, _number(self.retained), DAY if after is None else after)
+        reverted_after = seconds(self.reverted_after, "reverted_after")
+        policy = None if self.policy in (None, "None") else str(self.policy).upper()
+        retained = _number(self.retained)
         only_tell = flag(self.only_tell, "dry_run")
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
+        options = self._options(table)
+        retention = Retention(
+            **options.arguments(
+                Topic.CLEANING, policy=policy, retained=retained, reverted_after=reverted_after
+            )
+        )
         plan = plan_clean(table, retention)
         self._tell(plan, each_file=only_tell)
         result: dict[str, Any] = {"table": self.table, **_NOTHING}
         if only_tell:
             result |= {"files_deleted": len(plan.files), "bytes": plan.size}
         else:
-            lock = LockProviderHook(self.lock_conn_id).get_lock(table.location, table.storage.options)
-            done = [each.to_dict() for each in clean(table, retention, lock=lock)]
+            done = [each.to_dict() for each in clean(table, retention, lock=self._lock(table, options))]
             if done:
                 counts = ("files_deleted", "files_failed", "bytes")
                 result |= done[-1] | {count: sum(each[count] for each in done) for count in counts}

@@ -7,15 +7,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from airflow_provider.concurrency import rollback_dead_writers
-from airflow_provider.hooks.lock_provider import LockProviderHook
-from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.priority import priority_number
 from airflow_provider.operators.spark_operator import SparkOperator, nobody
+from airflow_provider.operators.table_operator import TableOperator
 from airflow_provider.operators.task_operation import TaskOperation
 from airflow_provider.services.clustering import (
     MAX_FAILURES,
@@ -27,6 +24,7 @@ from airflow_provider.services.clustering import (
 )
 from airflow_provider.services.clustering_job import ClusteringJob
 from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.table.hudi_options import Topic
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action
 
@@ -48,13 +46,15 @@ _RESULT_KEYS = (
 _NO_TRANSACTION = {"txn_id": None, "write_id": None, "event_id": None}
 
 
-class _PlansClustering(BaseOperator):
+class _PlansClustering(TableOperator):
     """What operators have in common that plan a clustering.
 
     :param sort_by: columns to order the rows by, the most important first; none to pack small files as
-        they are (templated).
-    :param layout: how to order by several columns: ``linear``, ``z-order`` or ``hilbert`` (templated).
-    :param partitions: patterns of partition paths, such as ``year=2013/*``; all when empty (templated).
+        they are; what Hudi's options say, or none, when None (templated).
+    :param layout: how to order by several columns: ``linear``, ``z-order`` or ``hilbert``; the first when
+        nothing says it (templated).
+    :param partitions: patterns of partition paths, such as ``year=2013/*``; all when empty; what Hudi's
+        options say, or all, when None (templated).
     :param small_file_limit: bytes; only file groups below it are clustered.
     :param target_file_size: bytes; new file groups get about so much.
     :param min_age: since a file group was written last; younger ones are left alone; a timedelta or
@@ -65,14 +65,20 @@ class _PlansClustering(BaseOperator):
     :param max_failures: failures in a row after which clustering stops itself on the table; None never.
     """
 
-    template_fields: Sequence[str] = ("sort_by", "layout", "partitions", "priority")
+    template_fields: Sequence[str] = (
+        *TableOperator.template_fields,
+        "sort_by",
+        "layout",
+        "partitions",
+        "priority",
+    )
 
     def __init__(
         self,
         *,
-        sort_by: str | Sequence[str] = (),
-        layout: str = "linear",
-        partitions: str | Sequence[str] = (),
+        sort_by: str | Sequence[str] | None = None,
+        layout: str | None = None,
+        partitions: str | Sequence[str] | None = None,
         small_file_limit: int | None = None,
         target_file_size: int | None = None,
         min_age: timedelta | float | None = None,
@@ -94,26 +100,26 @@ class _PlansClustering(BaseOperator):
         self.priority = priority
         self.max_failures = max_failures
 
-    def _schedule(self, table: HudiTable, lock_conn_id: str) -> str | None:
-        age = self.min_age.total_seconds() if isinstance(self.min_age, timedelta) else self.min_age
-        sizes = {
-            "small_file_limit": self.small_file_limit,
-            "target_file_size": self.target_file_size,
-            "min_age": age,
-            "max_groups": self.max_groups,
-            "max_group_size": self.max_group_size,
-        }
+    def _schedule(self, table: HudiTable) -> str | None:
+        options = self._options(table)
         settings = ClusteringSettings(
-            sort_by=_texts(self.sort_by),
-            layout=self.layout,
-            partitions=_texts(self.partitions),
-            **{name: value for name, value in sizes.items() if value is not None},  # type: ignore[arg-type]
+            **options.arguments(
+                Topic.CLUSTERING,
+                sort_by=_texts(self.sort_by),
+                layout=self.layout,
+                partitions=_texts(self.partitions),
+                small_file_limit=self.small_file_limit,
+                target_file_size=self.target_file_size,
+                min_age=self.min_age.total_seconds() if isinstance(self.min_age, timedelta) else self.min_age,
+                max_groups=self.max_groups,
+                max_group_size=self.max_group_size,
+            )
         )
         instant = schedule_clustering(
             table,
             settings,
             priority=priority_number(self.priority),
-            lock=LockProviderHook(lock_conn_id).get_lock(table.location, table.storage.options),
+            lock=self._lock(table, options),
             max_failures=self.max_failures,
         )
         self.log.info("%s", f"planned clustering {instant}" if instant else "nothing to cluster")
@@ -137,37 +143,11 @@ class ScheduleClusteringOperator(_PlansClustering):
 
     Arguments beside those of the plan (``sort_by``, ``layout``, ``partitions``, ``small_file_limit``,
     ``target_file_size``, ``min_age``, ``max_groups``, ``max_group_size``, ``priority`` and
-    ``max_failures``; see docs/clustering.md):
-
-    :param table: ``database.table``, or the table's path or URL (templated).
-    :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
-    :param lock_conn_id: connection of type ``table_lock`` (templated).
-    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
+    ``max_failures``; see docs/clustering.md): those of
+    :class:`~airflow_provider.operators.table_operator.TableOperator`.
     """
 
-    template_fields: Sequence[str] = (
-        *_PlansClustering.template_fields,
-        "table",
-        "metastore_conn_id",
-        "lock_conn_id",
-        "storage_conn_id",
-    )
     ui_color = "#dcefd8"
-
-    def __init__(
-        self,
-        *,
-        table: str,
-        metastore_conn_id: str = MetastoreHook.default_conn_name,
-        lock_conn_id: str = LockProviderHook.default_conn_name,
-        storage_conn_id: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.table = table
-        self.metastore_conn_id = metastore_conn_id
-        self.lock_conn_id = lock_conn_id
-        self.storage_conn_id = storage_conn_id
 
     @failing_without_retries
     def execute(self, context: Context) -> dict[str, Any]:
@@ -178,7 +158,7 @@ class ScheduleClusteringOperator(_PlansClustering):
         :raises LockTimeoutError: when the table lock could not be had in time.
         """
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
-        instant = self._schedule(table, self.lock_conn_id)
+        instant = self._schedule(table)
         groups = pending_plan(table, instant).groups if instant else ()
         return {
             "table": self.table,
@@ -223,8 +203,8 @@ class RunClusteringOperator(SparkOperator):
         *,
         instant: str | None = None,
         parallel_groups: int | None = None,
-        heartbeat_interval: float = 10.0,
-        tolerable_misses: int = 6,
+        heartbeat_interval: float | None = None,
+        tolerable_misses: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -246,17 +226,22 @@ class RunClusteringOperator(SparkOperator):
         table = HudiTable.open(resolved.location, hook.storage_options())
         table.check_writable()
         operation = TaskOperation(context)
+        options = self._options(table)
         job = ClusteringJob(
             resolved.location,
             storage_options=table.storage.options,
-            lock=LockProviderHook(self.lock_conn_id).lock_config(),
-            heartbeat_interval=self.heartbeat_interval,
-            tolerable_misses=self.tolerable_misses,
+            lock=self._lock_config(options),
             operation_key=operation.key,
             operation_since=operation.since,
-            parallel_groups=self.parallel_groups,
             table_name=self.table if resolved.is_registered else None,
             spark_conf=dict(self.spark_conf or {}),
+            **options.arguments(
+                Topic.HEARTBEAT,
+                Topic.CLUSTERING,
+                heartbeat_interval=self.heartbeat_interval,
+                tolerable_misses=self.tolerable_misses,
+                parallel_groups=self.parallel_groups,
+            ),
         )
         job.validate()
         if operation.is_retry:
@@ -316,14 +301,13 @@ class ClusteringOperator(_PlansClustering, RunClusteringOperator):
     Arguments: those of :class:`ScheduleClusteringOperator` and :class:`RunClusteringOperator`.
     """
 
-    template_fields: Sequence[str] = (
-        *_PlansClustering.template_fields,
-        *RunClusteringOperator.template_fields,
+    template_fields: Sequence[str] = tuple(
+        dict.fromkeys((*_PlansClustering.template_fields, *RunClusteringOperator.template_fields))
     )
 
     def _plan(self, table: HudiTable) -> str | None:
-        return super()._plan(table) or self._schedule(table, self.lock_conn_id)
+        return super()._plan(table) or self._schedule(table)
 
 
-def _texts(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _texts(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    return (given,) if isinstance(given, str) else None if given is None else tuple(given)

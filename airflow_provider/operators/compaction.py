@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
-from airflow_provider.hooks.lock_provider import LockProviderHook
-from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.operators.table_operator import TableOperator
 from airflow_provider.operators.templated import count, flag
 from airflow_provider.services.compaction import compact, due_compactions
 from airflow_provider.services.compaction_plan import CompactionSettings
+from airflow_provider.table.hudi_options import Topic
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class CompactionOperator(BaseOperator):
+class CompactionOperator(TableOperator):
     """Compacts a table's metadata table: its log files go into new base files.
 
     ::
@@ -36,50 +34,37 @@ class CompactionOperator(BaseOperator):
     ``compactions``, ``pending`` (requested times of those that were begun) and ``due`` (``partitions``,
     ``file_groups``, ``log_files`` and ``log_bytes`` of another one, or None).
 
-    :param table: ``database.table``, or the table's path or URL (templated).
+    Arguments beside those of :class:`~airflow_provider.operators.table_operator.TableOperator`:
+
     :param max_delta_commits: deltacommits of the metadata table, one a commit, since the last compaction
         after which another is due; the table's ``hoodie.metadata.compact.max.delta.commits``, or 10, when
         None (templated).
     :param log_file_size_threshold: bytes of log files below which a file group is left; the table's
         ``hoodie.compaction.logfile.size.threshold``, or 0, when None (templated).
     :param dry_run: only tells what would be compacted (templated).
-    :param lock_conn_id: connection of type ``table_lock`` (templated).
-    :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
-    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
     """
 
     template_fields: Sequence[str] = (
-        "table",
+        *TableOperator.template_fields,
         "max_delta_commits",
         "log_file_size_threshold",
         "only_tell",
-        "lock_conn_id",
-        "metastore_conn_id",
-        "storage_conn_id",
     )
     ui_color = "#e0e7f5"
 
     def __init__(
         self,
         *,
-        table: str,
         max_delta_commits: int | str | None = None,
         log_file_size_threshold: int | str | None = None,
         dry_run: bool | str = False,
-        lock_conn_id: str = LockProviderHook.default_conn_name,
-        metastore_conn_id: str = MetastoreHook.default_conn_name,
-        storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table = table
         self.max_delta_commits = max_delta_commits
         self.log_file_size_threshold = log_file_size_threshold
         # BaseOperator has a method dry_run.
         self.only_tell = dry_run
-        self.lock_conn_id = lock_conn_id
-        self.metastore_conn_id = metastore_conn_id
-        self.storage_conn_id = storage_conn_id
 
     @failing_without_retries
     def execute(self, context: Context) -> dict[str, Any]:
@@ -93,13 +78,15 @@ class CompactionOperator(BaseOperator):
         most = count(self.max_delta_commits, "max_delta_commits")
         threshold = count(self.log_file_size_threshold, "log_file_size_threshold")
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
+        options = self._options(table)
         settings = CompactionSettings.of(
-            table.config, max_delta_commits=most, log_file_size_threshold=threshold
+            table.config,
+            **options.arguments(Topic.INDEX, max_delta_commits=most, log_file_size_threshold=threshold),
         )
         if only_tell:
             told = due_compactions(table, settings)
         else:
-            lock = LockProviderHook(self.lock_conn_id).get_lock(table.location, table.storage.options)
+            lock = self._lock(table, options)
             told = {"compactions": [each.to_dict() for each in compact(table, settings, lock=lock)]}
         self.log.info("%s", told)
         return {"table": self.table, **told, "dry_run": only_tell}

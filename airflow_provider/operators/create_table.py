@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from airflow_provider.metastore.objects import HUDI, PROVIDER
 from airflow_provider.metastore.table_name import is_location, split_table_name
 from airflow_provider.operators.column_types import to_schema, type_name
 from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import arrow_to_avro, avro_to_arrow
 
@@ -52,8 +53,12 @@ class CreateTableOperator(BaseOperator):
     :param location: absolute path or URL; the database's location and the table's name when
         None (templated).
     :param if_not_exists: take a table that is there already, when it has the same columns,
-        record key, partitions and ordering field; what is missing in the metastore is added.
+        record key, partitions and ordering field, and the given options; what is missing in the
+        metastore is added.
     :param hive_style: whether partition folders are named ``column=value``.
+    :param hudi_options: what holds for everybody who works on the table, by Hudi's own names, such as
+        ``{"hoodie.clean.commits.retained": 20}``; kept in the table's properties, where operators find
+        them; see docs/configuration.md (templated).
     :param comment: for people who look at the metastore (templated).
     :param metastore_conn_id: connection of type ``table_metastore`` (templated).
     :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
@@ -66,6 +71,7 @@ class CreateTableOperator(BaseOperator):
         "partition_by",
         "ordering_field",
         "location",
+        "hudi_options",
         "comment",
         "metastore_conn_id",
         "storage_conn_id",
@@ -83,6 +89,7 @@ class CreateTableOperator(BaseOperator):
         location: str | None = None,
         if_not_exists: bool = False,
         hive_style: bool = True,
+        hudi_options: Mapping[str, Any] | None = None,
         comment: str | None = None,
         metastore_conn_id: str = MetastoreHook.default_conn_name,
         storage_conn_id: str | None = None,
@@ -97,6 +104,7 @@ class CreateTableOperator(BaseOperator):
         self.location = location
         self.if_not_exists = if_not_exists
         self.hive_style = hive_style
+        self.hudi_options = hudi_options
         self.comment = comment
         self.metastore_conn_id = metastore_conn_id
         self.storage_conn_id = storage_conn_id
@@ -172,6 +180,7 @@ class CreateTableOperator(BaseOperator):
                 database=database,
                 hive_style=self.hive_style,
                 storage_options=options,
+                hudi_options=self.hudi_options,
             )
         except TableExistsError as error:
             if not self.if_not_exists:
@@ -186,11 +195,14 @@ class CreateTableOperator(BaseOperator):
     def _check_same(self, table: HudiTable, schema: pa.Schema) -> None:
         config = table.config
         ordering = (self.ordering_field,) if self.ordering_field else ()
+        options = HudiOptions.parse(self.hudi_options).to_properties()
+        found_options = table.hudi_options.to_properties()
         wanted_and_found = {
             "record key": (_listed(self.record_key), config.record_key_fields),
             "partition columns": (_listed(self.partition_by), config.partition_fields),
             "ordering field": (ordering, config.ordering_fields),
             "columns": (_columns(schema, config.name), _columns(table.schema, config.name)),
+            "options": (_settings(options), _settings(found_options, only=options)),
         }
         for what, (wanted, found) in wanted_and_found.items():
             if wanted != found:
@@ -236,6 +248,11 @@ def _columns(schema: pa.Schema, record_name: str) -> tuple[Column, ...]:
     # As the table will store them: Avro has fewer types than Arrow.
     stored = avro_to_arrow(arrow_to_avro(schema, record_name))
     return tuple(Column(field.name, type_name(field.type), None) for field in stored)
+
+
+def _settings(options: Mapping[str, str], only: Container[str] | None = None) -> tuple[str, ...]:
+    chosen = sorted(key for key in options if only is None or key in only)
+    return tuple(f"{key}={options[key]}" for key in chosen)
 
 
 def _shown(value: tuple[Any, ...]) -> str:

@@ -11,6 +11,7 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.operators.priority import priority_of_run
 from airflow_provider.operators.table_job import TableJobOperator
 from airflow_provider.operators.transaction import transaction_id
+from airflow_provider.table.hudi_options import EffectiveOptions, Topic
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -55,7 +56,7 @@ class IngestOperator(TableJobOperator):
         ``backfill`` in a run of Airflow's own backfills; else ``ingestion`` (templated).
     :param on_conflict: when a write that completed first touched the same file groups, or added the
         same new key: ``raise``, or ``rebase``: merge only these file groups again, on what the other
-        one made, and commit then (templated).
+        one made, and commit then. ``raise`` when nothing says it (templated).
     :param on_rewrite: when what completed first was a clustering or compaction of lower priority:
         ``rebase`` onto its file groups, or ``revert`` it (templated).
     :param on_higher_priority: when a live writer of higher priority works on the same file groups:
@@ -86,6 +87,7 @@ class IngestOperator(TableJobOperator):
     )
     ui_color = "#cde7f0"
     usual_priority: ClassVar[str] = "ingestion"
+    usual_on_conflict: ClassVar[str] = "raise"
 
     def __init__(
         self,
@@ -95,7 +97,7 @@ class IngestOperator(TableJobOperator):
         source_options: Mapping[str, str] | None = None,
         operation: str = "upsert",
         priority: str | int | None = None,
-        on_conflict: str = "raise",
+        on_conflict: str | None = None,
         on_rewrite: str = "rebase",
         on_higher_priority: str = "wait",
         max_rebases: int | None = None,
@@ -137,19 +139,21 @@ class IngestOperator(TableJobOperator):
             )
         return transaction_id(self.txn_id)
 
-    def job(self, context: Context, **shared: Any) -> IngestJob:
+    def job(self, context: Context, options: EffectiveOptions, **shared: Any) -> IngestJob:
         """See :meth:`TableJobOperator.job`."""
-        tuning: dict[str, Any] = {
-            "on_conflict": self.on_conflict,
-            "on_rewrite": self.on_rewrite,
-            "on_higher_priority": self.on_higher_priority,
-            "max_rebases": self.max_rebases,
-            "yield_timeout": self.yield_timeout,
-            "target_file_size": self.target_file_size,
-            "small_file_limit": self.small_file_limit,
-            "heartbeat_interval": self.heartbeat_interval,
-            "tolerable_misses": self.tolerable_misses,
-        }
+        tuning = {"on_conflict": self.usual_on_conflict} | options.arguments(
+            Topic.WRITING,
+            Topic.HEARTBEAT,
+            on_conflict=self.on_conflict,
+            on_rewrite=self.on_rewrite,
+            on_higher_priority=self.on_higher_priority,
+            max_rebases=self.max_rebases,
+            yield_timeout=self.yield_timeout,
+            target_file_size=self.target_file_size,
+            small_file_limit=self.small_file_limit,
+            heartbeat_interval=self.heartbeat_interval,
+            tolerable_misses=self.tolerable_misses,
+        )
         return IngestJob(
             **shared,
             source=(self.source,) if isinstance(self.source, str) else tuple(self.source),
@@ -158,5 +162,5 @@ class IngestOperator(TableJobOperator):
             operation=self.operation,
             priority=priority_of_run(self.priority, context, otherwise=self.usual_priority),
             extra_metadata=dict(self.extra_metadata or {}),
-            **{name: value for name, value in tuning.items() if value is not None},
+            **tuning,
         )

@@ -5,60 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow.sdk import BaseOperator
-
 from airflow_provider.concurrency import PendingInstant
-from airflow_provider.hooks.lock_provider import LockProviderHook
-from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.operators.spark_job import Job, SparkJob, spark_job
+from airflow_provider.operators.table_operator import TableOperator
 from airflow_provider.operators.task_operation import TaskOperation
 from airflow_provider.table.storage import Storage
 
 
-class SparkOperator(BaseOperator):
+class SparkOperator(TableOperator):
     """Base of operators that run a Spark job on a table.
 
-    :param table: ``database.table``, or the table's path or URL (templated).
+    Arguments beside those of :class:`~airflow_provider.operators.table_operator.TableOperator`:
+
     :param spark_conn_id: where the job runs: a connection of type ``spark`` (by spark-submit) or
         ``spark_connect``; a local session in a process of its own when None (templated).
     :param spark_conf: Spark's configuration, for a local session and for spark-submit (templated).
     :param spark_submit_options: further arguments of the Spark provider's ``SparkSubmitHook``,
         such as ``executor_memory`` (templated).
-    :param metastore_conn_id: connection of type ``table_metastore`` (templated).
-    :param lock_conn_id: connection of type ``table_lock`` (templated).
-    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
     """
 
     template_fields: Sequence[str] = (
-        "table",
+        *TableOperator.template_fields,
         "spark_conn_id",
         "spark_conf",
         "spark_submit_options",
-        "metastore_conn_id",
-        "lock_conn_id",
-        "storage_conn_id",
     )
 
     def __init__(
         self,
         *,
-        table: str,
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
         spark_submit_options: Mapping[str, Any] | None = None,
-        metastore_conn_id: str = MetastoreHook.default_conn_name,
-        lock_conn_id: str = LockProviderHook.default_conn_name,
-        storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table = table
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self.spark_submit_options = spark_submit_options
-        self.metastore_conn_id = metastore_conn_id
-        self.lock_conn_id = lock_conn_id
-        self.storage_conn_id = storage_conn_id
         self._running: SparkJob | None = None
         self._is_killed = False
 

@@ -24,7 +24,6 @@ from airflow_provider.exceptions import (
     TableServiceError,
     TransactionAbortedError,
 )
-from airflow_provider.hooks.lock_provider import LockProviderHook
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import ResolvedTable, TableHook
 from airflow_provider.ingestion.ingest_job import IngestJob
@@ -33,6 +32,7 @@ from airflow_provider.metastore import Insertion, PartitionSpec, TableTransactio
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.spark_operator import SparkOperator, nobody
 from airflow_provider.operators.task_operation import TaskOperation
+from airflow_provider.table.hudi_options import EffectiveOptions
 from airflow_provider.table.hudi_table import HudiTable
 
 if TYPE_CHECKING:
@@ -74,10 +74,11 @@ class TableJobOperator(SparkOperator, abc.ABC):
     """
 
     @abc.abstractmethod
-    def job(self, context: Context, **shared: Any) -> IngestJob:
+    def job(self, context: Context, options: EffectiveOptions, **shared: Any) -> IngestJob:
         """What to do.
 
         :param context: of the task.
+        :param options: Hudi's options, the task's over the table's.
         :param shared: the fields of the job that all operators fill alike.
         :raises InvalidInputError: when an argument cannot work.
         """
@@ -92,19 +93,20 @@ class TableJobOperator(SparkOperator, abc.ABC):
         """
         hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
         resolved = hook.resolve(self.table)
-        options = hook.storage_options()
-        table = HudiTable.open(resolved.location, options)
+        table = HudiTable.open(resolved.location, hook.storage_options())
         table.check_writable()
         operation = self._operation(context)
         open_txn = self._open_txn(resolved)
+        options = self._options(table)
         job = self.job(
             context,
+            options,
             txn_id=open_txn,
             txn_goes_on=open_txn is not None,
             location=resolved.location,
             table_name=self.table if resolved.is_registered else None,
-            storage_options=options,
-            lock=LockProviderHook(self.lock_conn_id).lock_config(),
+            storage_options=table.storage.options,
+            lock=self._lock_config(options),
             operation_key=operation.key,
             operation_since=operation.since,
             spark_conf=dict(self.spark_conf or {}),

@@ -36,10 +36,11 @@ from airflow_provider.concurrency.held import held_instants
 from airflow_provider.concurrency.publish import clean_up, publish_head
 from airflow_provider.concurrency.readers import registered_consumers
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, TableServiceError
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.table.archived_timeline import ArchivedInstant, newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.history_files import append_history, merge_history
+from airflow_provider.table.hudi_options import OPTIONS
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, parse_time
 from airflow_provider.table.metadata import decode
@@ -50,7 +51,6 @@ log = logging.getLogger(__name__)
 
 KEEP_MIN_COMMITS = "hoodie.keep.min.commits"
 KEEP_MAX_COMMITS = "hoodie.keep.max.commits"
-_DEFAULTS = {KEEP_MIN_COMMITS: 20, KEEP_MAX_COMMITS: 100}
 
 DEAD_WRITER_SECONDS = 24 * 3600.0
 """How long a dead writer may stand still, and wake up."""
@@ -102,8 +102,8 @@ def archive(
     :param keep_min: see :func:`plan_archival`.
     :param keep_max: see :func:`plan_archival`.
     :param dead_writer_seconds: see :func:`plan_archival`.
-    :param lock: the table lock, taken only where something is due; the filesystem lock in the table by
-        default.
+    :param lock: the table lock, taken only where something is due;
+        :func:`~airflow_provider.locks.default_lock` when None.
     :return: what was archived.
     :raises InvalidInputError: when the numbers cannot work.
     :raises LockTimeoutError: when the table lock could not be had in time.
@@ -117,7 +117,7 @@ def archive(
         return plan
     storage = table.storage
     contents = {instant.requested_time: archived_content(storage, instant) for instant in plan.instants}
-    with lock or open_lock({}, storage):
+    with lock or default_lock(table):
         # Once more, because what holds an instant may have come in between. What leaves does not change.
         plan = planned()
         for path in plan.leftovers:
@@ -390,9 +390,4 @@ def take_off(storage: Storage, instants: Iterable[Instant]) -> None:
 
 
 def _limit(table: HudiTable, name: str, given: int | None) -> int:
-    if given is not None:
-        return given
-    text = table.config.raw.get(name, str(_DEFAULTS[name]))
-    if not text.isdecimal():
-        raise InvalidInputError(f"table {table.location} has {name}={text!r}, which is not a number")
-    return int(text)
+    return int(table.hudi_options.values.get(name, OPTIONS[name].default) if given is None else given)

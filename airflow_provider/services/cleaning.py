@@ -28,7 +28,7 @@ from airflow_provider.concurrency.plans import reserved_file_groups
 from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
 from airflow_provider.concurrency.readers import READERS_FOLDER
 from airflow_provider.exceptions import NoSuchInstantError
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.clean_plan import CleanPlan, Found, Retention, make_plan
 from airflow_provider.table.cleans import planned_files
@@ -96,7 +96,7 @@ def schedule_clean(
 
     :param table: the table.
     :param retention: what to keep; the snapshots of the last 10 commits when None.
-    :param lock: the table lock; the filesystem lock in the table by default.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :return: requested time of the plan; None when there is nothing to delete.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -118,7 +118,7 @@ def schedule_clean(
         action=Action.CLEAN,
         operation=_OPERATION,
         priority=PRIORITIES["cleaning"],
-        lock=lock,
+        lock=lock or default_lock(table),
     )
 
 
@@ -137,7 +137,7 @@ def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = Non
 
     :param table: the table.
     :param instant: requested time of the plan.
-    :param lock: the table lock, for the last step; the filesystem lock in the table by default.
+    :param lock: the table lock, for the last step; see :func:`schedule_clean`.
     :raises NoSuchInstantError: when there is no such plan.
     :raises LockTimeoutError: when the table lock could not be had in time; run it again.
     """
@@ -157,7 +157,7 @@ def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = Non
     staged = staged_metadata_path(instant)
     storage.put(staged, _metadata(plan, instant, failed, time.monotonic() - started))
     gone = TableChange(removed=tuple(sorted(set(planned_files(plan)) - failed)))
-    with lock or open_lock({}, storage):
+    with lock or default_lock(table):
         _put_completion(storage, commit_log, planned, gone)
     publish_head(storage, commit_log)  # before the staged file goes: another one's entry names it too
     storage.delete(staged)
@@ -177,7 +177,7 @@ def clean(
 
     :param table: the table.
     :param retention: what to keep; the snapshots of the last 10 commits when None.
-    :param lock: the table lock; the filesystem lock in the table by default.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :return: one a clean, the new one last; empty when there was nothing to delete.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.

@@ -27,7 +27,7 @@ from airflow_provider.concurrency import (
 )
 from airflow_provider.concurrency.heartbeat import progress_of
 from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, default_lock, open_lock
 from airflow_provider.services.clustering_job import ClusteringJob
 from airflow_provider.services.clustering_plan import (
     LAYOUT_KEY,
@@ -71,7 +71,7 @@ def schedule_clustering(
     :param table: the table.
     :param settings: what to cluster, and how.
     :param priority: who yields to whom; see :data:`~airflow_provider.concurrency.PRIORITIES`.
-    :param lock: the table lock; the filesystem lock in the table by default.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :param max_failures: see :func:`~airflow_provider.services.failures.check_not_stopped`.
     :return: the plan's requested time; None when there is nothing that clustering would make better.
     :raises InvalidInputError: when the settings cannot work.
@@ -87,7 +87,7 @@ def schedule_clustering(
         action=Action.CLUSTERING,
         operation="CLUSTER",
         priority=priority,
-        lock=lock,
+        lock=lock or default_lock(table),
     )
 
 
@@ -195,7 +195,7 @@ def run_clustering(
     :param table: the table.
     :param write_group: writes the new file groups of a clustering group; may be called by threads.
     :param parallel_groups: groups that are written at the same time.
-    :param lock: the table lock; by ``job.lock`` when None.
+    :param lock: the table lock; by ``job.lock``, or the table's options, when None.
     :param is_alive: asked before every heartbeat; False gives the clustering up.
     :param around: entered with the instant before anything is written; left after the last group, or when
         one has failed, before the end of the others is waited for.
@@ -207,7 +207,7 @@ def run_clustering(
     job.validate()
     if (earlier := earlier_clustering(job, table)) is not None:
         return earlier
-    lock = lock or open_lock(job.lock, table.storage)
+    lock = lock or open_lock(job.lock or table.hudi_options.lock, table.storage)
     writer = _begin(job, table, lock, is_alive)
     if writer is None:
         return None

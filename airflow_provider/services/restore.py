@@ -41,7 +41,7 @@ from airflow_provider.exceptions import (
     UnsupportedTableError,
     WriteConflictError,
 )
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.orphans import data_files
 from airflow_provider.table.archived_timeline import archived_commits
@@ -124,7 +124,7 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
 
     :param table: the table.
     :param to: requested time of a commit, which is also that of its savepoint.
-    :param lock: the table lock; the filesystem lock in the table by default.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :raises NoSuchInstantError: when there is no such commit on the active timeline.
     :raises SnapshotUnavailableError: when files of that commit's snapshot were cleaned.
     :raises TableError: when a later savepoint, an open transaction or the archive is in the way.
@@ -145,7 +145,7 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
     publish_head(storage, commit_log)
     _plan(storage, table.timeline(), to)  # before anything is rolled back for it
     _end_pending(table)
-    with lock or open_lock({}, storage):
+    with lock or default_lock(table):
         while True:
             base = Base.now(storage, commit_log)
             plan = _plan(storage, base.timeline, to)

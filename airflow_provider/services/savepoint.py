@@ -19,7 +19,7 @@ from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.instant_time import completion_time_after
 from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError, TableError
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.cleans import lacking
 from airflow_provider.table.file_groups import FileSystemView
@@ -68,7 +68,7 @@ def create_savepoint(
     :param table: the table.
     :param instant: requested time of the commit; the one that completed last when None.
     :param comments: why, for people.
-    :param lock: the table lock; the filesystem lock in the table by default.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :raises NoSuchInstantError: when there is no such commit on the active timeline.
     :raises SnapshotUnavailableError: when a clean has deleted files of it, or is about to.
     :raises TableError: when its snapshot shows something of an open transaction, which may yet be undone.
@@ -78,7 +78,7 @@ def create_savepoint(
     table.check_writable()
     storage, commit_log = table.storage, CommitLog(table.storage)
     owner = describe_owner()
-    with lock or open_lock({}, storage):
+    with lock or default_lock(table):
         while True:
             base = Base.now(storage, commit_log)
             commit = _commit(storage, base.timeline, instant)

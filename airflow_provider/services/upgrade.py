@@ -21,7 +21,7 @@ from typing import Any
 
 from airflow_provider.concurrency import pending_instants
 from airflow_provider.exceptions import TableError, UnsupportedTableError
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.table.archived_timeline import archived
 from airflow_provider.table.history_files import append_history
 from airflow_provider.table.hudi_table import HudiTable
@@ -95,8 +95,8 @@ def upgrade(
 
     :param location: absolute path or URL of the table.
     :param storage_options: keyword arguments of the fsspec file system.
-    :param lock: the table lock; the filesystem lock in the table by default. All other writers of the
-        table have to be stopped, or to take the same lock.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None. All other writers
+        of the table have to be stopped, or to take the same lock.
     :raises UnsupportedTableError: for a merge-on-read table, one with a metadata table, one whose rows
         are merged by a class of its own, or whose keys would become others.
     :raises TableError: when a write is in flight, or a plan is pending.
@@ -104,7 +104,7 @@ def upgrade(
     :raises LockTimeoutError: when the table lock could not be had in time.
     """
     table = _opened(location, storage_options)
-    with lock or open_lock({}, table.storage):
+    with lock or default_lock(table):
         table = _opened(location, storage_options)
         before = table.config
         if before.version == 9:
@@ -135,7 +135,7 @@ def downgrade(
     :raises LockTimeoutError: when the table lock could not be had in time.
     """
     table = _opened(location, storage_options)
-    with lock or open_lock({}, table.storage):
+    with lock or default_lock(table):
         table = _opened(location, storage_options)
         before = table.config
         if before.version == 8:

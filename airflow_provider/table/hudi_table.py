@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +19,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.table.archived_timeline import find_archived
 from airflow_provider.table.cleans import check_complete
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
+from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.instant import WRITE_ACTIONS, Instant, State
 from airflow_provider.table.metadata import CommitMetadata
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
@@ -100,6 +102,7 @@ class HudiTable:
         database: str = "",
         hive_style: bool = True,
         storage_options: Mapping[str, Any] | None = None,
+        hudi_options: Mapping[str, Any] | None = None,
     ) -> HudiTable:
         """Create an empty copy-on-write table, version 9, timeline layout 2, UTC.
 
@@ -113,12 +116,18 @@ class HudiTable:
         :param database: database name, part of the table's checksum.
         :param hive_style: whether partition folders are named ``column=value``.
         :param storage_options: keyword arguments of the fsspec file system.
+        :param hudi_options: what holds for everybody who works on the table, by Hudi's names; see
+            :meth:`HudiOptions.parse`. They are kept in its ``hoodie.properties``.
         :raises MissingColumnError: when a named column is not in the schema.
-        :raises InvalidInputError: when the schema or the record key is empty, or a column is
-            named like one of Hudi's meta columns.
+        :raises InvalidInputError: when the schema or the record key is empty, a column is
+            named like one of Hudi's meta columns, or an option is unknown, of the wrong type, or
+            contradicts another.
         :raises TableExistsError: when there is a table already.
         """
         _check_columns(schema, record_key, partition_by, ordering_field)
+        options = HudiOptions.parse(hudi_options)
+        options.check(with_defaults=True)
+        options.check_columns(schema.names)
         storage = Storage(location, storage_options)
         config = TableConfig(
             name=name,
@@ -130,6 +139,7 @@ class HudiTable:
             url_encode=True,
             create_schema=arrow_to_avro(schema, name),
         )
+        config = replace(config, raw=config.to_properties() | options.to_properties())
         text = dump_properties(config.to_properties())
         if not storage.put_if_absent(PROPERTIES_PATH, text.encode()):
             raise TableExistsError(
@@ -251,6 +261,19 @@ class HudiTable:
         view = FileSystemView(self.storage, load, indexes)
         _ = view.timeline  # this moment's, not that of the first question
         return view, hidden
+
+    @cached_property
+    def hudi_options(self) -> HudiOptions:
+        """What the table's properties say to everybody who works on it.
+
+        :raises InvalidInputError: when an option has a value that it cannot have, or contradicts another.
+        """
+        try:
+            return HudiOptions.of_properties(self.config.raw)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"table {self.location}: {PROPERTIES_PATH}: {error}", **error.details
+            ) from error
 
     @cached_property
     def schema(self) -> pa.Schema:

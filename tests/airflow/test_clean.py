@@ -65,7 +65,7 @@ def test_a_clean(written):
 @pytest.mark.parametrize(
     "wrong", [{"policy": "KEEP_ALL"}, {"retained": "many"}, {"retained": 0}, {"dry_run": "perhaps"}]
 )
-def test_what_no_retry_can_make_work(wrong):
+def test_what_no_retry_can_make_work(table, wrong):
     with pytest.raises(AirflowFailException) as failure:
         CleanOperator(task_id="clean", table="lake.flights", **wrong).execute({})
     assert isinstance(failure.value.__cause__, InvalidInputError)

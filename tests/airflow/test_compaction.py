@@ -44,6 +44,15 @@ def test_what_is_due_is_compacted(run_dag, table):
     assert rows(table) == [1, 2]
 
 
+def test_hudis_options_say_when(table):
+    commit(table, 1)
+    due = {"hoodie.metadata.compact.max.delta.commits": 1}
+    assert compacts(table, dry_run=True).execute({})["due"] is None
+    assert compacts(table, dry_run=True, hudi_options=due).execute({})["due"] is not None
+    large = due | {"hoodie.compaction.logfile.size.threshold": 10**9}
+    assert compacts(table, dry_run=True, hudi_options=large).execute({})["due"] is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

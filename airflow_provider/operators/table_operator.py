@@ -1,0 +1,62 @@
+"""What all operators have in common that work on one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider.hooks.lock_provider import LockProviderHook
+from airflow_provider.hooks.metastore import MetastoreHook
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions
+from airflow_provider.table.hudi_table import HudiTable
+
+
+class TableOperator(BaseOperator):
+    """Base of operators that work on one table.
+
+    :param table: ``database.table``, or the table's path or URL (templated).
+    :param hudi_options: settings by Hudi's own names, such as ``hoodie.parquet.max.file.size``, over those
+        that are kept in the table's properties; what the operator's own arguments say holds over the
+        table's, and must not contradict these. Options that are not about this operator are checked,
+        and have no effect; see docs/configuration.md (templated).
+    :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
+    :param lock_conn_id: connection of type ``table_lock`` (templated).
+    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
+    """
+
+    template_fields: Sequence[str] = (
+        "table",
+        "hudi_options",
+        "metastore_conn_id",
+        "lock_conn_id",
+        "storage_conn_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        hudi_options: Mapping[str, Any] | None = None,
+        metastore_conn_id: str = MetastoreHook.default_conn_name,
+        lock_conn_id: str = LockProviderHook.default_conn_name,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.hudi_options = hudi_options
+        self.metastore_conn_id = metastore_conn_id
+        self.lock_conn_id = lock_conn_id
+        self.storage_conn_id = storage_conn_id
+
+    def _options(self, table: HudiTable) -> EffectiveOptions:
+        return EffectiveOptions(HudiOptions.parse(self.hudi_options), table.hudi_options)
+
+    def _lock_config(self, options: EffectiveOptions) -> dict[str, Any]:
+        return LockProviderHook(self.lock_conn_id).lock_config(options.options.lock)
+
+    def _lock(self, table: HudiTable, options: EffectiveOptions) -> LockProvider:
+        return open_lock(self._lock_config(options), table.storage)

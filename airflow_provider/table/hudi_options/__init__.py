@@ -1,0 +1,15 @@
+"""Configuration by Hudi's own keys: which are known, what they mean here, and which contradict each other.
+
+Names, alternatives and units are those of Hudi 1.1 (``HoodieMetadataConfig``, ``HoodieWriteConfig``,
+``HoodieLockConfig``, ``LockConfiguration``, ``StorageBasedLockConfig``, ``HoodieCleanConfig``,
+``HoodieArchivalConfig``, ``HoodieClusteringConfig``, ``HoodieStorageConfig``, ``HoodieCompactionConfig``).
+"""
+
+from __future__ import annotations
+
+from airflow_provider.table.hudi_options.index_options import IndexOptions
+from airflow_provider.table.hudi_options.option import Option, Topic
+from airflow_provider.table.hudi_options.options import EffectiveOptions, HudiOptions
+from airflow_provider.table.hudi_options.registry import OPTIONS
+
+__all__ = ["OPTIONS", "EffectiveOptions", "HudiOptions", "IndexOptions", "Option", "Topic"]

@@ -1,0 +1,118 @@
+"""What the value of an option can be: how it is read, and how Hudi writes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the value of an option can be.
+
+    :param name: for people, with the unit and the bounds.
+    :param read: of a value's text makes the value, in the units that are used here (seconds, bytes);
+        ``ValueError`` when it cannot be one.
+    :param write: the value's text, as Hudi has it.
+    """
+
+    name: str
+    read: Callable[[str], Any]
+    write: Callable[[Any], str] = str
+
+
+def whole(unit: str = "", *, least: int = 0, most: int | None = None) -> Kind:
+    """Whole numbers.
+
+    :param unit: what is counted, for people.
+    :param least: the smallest.
+    :param most: the largest; any when None.
+    """
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal()) or int(text) < least:
+            raise ValueError
+        if most is not None and int(text) > most:
+            raise ValueError
+        return int(text)
+
+    bounds = f"{least} or more" if most is None else f"{least} to {most}"
+    return Kind(f"whole number{f' of {unit}' if unit else ''}, {bounds}", read)
+
+
+def duration(unit: str, seconds: Fraction) -> Kind:
+    """Durations above 0, in seconds here.
+
+    :param unit: Hudi's, for people.
+    :param seconds: so many make one of it.
+    """
+    count = whole(unit, least=1)
+    return Kind(
+        count.name,
+        lambda text: float(count.read(text) * seconds),
+        lambda value: str(round(Fraction(value) / seconds)),
+    )
+
+
+def one_of(ours: Mapping[str, str]) -> Kind:
+    """One of several names, in any case.
+
+    :param ours: the name that is used here, by Hudi's; where several mean the same the first is written.
+    """
+    known = {name.upper(): value for name, value in ours.items()}
+
+    def read(text: str) -> str:
+        if text.upper() not in known:
+            raise ValueError
+        return known[text.upper()]
+
+    def write(value: str) -> str:
+        return next(name for name, other in ours.items() if other == value)
+
+    return Kind(" or ".join(f"`{write(value)}`" for value in dict.fromkeys(ours.values())), read, write)
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower() == "true"
+
+
+def _above_0(text: str) -> float:
+    if not 0 < (number := float(text)) < float("inf"):
+        raise ValueError
+    return number
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError
+    return names
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise ValueError
+    return text
+
+
+def _servers(text: str) -> str:
+    # Tables and DAGs are read by many: a password belongs into the connection.
+    if not text or re.search(r":(?!//)[^@]*@", text) or "password=" in text.lower():
+        raise ValueError
+    return text
+
+
+FLAG = Kind("`true` or `false`", _flag, lambda value: str(value).lower())
+NUMBER = Kind("number above 0", _above_0)
+NAMES = Kind("names with commas between them, each once", _names, ",".join)
+TEXT = Kind("text", _text)
+SERVERS = Kind("text, without a password", _servers)
+BYTES = whole("bytes", least=1)
+MILLISECONDS = duration("milliseconds", Fraction(1, 1000))
+SECONDS = duration("seconds", Fraction(1))
+MINUTES = duration("minutes", Fraction(60))
