@@ -71,9 +71,15 @@ class IndexBuild:
         """File groups of all indexes."""
         return sum(self.file_groups.values())
 
-    def numbers(self, partitions: Iterable[MetadataPartition]) -> list[int]:
-        """The numbers of all file groups of some of the indexes."""
-        return [self._first[each] + index for each in partitions for index in range(self.file_groups[each])]
+    @property
+    def numbers_of_files(self) -> list[int]:
+        """The numbers of the file groups whose records are made from data files."""
+        return [
+            self._first[partition] + index
+            for partition, count in self.file_groups.items()
+            if partition is not MetadataPartition.FILES
+            for index in range(count)
+        ]
 
     def entries_of_listing(self) -> Iterator[Entry]:
         """The records of ``files``, for which no file is opened."""
@@ -175,13 +181,21 @@ def build_in_process(build: IndexBuild) -> list[WriteStat]:
     :param build: what to build.
     :raises DuplicateRecordKeyError: when a record key is in two file groups.
     """
-    entries = [
-        *build.entries_of_listing(),
-        *(each for file in build.files for each in build.entries_of(file)),
-    ]
-    entries.sort(key=itemgetter(0, 1))
-    by_number = {number: list(same) for number, same in groupby(entries, key=itemgetter(0))}
-    return [
-        build.write(number, ((key, data) for _, key, data in by_number.get(number, ())))
-        for number in range(build.total_file_groups)
-    ]
+    entries = (entry for base_file in build.files for entry in build.entries_of(base_file))
+    return write_listing(build) + _write(build, build.numbers_of_files, entries)
+
+
+def write_listing(build: IndexBuild) -> list[WriteStat]:
+    """Write the base files of ``files``, which needs no more than the listing; none where it is there.
+
+    :param build: what to build.
+    """
+    others = set(build.numbers_of_files)
+    numbers = [number for number in range(build.total_file_groups) if number not in others]
+    return _write(build, numbers, build.entries_of_listing())
+
+
+def _write(build: IndexBuild, numbers: Iterable[int], entries: Iterable[Entry]) -> list[WriteStat]:
+    ordered = sorted(entries, key=itemgetter(0, 1))
+    found = {number: list(same) for number, same in groupby(ordered, key=itemgetter(0))}
+    return [build.write(each, ((key, data) for _, key, data in found.get(each, ()))) for each in numbers]

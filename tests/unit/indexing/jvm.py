@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pyarrow as pa
@@ -60,7 +61,9 @@ class JvmWrite:
             table_name="trips",
         ) as sink:
             if old is not None:
-                sink.write_preserved(old.filter(pa.array([each not in ids for each in old["id"].to_pylist()])))
+                sink.write_preserved(
+                    old.filter(pa.array([each not in ids for each in old["id"].to_pylist()]))
+                )
             sink.write(rows(ids, fare), record_keys(rows(ids), ["id"]))
             written = sink.close()
         stat = WriteStat(
@@ -125,8 +128,6 @@ class JvmWrite:
 
     def beat(self, seconds_ago: float = 0.0) -> None:
         """Its heartbeat: an empty file."""
-        import os
-
         path = f".hoodie/.heartbeat/{self.instant}"
         self._table.storage.put(path, b"")
         moment = time.time() - seconds_ago

@@ -6,6 +6,7 @@ what a writer logs, and another Hudi's where it is about one that may not have l
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,8 +24,8 @@ from airflow_provider.indexing.catch_up import base_instant, instants_to_catch_u
 from airflow_provider.indexing.run import IndexResult, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.services.cleaning import clean
 from airflow_provider.services.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning import clean
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.base_file import BaseFileWriter, new_file_id
 from airflow_provider.table.instant import Action, Instant, State
@@ -113,10 +114,9 @@ def test_case_1_our_writer_fails_while_the_indexer_is_inflight(table: HudiTable)
     failed: list[str] = []
 
     def build(planned: IndexBuild) -> list[WriteStat]:
-        with pytest.raises(OSError, match="disk"), begin_write(table, operation="UPSERT") as writer:
-            failed.append(writer.instant)
-            writer.plan([], ["city=sf"])
-            raise OSError("disk full")
+        writer, _ = written(table, [7])
+        failed.append(writer.instant)
+        writer.abort("disk full")
         return build_in_process(planned)
 
     run(table, instant, build=build)
@@ -132,15 +132,15 @@ def test_case_1_our_writer_dies_after_it_has_staged_for_the_index(table: HudiTab
     storage = table.storage
     rolled_back = HudiTable.open(table.location)
 
-    class Dies(Exception): ...
+    class DiesError(Exception): ...
 
     class DyingLock(SharedLock):
         def __enter__(self) -> DyingLock:
-            raise Dies  # the records are staged before the lock is taken
+            raise DiesError  # the records are staged before the lock is taken
 
     writer._lock = DyingLock(table.location)
     writer._give_up = lambda error: None  # type: ignore[method-assign]  # killed: it does not clean up
-    with pytest.raises(Dies):
+    with pytest.raises(DiesError):
         writer.commit([stat])
     assert Timeline.load(metadata_storage(storage)).find(writer.instant) is not None
     run(table, instant)
@@ -473,8 +473,6 @@ def test_two_runs_at_once_one_is_told(table: HudiTable) -> None:
 
 
 def age(table: HudiTable, path: str) -> None:
-    import os
-
     os.utime(f"{table.location}/{path}", (0, 0))
 
 
