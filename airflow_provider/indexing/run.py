@@ -255,12 +255,14 @@ class _Run:
         begin_instant(metadata_table, Action.DELTA_COMMIT, self._instant, BULK_INSERT)
         definition = read_index_definitions(self._storage).get(MetadataPartition.COLUMN_STATS)
         columns = definition.source_fields if definition else tuple(indexed_columns(self._table.schema))
+        newest = publish_head(self._storage, self._log)
         planned = index_build(
             self._storage,
-            FileSystemView(self._storage, self._table.timeline),
+            FileSystemView(self._storage, self._table.timeline()),
             self._instant,
             {MetadataPartition(each.partition): each.file_groups for each in indexes},
             columns,
+            newest.completion_time if newest else self._instant,
         )
         self._heartbeat.tell(f"building from {len(planned.files)} files")
         with around(self._instant):
