@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
 
 import pytest
 
-from airflow_provider.concurrency import CommitLog, rollback_dead_writers
-from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import pending_indexings, run_index
@@ -23,6 +22,7 @@ from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebui
 INDEXES = ["files", "record_index"]
 FEW_FILE_GROUPS = {"hoodie.metadata.record.index.min.filegroup.count": 2}
 AGES = 3600.0  # nobody beats in a simulation
+SOAK = int(os.environ.get("EXAMPLES", "25")) > 25
 
 Work = Callable[[HudiTable], object]
 
@@ -86,8 +86,9 @@ def operations(work: Work) -> int:
     return len(simulation.trace) - before
 
 
-def moments(work: Work, every: int = 1) -> range:
-    return range(0, operations(work), every)
+def moments(work: Work, every: int = 2) -> range:
+    """Before which operations something happens; before each of them in `make soak`."""
+    return range(0, operations(work), 1 if SOAK else every)
 
 
 def complete(simulation: Simulation) -> HudiTable:
@@ -127,7 +128,7 @@ def test_who_is_killed_leaves_nothing_that_others_mind(work: Work) -> None:
 
 @pytest.mark.parametrize("work", list(BEFORE), ids=lambda work: work.__name__)
 def test_a_writer_comes_in_between(work: Work) -> None:
-    for overtaken_at in moments(work, 3):
+    for overtaken_at in moments(work, 9):
         simulation = written(BEFORE[work])
         add(simulation, work)
         add_writer(simulation, "between", "abx")
@@ -141,7 +142,7 @@ def test_a_writer_comes_in_between(work: Work) -> None:
 @pytest.mark.parametrize("work", list(BEFORE), ids=lambda work: work.__name__)
 def test_it_comes_in_between_of_a_writer(work: Work) -> None:
     # The writer has staged for other indexes than those that there are when it commits (RFC-45, 3b, 3c).
-    for writer_at in range(1, 60, 3):
+    for writer_at in range(1, 60, 1 if SOAK else 7):
         simulation = written(BEFORE[work])
         add_writer(simulation, "slow", "abx")
         add(simulation, work)
@@ -153,7 +154,7 @@ def test_it_comes_in_between_of_a_writer(work: Work) -> None:
 
 @pytest.mark.parametrize("work", list(BEFORE), ids=lambda work: work.__name__)
 def test_two_at_once(work: Work) -> None:
-    for overtaken_at in moments(work, 3):
+    for overtaken_at in moments(work, 9):
         simulation = written(BEFORE[work])
         add(simulation, work)
         add(simulation, work)
@@ -163,7 +164,7 @@ def test_two_at_once(work: Work) -> None:
 
 
 def test_a_run_that_others_took_for_dead_is_done_by_another_and_changes_nothing() -> None:
-    for stands_still_at in moments(runs, 3):
+    for stands_still_at in moments(runs, 9):
         simulation = written(BEFORE[runs])
         add(simulation, runs)
         for _ in range(stands_still_at):
@@ -171,8 +172,6 @@ def test_a_run_that_others_took_for_dead_is_done_by_another_and_changes_nothing(
                 simulation.step(simulation.actors[-1])
         simulation.expire_heartbeats()
         table = HudiTable.at(simulation.table().storage)
-        publish_head(table.storage, CommitLog(table.storage))
-        rollback_dead_writers(table)
         runs(table)
         add_writer(simulation, "since", "ay")
         for _ in range(200):
@@ -185,7 +184,7 @@ def test_a_run_that_others_took_for_dead_is_done_by_another_and_changes_nothing(
 
 
 def test_an_index_is_dropped_and_made_anew_while_it_is_built() -> None:
-    for stands_still_at in moments(runs, 3):
+    for stands_still_at in moments(runs, 9):
         simulation = written(BEFORE[runs])
         add(simulation, runs)
         for _ in range(stands_still_at):
