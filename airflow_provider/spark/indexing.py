@@ -1,7 +1,7 @@
 """Building indexes on any Spark session, local or over Spark Connect.
 
 Tasks compute the records of their data files; these are shuffled by file group of the index, and each base
-file is written by one task, in the order of the keys. The driver sees no key.
+file is written by one task, one after the other, in the order of the keys. The driver sees no key.
 """
 
 from __future__ import annotations
@@ -71,11 +71,12 @@ def _write_base_files(spark: SparkSession, build: IndexBuild) -> list[WriteStat]
     numbers = build.numbers_of_files
     if not numbers:
         return stats
-    tasks = min(len(build.files), max(parallelism(spark), len(build.files) // _FILES_A_TASK))
+    cores = parallelism(spark)
+    tasks = min(len(build.files), max(cores, len(build.files) // _FILES_A_TASK))
     files = spark.range(0, len(build.files), 1, max(1, tasks))
     entries = files.mapInArrow(_reader(build), "file_group int, key string, record binary")
     written = (
-        entries.repartition(len(numbers), "file_group")
+        entries.repartition(min(len(numbers), cores), "file_group")
         .sortWithinPartitions("file_group", "key")
         .mapInArrow(_writer(build), "file_group int, write_stat string, error string")
         .toArrow()

@@ -6,6 +6,7 @@ what a writer logs, and another Hudi's where it is about one that may not have l
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -318,7 +319,34 @@ def test_case_5_c5_is_inflight(table: HudiTable) -> None:
     assert indexed_keys(table) == {1, 2, 3, 20, 30, 40, 50, 60, 70, 80}
 
 
-def test_case_5_c5_completes_while_it_is_waited_for(table: HudiTable) -> None:
+def test_case_5_c5_completes_while_it_is_waited_for(
+    table: HudiTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    c5 = JvmWrite(table).begin()
+    ingest_arrow(table, rows([60]))
+    instant = schedule(table)
+
+    class Completes(logging.Handler):
+        """C5 completes once the log has said that it is waited for."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            told = record.getMessage()
+            if f"has 1 instants left to catch up: commit {c5.instant}" in told and not self.filters:
+                self.addFilter(lambda _: False)
+                c5.upsert([50])
+
+    handler, logger = Completes(), logging.getLogger("airflow_provider.indexing.catch_up")
+    logger.addHandler(handler)
+    try:
+        with caplog.at_level(logging.INFO, logger.name):
+            assert run(table, instant).caught_up == (c5.instant,)
+    finally:
+        logger.removeHandler(handler)
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert 50 in indexed_keys(table)
+
+
+def test_case_5_c5_completes_while_the_base_files_are_built(table: HudiTable) -> None:
     c5 = JvmWrite(table).begin()
     ingest_arrow(table, rows([60]))
     instant = schedule(table)
