@@ -22,6 +22,7 @@ from airflow_provider.indexing.run import (
     pending_indexings,
 )
 from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.locks import LockProvider
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.spark_operator import SparkOperator
 from airflow_provider.operators.task_operation import TaskOperation
@@ -250,7 +251,7 @@ class RunIndexOperator(SparkOperator):
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         end_indexing(table, job.instant, operation.key, lock=self._lock(table))
 
-    def _lock(self, table: HudiTable) -> Any:
+    def _lock(self, table: HudiTable) -> LockProvider:
         return LockProviderHook(self.lock_conn_id).get_lock(table.location, table.storage.options)
 
 

@@ -9,6 +9,7 @@ import pytest
 from hudi import HudiTableBuilder
 
 from airflow_provider.concurrency import rollback, rollback_dead_writers
+from airflow_provider.concurrency.index_changes import write_index_config
 from airflow_provider.exceptions import (
     DuplicateRecordKeyError,
     InvalidInputError,
@@ -21,11 +22,14 @@ from airflow_provider.indexing.run import pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.indexing.status import index_status
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.locks import InProcessLockProvider
 from airflow_provider.services.restore import restore
 from airflow_provider.services.upgrade import downgrade, upgrade
 from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.hudi_table import PROPERTIES_PATH
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
+from airflow_provider.table.storage import Storage
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .jvm import SCHEMA, rows
@@ -209,6 +213,9 @@ def test_without_files_the_whole_metadata_table_goes_and_a_plan_with_it(table: H
     assert pending is not None
     drop_index(table, ["files"])
     assert not [path for path in files(table) if path.startswith((METADATA_FOLDER, ".hoodie/.index_defs"))]
+    config = HudiTable.open(table.location).config
+    assert config.metadata_partitions == ()
+    assert "hoodie.table.index.defs.path" not in config.raw
     with pytest.raises(NoSuchInstantError, match="its indexes were dropped"):
         run_index(table, pending)
     assert not table.timeline().pending()
@@ -254,3 +261,24 @@ def test_a_restore_goes_past_a_plan(table: HudiTable) -> None:
     ingest_arrow(HudiTable.open(table.location), rows([7]))
     restore(table, first)
     assert_indexes_equal_a_rebuild(table, ALL)
+
+
+def test_who_stood_still_before_it_wrote_the_properties_brings_no_dropped_index_back(
+    table: HudiTable,
+) -> None:
+    class StandsStill(Storage):
+        overtaken = False
+
+        def put(self, path: str, data: bytes) -> None:
+            if path == PROPERTIES_PATH and not self.overtaken:
+                self.overtaken = True
+                drop_index(HudiTable.open(table.location), ["files"], lock=InProcessLockProvider("another"))
+            super().put(path, data)
+
+    built(table, "files")
+    damaged = table.storage.read(PROPERTIES_PATH).replace(b"partitions=files", b"partitions=")
+    table.storage.put(PROPERTIES_PATH, damaged)  # so that there is something to write
+    storage = StandsStill(table.location)
+    write_index_config(storage)
+    assert storage.overtaken
+    assert HudiTable.open(table.location).config.metadata_partitions == ()
