@@ -38,12 +38,15 @@ def get_provider_info() -> dict[str, Any]:
             "clustering",
             "compaction",
             "create_table",
+            "index",
             "ingest",
             "rollback",
             "transaction",
         ),
-        "sensors": _modules("sensors", "notification_log", "prior_commits"),
-        "triggers": _modules("triggers", "notification_event", "notification_log", "prior_commits"),
+        "sensors": _modules("sensors", "index_ready", "notification_log", "prior_commits"),
+        "triggers": _modules(
+            "triggers", "index_ready", "notification_event", "notification_log", "prior_commits"
+        ),
         "connection-types": [_table_lock(), _table_metastore()],
     }
 

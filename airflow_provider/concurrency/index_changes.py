@@ -37,6 +37,8 @@ INDEX = "INDEX"
 DROP_INDEX = "DROP_INDEX"
 """Operation type of an entry after which there are fewer indexes."""
 
+_DEFINITIONS = "hoodie.table.index.defs.path"
+
 COLUMNS = "columns"
 """In the extra metadata of an index's plan: the columns whose statistics it keeps, a JSON array."""
 
@@ -76,8 +78,10 @@ def write_index_config(storage: Storage) -> None:
         if named == (complete, in_flight):
             return
         properties = config.with_metadata_partitions(complete, in_flight).to_properties()
-        content = dump_properties(properties | {"hoodie.table.index.defs.path": DEFINITIONS_PATH})
-        storage.put(PROPERTIES_PATH, content.encode())
+        properties.pop(_DEFINITIONS, None)
+        if indexes:
+            properties[_DEFINITIONS] = DEFINITIONS_PATH
+        storage.put(PROPERTIES_PATH, dump_properties(properties).encode())
         # And once more: if this one stood still before it wrote, the log has gone on.
 
 

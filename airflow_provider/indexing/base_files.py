@@ -7,8 +7,8 @@ file may be written again by another run, or by another attempt of a task, under
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
 
@@ -23,7 +23,7 @@ from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.metadata_table.changes import TableChange, records_of
 from airflow_provider.table.metadata_table.keys import file_group_indexes
 from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
-from airflow_provider.table.metadata_table.reader import metadata_storage
+from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import (
     Payload,
     RecordDecoder,
@@ -49,6 +49,7 @@ class IndexBuild:
     :param columns: whose statistics are kept.
     :param files: every committed base file.
     :param live: paths of those that a reader sees.
+    :param logged_until: completion time of the newest entry of the commit log that the snapshot shows.
     """
 
     storage: Storage
@@ -57,6 +58,7 @@ class IndexBuild:
     columns: tuple[str, ...]
     files: tuple[BaseFile, ...]
     live: frozenset[str]
+    logged_until: str
     _first: dict[MetadataPartition, int] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -71,9 +73,15 @@ class IndexBuild:
         """File groups of all indexes."""
         return sum(self.file_groups.values())
 
-    def numbers(self, partitions: Iterable[MetadataPartition]) -> list[int]:
-        """The numbers of all file groups of some of the indexes."""
-        return [self._first[each] + index for each in partitions for index in range(self.file_groups[each])]
+    @property
+    def numbers_of_files(self) -> list[int]:
+        """The numbers of the file groups whose records are made from data files."""
+        return [
+            self._first[partition] + index
+            for partition, count in self.file_groups.items()
+            if partition is not MetadataPartition.FILES
+            for index in range(count)
+        ]
 
     def entries_of_listing(self) -> Iterator[Entry]:
         """The records of ``files``, for which no file is opened."""
@@ -99,12 +107,14 @@ class IndexBuild:
 
         :param number: of the file group.
         :param entries: its records, in the order of the keys' bytes.
-        :raises DuplicateRecordKeyError: when a record key is there twice.
+        :raises DuplicateRecordKeyError: when a record key is there twice, or was when this was planned.
         """
-        partition = max((each for each in self._first if self._first[each] <= number), key=self._first.get)  # type: ignore[arg-type]
+        partition = [each for each, first in self._first.items() if first <= number][-1]
         file_id = file_group_id(partition, number - self._first[partition])
-        merged = self._merged(partition, entries)
-        return write_base_file(metadata_storage(self.storage), partition.value, file_id, self.instant, merged)
+        metadata_table, records = metadata_storage(self.storage), self._merged(partition, entries)
+        if partition is MetadataPartition.RECORD_INDEX:
+            records = self._checked(records, self._taken_out(MetadataTable(metadata_table), file_id))
+        return write_base_file(metadata_table, partition.value, file_id, self.instant, records)
 
     def _entries(self, change: TableChange, partitions: Iterable[MetadataPartition]) -> Iterator[Entry]:
         for name, records in records_of(self.storage, change, partitions, self.columns).items():
@@ -129,12 +139,36 @@ class IndexBuild:
             if payload is not None:
                 yield key, payload
 
+    def _taken_out(self, metadata_table: MetadataTable, file_id: str) -> set[str]:
+        """The keys that were deleted between the plan and the snapshot."""
+        slices = metadata_table.file_slices(MetadataPartition.RECORD_INDEX)
+        logs = next((each for each in slices if each.file_id == file_id), None)
+        if logs is None:
+            return set()  # dropped in this moment
+        since = (e for e in logs.log_files if self.instant < e.completion_time <= self.logged_until)
+        return metadata_table.taken_out(replace(logs, log_files=tuple(since)))
+
+    def _checked(
+        self, records: Iterable[tuple[str, Payload]], taken_out: Collection[str]
+    ) -> Iterator[tuple[str, Payload]]:
+        # What was deleted since the plan and is there nevertheless was in two places: merged on top of this
+        # base file, the deletion of one would hide the other.
+        for key, payload in records:
+            if key in taken_out:
+                raise DuplicateRecordKeyError(
+                    f"table {self.storage.root}: record key {key!r} lived in two file groups when "
+                    f"record_index was planned by {self.instant}, and was deleted in one of them since; "
+                    "drop record_index and build it again",
+                    key=key,
+                )
+            yield key, payload
+
     def _duplicate(self, key: str, one: RecordLocation, other: RecordLocation) -> DuplicateRecordKeyError:
         places = [f"{each.partition_path}/{each.file_id}".lstrip("/") for each in (one, other)]
         return DuplicateRecordKeyError(
             f"table {self.storage.root}: record key {key!r} lives in {places[0]} and in {places[1]}, and "
-            "record_index has one place for a key of the whole table; delete one of the two, or drop this "
-            "index",
+            "record_index has one place for a key of the whole table; drop record_index, and delete one of "
+            "the two before it is built again",
             key=key,
             file_groups=places,
         )
@@ -150,6 +184,7 @@ def index_build(
     instant: str,
     file_groups: dict[MetadataPartition, int],
     columns: tuple[str, ...],
+    logged_until: str,
 ) -> IndexBuild:
     """What is to be built of a snapshot: all its committed base files are listed.
 
@@ -158,6 +193,7 @@ def index_build(
     :param instant: requested time of the plan.
     :param file_groups: how many each index has.
     :param columns: whose statistics are kept.
+    :param logged_until: completion time of an entry of the commit log that the snapshot shows.
     """
     files = []
     live = frozenset(each.path for each in view.all_base_files())
@@ -166,7 +202,7 @@ def index_build(
             parsed = parse_base_file_name(status.name)
             if parsed is not None and view.shows(parsed[2]):
                 files.append(BaseFile(partition, *parsed, status.path, status.size))
-    return IndexBuild(storage, instant, file_groups, columns, tuple(files), live)
+    return IndexBuild(storage, instant, file_groups, columns, tuple(files), live, logged_until)
 
 
 def build_in_process(build: IndexBuild) -> list[WriteStat]:
@@ -175,13 +211,21 @@ def build_in_process(build: IndexBuild) -> list[WriteStat]:
     :param build: what to build.
     :raises DuplicateRecordKeyError: when a record key is in two file groups.
     """
-    entries = [
-        *build.entries_of_listing(),
-        *(each for file in build.files for each in build.entries_of(file)),
-    ]
-    entries.sort(key=itemgetter(0, 1))
-    by_number = {number: list(same) for number, same in groupby(entries, key=itemgetter(0))}
-    return [
-        build.write(number, ((key, data) for _, key, data in by_number.get(number, ())))
-        for number in range(build.total_file_groups)
-    ]
+    entries = (entry for base_file in build.files for entry in build.entries_of(base_file))
+    return write_listing(build) + _write(build, build.numbers_of_files, entries)
+
+
+def write_listing(build: IndexBuild) -> list[WriteStat]:
+    """Write the base files of ``files``, which needs no more than the listing; none where it is there.
+
+    :param build: what to build.
+    """
+    others = set(build.numbers_of_files)
+    numbers = [number for number in range(build.total_file_groups) if number not in others]
+    return _write(build, numbers, build.entries_of_listing())
+
+
+def _write(build: IndexBuild, numbers: Iterable[int], entries: Iterable[Entry]) -> list[WriteStat]:
+    ordered = sorted(entries, key=itemgetter(0, 1))
+    found = {number: list(same) for number, same in groupby(ordered, key=itemgetter(0))}
+    return [build.write(each, ((key, data) for _, key, data in found.get(each, ()))) for each in numbers]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from airflow_provider.concurrency import CommitLog, PendingInstant, pending_instants
@@ -83,17 +83,17 @@ def _is_planned_here(commit_log: CommitLog, instant: str) -> bool:
     return False
 
 
-def waited_for(table: HudiTable, base: str | None, plan: str) -> list[PendingInstant]:
+def waited_for(table: HudiTable, plan: str) -> list[PendingInstant]:
     """What another Hudi writer had begun before the plan, and has neither completed nor given up.
 
     One whose heartbeat has expired is dead, and not waited for (RFC-45, case 1): whoever rolls it back
     says so to the indexes too.
 
     :param table: the table.
-    :param base: see :func:`base_instant`.
     :param plan: requested time of the indexing plan.
     """
-    checked = {each.requested_time for each in instants_to_catch_up(table.timeline(), base, plan)}
+    timeline = table.timeline()
+    checked = {each.requested_time for each in instants_to_catch_up(timeline, base_instant(timeline), plan)}
     return [
         each
         for each in pending_instants(table)
@@ -105,17 +105,22 @@ class CatchUp:
     """The catch-up of one indexing.
 
     :param table: the table.
-    :param base: see :func:`base_instant`.
     :param plan: requested time of the indexing plan.
     :param lock: the table lock.
     :param poll_seconds: between two looks.
+    :param tell: told how many instants are left.
     """
 
     def __init__(
-        self, table: HudiTable, base: str | None, plan: str, lock: LockProvider, poll_seconds: float
+        self,
+        table: HudiTable,
+        plan: str,
+        lock: LockProvider,
+        poll_seconds: float,
+        tell: Callable[[str], None],
     ) -> None:
         self._table = table
-        self._base = base
+        self._tell = tell
         self._plan = plan
         self._lock = lock
         self._poll_seconds = poll_seconds
@@ -161,13 +166,14 @@ class CatchUp:
                 len(left),
                 ", ".join(f"{each.action} {each.instant}" for each in left),
             )
+            self._tell(f"{len(left)} instants left to catch up")
             if self._interrupted.wait(self._poll_seconds):
                 return
 
     def _looks(self) -> Iterator[list[PendingInstant]]:
         while True:
             # In this order: what completes after the look is logged by the next one.
-            left = waited_for(self._table, self._base, self._plan)
+            left = waited_for(self._table, self._plan)
             self._log_missed()
             yield left
 

@@ -7,7 +7,7 @@ the plan, and the last step is one entry in the commit log. A run that was kille
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -87,15 +87,19 @@ class IndexResult:
         }
 
 
-def pending_indexings(table: HudiTable, *, idle: bool = False) -> list[str]:
+def pending_indexings(
+    table: HudiTable, *, indexes: Collection[str] = frozenset(MetadataPartition), idle: bool = False
+) -> list[str]:
     """Indexing plans of this package that are not complete, the oldest first.
 
     :param table: the table.
+    :param indexes: only those that build one of these.
     :param idle: only those that nobody carries out.
     """
     storage, commit_log = table.storage, CommitLog(table.storage)
-    indexes = current_indexes(storage, commit_log, commit_log.newest())
-    pending = {each.instant for each in indexes if each.instant and not each.is_complete}
+    there = current_indexes(storage, commit_log, commit_log.newest())
+    wanted = (each for each in there if each.partition in indexes and not each.is_complete)
+    pending = {each.instant for each in wanted if each.instant}
     if idle and pending:
         pending -= {instant for instant, heartbeat in observe(storage).items() if heartbeat.alive}
     return sorted(pending)
@@ -187,6 +191,22 @@ def completed_indexing(table: HudiTable, instant: str) -> IndexResult | None:
     return _result(table, instant, of_plan, (), already_completed=True)
 
 
+def end_indexing(
+    table: HudiTable, instant: str, operation_key: str, *, lock: LockProvider | None = None
+) -> None:
+    """End a run whose process is gone, without waiting until its heartbeat expires; its plan stays.
+
+    :param table: the table.
+    :param instant: requested time of the plan.
+    :param operation_key: of the run; another one's is left alone.
+    :param lock: the table lock; the filesystem lock in the table by default.
+    """
+    heartbeat = observe(table.storage).get(instant)
+    if heartbeat is not None and heartbeat.info.operation_key == operation_key:
+        _give_up(table, instant, lock or open_lock({}, table.storage))
+        table.storage.delete(heartbeat_path(instant))
+
+
 class _Run:
     def __init__(
         self, table: HudiTable, commit_log: CommitLog, instant: str, lock: LockProvider, heartbeat: Heartbeat
@@ -213,16 +233,14 @@ class _Run:
                 write_index_config(self._storage)
             self._build(build, around)
             self._heartbeat.tell("catching up")
-            plan = Timeline.load(self._storage).plan(Instant(self._instant, Action.INDEXING, State.REQUESTED))
-            upto = (plan or {"indexPartitionInfos": [{}]})["indexPartitionInfos"][0].get("indexUptoInstant")
-            catch_up = CatchUp(self._table, upto, self._instant, self._lock, poll_seconds)
+            catch_up = CatchUp(self._table, self._instant, self._lock, poll_seconds, self._heartbeat.tell)
             catch_up.run(timeout_seconds)
             self._heartbeat.check()
             return self._complete(tuple(catch_up.logged))
         except HeartbeatExpiredError:
             raise  # it may be another one's by now
         except BaseException:
-            self._give_up()
+            _give_up(self._table, self._instant, self._lock)
             raise
 
     def _build(self, build: Build, around: Callable[[str], AbstractContextManager[None]]) -> None:
@@ -235,12 +253,14 @@ class _Run:
         begin_instant(metadata_table, Action.DELTA_COMMIT, self._instant, BULK_INSERT)
         definition = read_index_definitions(self._storage).get(MetadataPartition.COLUMN_STATS)
         columns = definition.source_fields if definition else tuple(indexed_columns(self._table.schema))
+        newest = publish_head(self._storage, self._log)
         planned = index_build(
             self._storage,
-            FileSystemView(self._storage, self._table.timeline),
+            FileSystemView(self._storage, self._table.timeline()),
             self._instant,
             {MetadataPartition(each.partition): each.file_groups for each in indexes},
             columns,
+            newest.completion_time if newest else self._instant,
         )
         self._heartbeat.tell(f"building from {len(planned.files)} files")
         with around(self._instant):
@@ -276,22 +296,6 @@ class _Run:
         )
         return result
 
-    def _give_up(self) -> None:
-        """Take the plan back to requested: it can be run again, by anybody."""
-        try:
-            with self._lock:
-                if _of_plan(current_indexes(self._storage, self._log, self._log.newest()), self._instant):
-                    if completed_indexing(self._table, self._instant) is None:
-                        self._storage.delete(
-                            instant_path(Instant(self._instant, Action.INDEXING, State.INFLIGHT))
-                        )
-                    write_index_config(self._storage)
-                else:
-                    _remove_base_files(self._storage, self._instant)
-        except (TableServiceError, OSError) as error:
-            # The error that led here is the one to tell; the next run does not mind what is left.
-            log.warning("indexing %s is left in flight: %s", self._instant, error)
-
     def _pending(self) -> Indexes:
         return _pending(self._storage, self._log, self._instant)
 
@@ -300,6 +304,23 @@ class _Run:
             if entry.plans and entry.instant == self._instant:
                 return entry
         raise _dropped(self._storage, self._instant)
+
+
+def _give_up(table: HudiTable, instant: str, lock: LockProvider) -> None:
+    """Take a plan back to requested: it can be run again, by anybody."""
+    storage, commit_log = table.storage, CommitLog(table.storage)
+    try:
+        with lock:
+            indexes = current_indexes(storage, commit_log, publish_head(storage, commit_log))
+            of_plan = _of_plan(indexes, instant)
+            if not of_plan:
+                _remove_base_files(storage, instant)
+            elif not all(each.is_complete for each in of_plan):
+                storage.delete(instant_path(Instant(instant, Action.INDEXING, State.INFLIGHT)))
+                write_index_config(storage)
+    except (TableServiceError, OSError) as error:
+        # The error that led here is the one to tell; the next run does not mind what is left.
+        log.warning("indexing %s is left in flight: %s", instant, error)
 
 
 @contextmanager

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     )
     from airflow_provider.operators.compaction import CompactionOperator
     from airflow_provider.operators.create_table import CreateTableOperator
+    from airflow_provider.operators.index import (
+        BuildIndexOperator,
+        DropIndexOperator,
+        RunIndexOperator,
+        ScheduleIndexOperator,
+    )
     from airflow_provider.operators.ingest import IngestOperator
     from airflow_provider.operators.rollback import RollbackFailedWritesOperator
     from airflow_provider.operators.transaction import (
@@ -29,15 +35,19 @@ __all__ = [
     "ArchiveTimelineOperator",
     "BackfillOperator",
     "BeginTransactionOperator",
+    "BuildIndexOperator",
     "CleanOperator",
     "ClusteringOperator",
     "CommitTransactionOperator",
     "CompactionOperator",
     "CreateTableOperator",
+    "DropIndexOperator",
     "IngestOperator",
     "RollbackFailedWritesOperator",
     "RunClusteringOperator",
+    "RunIndexOperator",
     "ScheduleClusteringOperator",
+    "ScheduleIndexOperator",
 ]
 
 _MODULES = {
@@ -45,15 +55,19 @@ _MODULES = {
     "ArchiveTimelineOperator": "archive",
     "BackfillOperator": "backfill",
     "BeginTransactionOperator": "transaction",
+    "BuildIndexOperator": "index",
     "CleanOperator": "clean",
     "ClusteringOperator": "clustering",
     "CommitTransactionOperator": "transaction",
     "CompactionOperator": "compaction",
     "CreateTableOperator": "create_table",
+    "DropIndexOperator": "index",
     "IngestOperator": "ingest",
     "RollbackFailedWritesOperator": "rollback",
     "RunClusteringOperator": "clustering",
+    "RunIndexOperator": "index",
     "ScheduleClusteringOperator": "clustering",
+    "ScheduleIndexOperator": "index",
 }
 
 

@@ -6,12 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_provider.sensors.index_ready import IndexReadySensor
     from airflow_provider.sensors.notification_log import NotificationLogCatchupSensor
     from airflow_provider.sensors.prior_commits import PriorCommitsFenceSensor
 
-__all__ = ["NotificationLogCatchupSensor", "PriorCommitsFenceSensor"]
+__all__ = ["IndexReadySensor", "NotificationLogCatchupSensor", "PriorCommitsFenceSensor"]
 
-_MODULES = {"NotificationLogCatchupSensor": "notification_log", "PriorCommitsFenceSensor": "prior_commits"}
+_MODULES = {
+    "IndexReadySensor": "index_ready",
+    "NotificationLogCatchupSensor": "notification_log",
+    "PriorCommitsFenceSensor": "prior_commits",
+}
 
 
 def __getattr__(name: str) -> Any:

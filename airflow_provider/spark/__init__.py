@@ -5,20 +5,24 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.indexing.index_job import IndexJob
 from airflow_provider.ingestion import IngestJob
 from airflow_provider.services.clustering_job import ClusteringJob
 
 if TYPE_CHECKING:
     from airflow_provider.spark.clustering import cluster
     from airflow_provider.spark.history import backfill
+    from airflow_provider.spark.indexing import build_index
     from airflow_provider.spark.ingestion import ingest
     from airflow_provider.spark.read import read_incremental, read_snapshot
     from airflow_provider.spark.session import local_session
 
 __all__ = [
     "ClusteringJob",
+    "IndexJob",
     "IngestJob",
     "backfill",
+    "build_index",
     "cluster",
     "ingest",
     "local_session",
@@ -28,6 +32,7 @@ __all__ = [
 
 _MODULES = {
     "backfill": "history",
+    "build_index": "indexing",
     "cluster": "clustering",
     "ingest": "ingestion",
     "local_session": "session",

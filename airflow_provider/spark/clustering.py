@@ -13,15 +13,13 @@ from airflow_provider.locks import LockProvider
 from airflow_provider.services.clustering import run_clustering
 from airflow_provider.services.clustering_job import ClusteringJob
 from airflow_provider.services.clustering_task import ClusteringTask
-from airflow_provider.spark.session import tagged, tasks_end_with
+from airflow_provider.spark.session import parallelism, tagged, tasks_end_with
 from airflow_provider.spark.write_task import spare_loaded_modules
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import WriteStat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_USUAL_PARALLELISM = 8  # where a Spark Connect server does not say
 
 
 def cluster(
@@ -49,20 +47,11 @@ def cluster(
         job,
         table,
         write_group,
-        parallel_groups=job.parallel_groups or _parallelism(spark),
+        parallel_groups=job.parallel_groups or parallelism(spark),
         lock=lock,
         is_alive=is_alive,
         around=lambda instant: tasks_end_with(spark, instant),
     )
-
-
-def _parallelism(spark: SparkSession) -> int:
-    from pyspark.errors import PySparkException
-
-    try:
-        return max(1, int(spark.sparkContext.defaultParallelism))
-    except PySparkException:  # over Spark Connect there is none
-        return int(spark.conf.get("spark.default.parallelism", None) or _USUAL_PARALLELISM)
 
 
 def _write_group(spark: SparkSession, tasks: Sequence[ClusteringTask]) -> list[WriteStat]:

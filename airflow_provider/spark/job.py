@@ -24,6 +24,7 @@ _HERE = str(Path(__file__).resolve().parent)
 sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 
 from airflow_provider.exceptions import TableServiceError  # noqa: E402
+from airflow_provider.indexing.index_job import IndexJob  # noqa: E402
 from airflow_provider.ingestion.ingest_job import IngestJob  # noqa: E402
 from airflow_provider.services.clustering_job import ClusteringJob  # noqa: E402
 from airflow_provider.spark.outcome import RESULT_PREFIX, failure, success, write_outcome  # noqa: E402
@@ -38,6 +39,9 @@ log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_LOOKS = 1.0
 
 
+AnyJob = IngestJob | ClusteringJob | IndexJob
+
+
 class Terminated(BaseException):
     """The job was told to end; not an :class:`Exception`, so that nothing takes it for a failure."""
 
@@ -48,8 +52,8 @@ def main(arguments: list[str]) -> int:
     The outcome goes to a line of the standard output and to a file in the table's storage; see
     :mod:`airflow_provider.spark.outcome`.
 
-    :param arguments: path of the specification, from :meth:`IngestJob.to_json` or
-        :meth:`ClusteringJob.to_json`.
+    :param arguments: path of the specification, from :meth:`IngestJob.to_json`,
+        :meth:`ClusteringJob.to_json` or :meth:`IndexJob.to_json`.
     :return: exit code: 0 when the job committed, or had nothing to do, 1 when it did not.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -99,15 +103,18 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise Terminated(f"the job was ended by {signal.Signals(number).name}; its write was rolled back")
 
 
-def _read(specification: str) -> IngestJob | ClusteringJob:
-    is_clustering = json.loads(specification).get("operation") == ClusteringJob.operation
-    return (ClusteringJob if is_clustering else IngestJob).from_json(specification)
+def _read(specification: str) -> AnyJob:
+    operation = json.loads(specification).get("operation")
+    jobs: dict[str, type[AnyJob]] = {each.operation: each for each in (ClusteringJob, IndexJob)}
+    return jobs.get(operation, IngestJob).from_json(specification)
 
 
-def _run(job: IngestJob | ClusteringJob, parent: Parent) -> dict[str, Any] | None:
+def _run(job: AnyJob, parent: Parent) -> dict[str, Any] | None:
+    from airflow_provider.indexing.run import completed_indexing
     from airflow_provider.ingestion.earlier_try import earlier_try
     from airflow_provider.services.clustering import earlier_clustering
     from airflow_provider.spark.clustering import cluster
+    from airflow_provider.spark.indexing import build_index
     from airflow_provider.spark.ingestion import ingest
     from airflow_provider.spark.serving import serve
 
@@ -117,6 +124,13 @@ def _run(job: IngestJob | ClusteringJob, parent: Parent) -> dict[str, Any] | Non
             return earlier
         with _session(job) as spark:
             return cluster(spark, job, is_alive=parent.is_alive)
+    if isinstance(job, IndexJob):
+        table = HudiTable.open(job.location, job.storage_options)
+        if (done := completed_indexing(table, job.instant)) is not None:
+            return done.to_dict()
+        with _session(job) as spark:
+            built = build_index(spark, job, is_alive=parent.is_alive)
+            return None if built is None else built.to_dict()
     if job.serves:
         with ExitStack() as until_the_end:
             return serve(job, lambda: until_the_end.enter_context(_session(job)), is_alive=parent.is_alive)
@@ -127,7 +141,7 @@ def _run(job: IngestJob | ClusteringJob, parent: Parent) -> dict[str, Any] | Non
 
 
 @contextmanager
-def _session(job: IngestJob | ClusteringJob) -> Iterator[SparkSession]:
+def _session(job: AnyJob) -> Iterator[SparkSession]:
     from airflow_provider.spark.session import job_session
 
     spark = job_session(f"table-services {job.operation} {job.table_name or job.location}", job.spark_conf)
@@ -139,7 +153,7 @@ def _session(job: IngestJob | ClusteringJob) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def _tell(job: IngestJob | ClusteringJob, outcome: Mapping[str, Any]) -> None:
+def _tell(job: AnyJob, outcome: Mapping[str, Any]) -> None:
     print(f"{RESULT_PREFIX}{json.dumps(outcome)}", flush=True)  # noqa: T201 - the operator listens
     try:
         write_outcome(Storage(job.location, job.storage_options), job.job_id, dict(outcome))

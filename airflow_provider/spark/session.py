@@ -30,6 +30,8 @@ _LOCAL_CONF: Mapping[str, str] = {
     ),
 }
 
+_USUAL_PARALLELISM = 8  # where a Spark Connect server does not say
+
 
 def local_session(
     app_name: str, master: str = "local[*]", conf: Mapping[str, str] | None = None
@@ -100,6 +102,19 @@ def tasks_end_with(spark: SparkSession, instant: str) -> Iterator[None]:
             with suppress(Exception):
                 spark.interruptTag(_tag(instant))
             raise
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks a session runs at the same time.
+
+    :param spark: the session.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        return max(1, int(spark.sparkContext.defaultParallelism))
+    except PySparkException:  # over Spark Connect there is none
+        return int(spark.conf.get("spark.default.parallelism", None) or _USUAL_PARALLELISM)
 
 
 def _tag(instant: str) -> str:

@@ -6,13 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_provider.triggers.index_ready import IndexReadyTrigger
     from airflow_provider.triggers.notification_event import NotificationLogEventTrigger
     from airflow_provider.triggers.notification_log import NotificationLogCatchupTrigger
     from airflow_provider.triggers.prior_commits import PriorCommitsFenceTrigger
 
-__all__ = ["NotificationLogCatchupTrigger", "NotificationLogEventTrigger", "PriorCommitsFenceTrigger"]
+__all__ = [
+    "IndexReadyTrigger",
+    "NotificationLogCatchupTrigger",
+    "NotificationLogEventTrigger",
+    "PriorCommitsFenceTrigger",
+]
 
 _MODULES = {
+    "IndexReadyTrigger": "index_ready",
     "NotificationLogCatchupTrigger": "notification_log",
     "NotificationLogEventTrigger": "notification_event",
     "PriorCommitsFenceTrigger": "prior_commits",

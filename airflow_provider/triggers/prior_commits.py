@@ -7,6 +7,7 @@ from typing import Any
 from airflow_provider.concurrency import PendingInstant, pending_instants
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import Action
 from airflow_provider.triggers.polling import PollingTrigger, Progress, while_briefly_unavailable
 
 
@@ -19,7 +20,9 @@ def prior_commits(table: HudiTable, before: str) -> Progress:
     :param table: the table.
     :param before: requested time of an instant, 17 digits; that instant itself does not block.
     """
-    blocking = tuple(_describe(pending) for pending in pending_instants(table) if pending.instant < before)
+    earlier = (pending for pending in pending_instants(table) if pending.instant < before)
+    # An indexing shows and hides no row.
+    blocking = tuple(_describe(each) for each in earlier if each.action is not Action.INDEXING)
     return Progress(blocking, {"table": table.location, "before": before})
 
 

@@ -53,11 +53,17 @@ def main() -> None:
             "[bold]flights_steady[/]: December, day by day   [dim]|[/]   "
             "[bold]flights_backfill[/]: January to November, by quarter, in a second process"
         )
+        console.print("[bold]flights_index[/]: the indexes are built meanwhile, in a third")
+        its_spark = {
+            "FLIGHTS_BACKFILL_SPARK_CONN_ID": "spark_index",
+            "AIRFLOW_CONN_SPARK_INDEX": _connection(port),
+        }
         # The backfill's newest quarter first, as a backfill usually wants it.
         _wait(
             {
                 "flights_steady": _start(environment, "flights_steady", report, days),
                 "flights_backfill": _start(environment, "flights_backfill", report, quarters[::-1]),
+                "flights_index": _start(environment | its_spark, "flights_index", report, ["2013-12-31"]),
             }
         )
         console.print("[bold]flights_clustering[/]: by destination and carrier, along a z-order curve")

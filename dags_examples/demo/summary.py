@@ -14,11 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 from airflow_provider.concurrency import PRIORITIES
+from airflow_provider.indexing.status import index_status
 from airflow_provider.metastore import open_metastore
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.archived_timeline import archived
 from airflow_provider.table.instant import WRITE_ACTIONS, Instant, parse_time
 from airflow_provider.table.metadata import CommitMetadata
+from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 
 _KEY = [("time_hour", "ascending"), ("carrier", "ascending"), ("flight", "ascending")]
 
@@ -86,6 +88,12 @@ def print_summary(console: Console, location: Path, report: Path, home: Path) ->
     console.print(
         f"clustering {clustering.requested_time}: the rows of {replaced} file groups, ordered into "
         f"{len(clustered.write_stats)} in {took:.1f} s"
+    )
+    metadata_table = MetadataTable(metadata_storage(table.storage))
+    complete = [each.index for each in index_status(table) if each.state == "complete"]
+    records = {index: sum(1 for _ in metadata_table.records(index)) for index in complete}
+    console.print(
+        "indexes: " + ", ".join(f"{index} of {count:,} records" for index, count in records.items())
     )
     active = len(table.timeline().commits())
     console.print(f"timeline: {active} commits, and {len(commits) - active} in the archive")

@@ -191,3 +191,16 @@ def test_an_error_is_a_message(
         main()
     assert ended.value.code == 1
     assert "NotATableError" in capsys.readouterr().err
+
+
+def test_indexes_are_built_shown_and_dropped(table: HudiTable) -> None:
+    ingest_arrow(table, pa.table({"id": [1, 2]}), "insert")
+    assert call("index", "show", table.location) == []
+    (planned,) = call("index", "build", table.location, "record_index", "--schedule")
+    (done,) = call("index", "build", table.location, "record_index")
+    assert (done["instant"], done["indexes"]) == (planned["instant"], ["files", "record_index"])
+    shown = {each["index"]: each["state"] for each in call("index", "show", table.location)}
+    assert shown == {"files": "complete", "record_index": "complete"}
+    (dropped,) = call("index", "drop", table.location)
+    assert dropped["indexes"] == ["files", "record_index"]
+    assert call("index", "drop", table.location) == []

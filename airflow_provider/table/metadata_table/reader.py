@@ -186,6 +186,11 @@ class MetadataTable:
         changes = self._changes(file_slice, HFileReader.scan)
         yield from _merged(self._base_records(file_slice, HFileReader.scan), changes)
 
+    def taken_out(self, file_slice: FileSlice) -> set[str]:
+        """The keys that the log files of a file slice take out, and do not put in again."""
+        changes = self._changes(file_slice, HFileReader.scan)
+        return {key.decode() for key, of_key in changes.items() if of_key[-1] is _DELETED}
+
     def look_up(self, partition: str, keys: Iterable[str]) -> dict[str, Payload]:
         """The records of those keys that have one.
 

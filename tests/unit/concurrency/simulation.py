@@ -285,7 +285,7 @@ class Simulation:
             url_encode=True,
             create_schema=arrow_to_avro(pa.schema({"history": pa.string()}), "t"),
         )
-        self.files[PROPERTIES_PATH] = (dump_properties(self.config.to_properties()).encode(), 0.0)
+        self.files.setdefault(PROPERTIES_PATH, (dump_properties(self.config.to_properties()).encode(), 0.0))
         self.files[f"{PARTITION}/{PARTITION_METADATA}"] = (b"", 0.0)
 
     def clock(self) -> float:

@@ -28,7 +28,7 @@ def assert_indexes_equal_a_rebuild(table: HudiTable, partitions: Iterable[str] |
     """
     storage, commit_log = table.storage, CommitLog(table.storage)
     newest = publish_head(storage, commit_log)
-    table = HudiTable.open(table.location, storage.options)
+    table = HudiTable.at(storage)
     indexes = {each.partition: each for each in current_indexes(storage, commit_log, newest)}
     complete = sorted(partition for partition, index in indexes.items() if index.is_complete)
     assert sorted(table.config.metadata_partitions) == complete, "the table config names other indexes"

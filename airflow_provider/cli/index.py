@@ -1,0 +1,61 @@
+"""Commands for indexes: what there is, building, dropping."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from airflow_provider.cli.arguments import AsJson, TableArgument, table_lock
+from airflow_provider.cli.output import show
+from airflow_provider.indexing.drop import drop_index
+from airflow_provider.indexing.run import CATCH_UP_TIMEOUT_SECONDS, pending_indexings, run_index
+from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.indexing.status import index_status
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
+
+commands = typer.Typer(no_args_is_help=True, help="The indexes of a table, in its metadata table.")
+
+Indexes = Annotated[
+    list[MetadataPartition] | None,
+    typer.Argument(help="files, column_stats, bloom_filters, record_index, partition_stats."),
+]
+
+
+@commands.command("show")
+def show_indexes(table: TableArgument, as_json: AsJson = False) -> None:
+    """The indexes that a table has, and how far those are that are being built."""
+    show([each.to_dict() for each in index_status(table)], as_json)
+
+
+@commands.command()
+def build(
+    table: TableArgument,
+    indexes: Indexes = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="Whose statistics are kept; the first 32 when left out.")
+    ] = None,
+    schedule: Annotated[
+        bool, typer.Option("--schedule", help="Only plan it; an operator can carry it out.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds that other Hudi writers are waited for.")
+    ] = CATCH_UP_TIMEOUT_SECONDS,
+    as_json: AsJson = False,
+) -> None:
+    """Plan indexes and build them in this process; `files` alone when none is named."""
+    wanted = indexes or [MetadataPartition.FILES]
+    planned = schedule_index(table, wanted, column or None, lock=table_lock(table))
+    if schedule:
+        show([{"instant": planned}] if planned else [], as_json)
+        return
+    plans = pending_indexings(table, indexes={MetadataPartition.FILES, *wanted})
+    done = [run_index(table, each, timeout_seconds=timeout, lock=table_lock(table)) for each in plans]
+    show([each.to_dict() for each in done if each is not None], as_json)
+
+
+@commands.command()
+def drop(table: TableArgument, indexes: Indexes = None, as_json: AsJson = False) -> None:
+    """Drop indexes; the whole metadata table with `files`, or when none is named."""
+    dropped = drop_index(table, indexes or [MetadataPartition.FILES], lock=table_lock(table))
+    show([dropped.to_dict()] if dropped is not None else [], as_json)

@@ -1,0 +1,57 @@
+"""Which indexes a table has, and how far those are that are being built."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.heartbeat import observe
+from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.table.hudi_table import HudiTable
+
+
+@dataclass(frozen=True)
+class IndexStatus:
+    """One index.
+
+    :param index: its name.
+    :param state: ``complete``: it is used; ``building``: somebody is at it; ``planned``: nobody is.
+    :param instant: requested time of its plan; empty where another Hudi writer made it.
+    :param file_groups: how many it has.
+    :param owner: who builds it, host and process.
+    :param progress: how far that is, for people.
+    """
+
+    index: str
+    state: str
+    instant: str
+    file_groups: int
+    owner: str | None = None
+    progress: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a JSON-able dict."""
+        return asdict(self)
+
+
+def index_status(table: HudiTable) -> list[IndexStatus]:
+    """The indexes of a table, as they are now.
+
+    :param table: the table; nothing is written to it.
+    """
+    storage, commit_log = table.storage, CommitLog(table.storage)
+    used = HudiTable.at(storage).config.metadata_partitions
+    heartbeats = observe(storage)
+    found = []
+    for index in current_indexes(storage, commit_log, commit_log.newest()):
+        heartbeat = heartbeats.get(index.instant)
+        named = (index.partition, index.instant, index.file_groups)
+        if index.is_complete and index.partition in used:
+            found.append(IndexStatus(named[0], "complete", *named[1:]))
+        elif heartbeat is not None and heartbeat.alive:
+            info = heartbeat.info
+            found.append(IndexStatus(named[0], "building", *named[1:], info.owner, info.progress))
+        else:
+            found.append(IndexStatus(named[0], "planned", *named[1:]))
+    return found

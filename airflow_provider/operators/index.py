@@ -1,0 +1,342 @@
+"""Indexes of a table: planned, built and dropped while its writers go on (RFC-45)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider.concurrency import pending_instants, rollback_dead_writers
+from airflow_provider.hooks.lock_provider import LockProviderHook
+from airflow_provider.hooks.metastore import MetastoreHook
+from airflow_provider.hooks.table import TableHook
+from airflow_provider.indexing.drop import drop_index
+from airflow_provider.indexing.index_job import IndexJob
+from airflow_provider.indexing.run import (
+    CATCH_UP_TIMEOUT_SECONDS,
+    completed_indexing,
+    end_indexing,
+    pending_indexings,
+)
+from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.locks import LockProvider
+from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.operators.spark_operator import SparkOperator
+from airflow_provider.operators.task_operation import TaskOperation
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import Action
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_NO_TRANSACTION = {"txn_id": None, "write_id": None, "event_id": None}
+_NOTHING: Mapping[str, Any] = {
+    "instant": None,
+    "completion_time": None,
+    "action": str(Action.INDEXING),
+    "indexes": [],
+    "file_groups": 0,
+    "records": 0,
+    "bytes": 0,
+    "caught_up": [],
+    "already_completed": False,
+}
+_SECONDS_BETWEEN_LOOKS = 2.0
+
+
+class _PlansIndex(BaseOperator):
+    """What operators have in common that plan indexes.
+
+    :param indexes: ``files``, ``column_stats``, ``bloom_filters``, ``record_index``,
+        ``partition_stats`` (templated).
+    :param columns: whose statistics are kept; the first 32 that have an order when None (templated).
+    :param options: numbers of file groups, by Hudi's configuration keys; see docs/indexing.md (templated).
+    """
+
+    template_fields: Sequence[str] = ("indexes", "columns", "options")
+
+    def __init__(
+        self,
+        *,
+        indexes: str | Sequence[str],
+        columns: str | Sequence[str] | None = None,
+        options: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.indexes = indexes
+        self.columns = columns
+        self.options = options
+
+    def _schedule(self, table: HudiTable, lock_conn_id: str) -> str | None:
+        instant = schedule_index(
+            table,
+            _texts(self.indexes),
+            None if self.columns is None else _texts(self.columns),
+            options=self.options,
+            lock=LockProviderHook(lock_conn_id).get_lock(table.location, table.storage.options),
+        )
+        self.log.info(
+            "%s", f"planned indexing {instant}" if instant else "all of it is there or planned already"
+        )
+        return instant
+
+
+class ScheduleIndexOperator(_PlansIndex):
+    """Plans indexes, for :class:`RunIndexOperator` to build. No Spark is started.
+
+    From then on every commit logs to them; they are used once they are complete. ``files`` is planned
+    along where it is not there. What is there or planned already is left out.
+
+    ::
+
+        plan = ScheduleIndexOperator(task_id="plan", table="lake.flights", indexes=["column_stats"])
+        run = RunIndexOperator(
+            task_id="run", table="lake.flights", instant="{{ ti.xcom_pull('plan')['instant'] }}"
+        )
+        plan >> run
+
+    The result is ``table``, ``instant`` (None when there is nothing to do) and ``action``, and ``txn_id``,
+    ``write_id`` and ``event_id``, which are None: an index changes no rows and needs no transaction.
+
+    Arguments beside those of the plan (``indexes``, ``columns``, ``options``):
+
+    :param table: ``database.table``, or the table's path or URL (templated).
+    :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
+    :param lock_conn_id: connection of type ``table_lock`` (templated).
+    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
+    """
+
+    template_fields: Sequence[str] = (
+        *_PlansIndex.template_fields,
+        "table",
+        "metastore_conn_id",
+        "lock_conn_id",
+        "storage_conn_id",
+    )
+    ui_color = "#d8e4ef"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        metastore_conn_id: str = MetastoreHook.default_conn_name,
+        lock_conn_id: str = LockProviderHook.default_conn_name,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.metastore_conn_id = metastore_conn_id
+        self.lock_conn_id = lock_conn_id
+        self.storage_conn_id = storage_conn_id
+
+    @failing_without_retries
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Plan.
+
+        :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
+        :raises LockTimeoutError: when the table lock could not be had in time.
+        """
+        table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
+        instant = self._schedule(table, self.lock_conn_id)
+        return {"table": self.table, "instant": instant, "action": str(Action.INDEXING), **_NO_TRANSACTION}
+
+
+class RunIndexOperator(SparkOperator):
+    """Builds the indexes of a plan, as a Spark job: base files, catch-up, completion.
+
+    A run that fails, is killed or times out leaves its plan, and a retry takes it up: base files that
+    were finished are not written again. What is complete is not done again either. Without a plan no
+    Spark is started.
+
+    The result is ``table``, ``instant`` (None without a plan), ``completion_time``, ``action``,
+    ``indexes``, ``file_groups``, ``records``, ``bytes``, ``caught_up`` (instants of other Hudi
+    writers that were logged for them), ``already_completed``; ``txn_id``, ``write_id`` and ``event_id``
+    are None.
+
+    Arguments beside those of :class:`~airflow_provider.operators.spark_operator.SparkOperator`:
+
+    :param instant: requested time of the plan; the oldest one that nobody carries out when None (templated).
+    :param catch_up_timeout: how long other Hudi writers are waited for that began before the plan; a
+        timedelta or seconds (``hoodie.metadata.index.check.timeout.seconds``).
+    :param heartbeat_interval: seconds between two signs of life of the job.
+    :param tolerable_misses: signs of life that may be missing before others may run the plan.
+    """
+
+    template_fields: Sequence[str] = (*SparkOperator.template_fields, "instant")
+    ui_color = "#d8e4ef"
+
+    def __init__(
+        self,
+        *,
+        instant: str | None = None,
+        catch_up_timeout: timedelta | float = CATCH_UP_TIMEOUT_SECONDS,
+        heartbeat_interval: float = 10.0,
+        tolerable_misses: int = 6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.instant = instant
+        self.catch_up_timeout = catch_up_timeout
+        self.heartbeat_interval = heartbeat_interval
+        self.tolerable_misses = tolerable_misses
+
+    @failing_without_retries
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Build.
+
+        :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
+        :raises WriteConflictError: when somebody else builds it.
+        :raises IndexCatchUpTimeoutError: when another Hudi writer did not end in time.
+        :raises JobFailedError: when the job ended without saying why, or was killed.
+        """
+        hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
+        resolved = hook.resolve(self.table)
+        table = HudiTable.open(resolved.location, hook.storage_options())
+        table.check_writable()
+        operation = TaskOperation(context)
+        rollback_dead_writers(table)
+        done = dict(_NOTHING)
+        for instant in self._plans(table):
+            job = IndexJob(
+                resolved.location,
+                instant,
+                storage_options=table.storage.options,
+                lock=LockProviderHook(self.lock_conn_id).lock_config(),
+                timeout_seconds=_seconds(self.catch_up_timeout),
+                heartbeat_interval=self.heartbeat_interval,
+                tolerable_misses=self.tolerable_misses,
+                operation_key=operation.key,
+                table_name=self.table if resolved.is_registered else None,
+                spark_conf=dict(self.spark_conf or {}),
+            )
+            built = self._build(table, operation, job)
+            done = {**built, "indexes": [*done["indexes"], *built["indexes"]]}
+            self.log.info("indexing %s completed: %s", instant, ", ".join(built["indexes"]))
+        return {"table": self.table, **done, **_NO_TRANSACTION}
+
+    def _plans(self, table: HudiTable) -> Sequence[str]:
+        """The plans to carry out."""
+        if self.instant is not None and self.instant.strip() not in ("", "None"):
+            return [self.instant]
+        return pending_indexings(table, idle=True)[:1]
+
+    def _build(self, table: HudiTable, operation: TaskOperation, job: IndexJob) -> dict[str, Any]:
+        if operation.is_retry:
+            self._end_earlier_try(table, operation, job)
+        if (earlier := completed_indexing(table, job.instant)) is not None:
+            return earlier.to_dict()
+        running = self._spark_job(operation)
+        try:
+            return self._run(running, job, table.storage)
+        except BaseException as error:
+            end_indexing(table, job.instant, operation.key, lock=self._lock(table))
+            finished = completed_indexing(table, job.instant)
+            if finished is None or not isinstance(error, Exception) or self._is_killed:
+                raise
+            # The job was done and only its word was missing: the timeline is the truth.
+            self.log.warning("indexing %s had completed when the job ended: %s", job.instant, error)
+            return finished.to_dict()
+
+    def _end_earlier_try(self, table: HudiTable, operation: TaskOperation, job: IndexJob) -> None:
+        """Wait for the job of an earlier try where it may still work; else end what it left."""
+        while operation.recall("waits_for_writer") and any(
+            each.instant == job.instant and each.operation_key == operation.key and self._still_writing(each)
+            for each in pending_instants(table)
+        ):
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        end_indexing(table, job.instant, operation.key, lock=self._lock(table))
+
+    def _lock(self, table: HudiTable) -> LockProvider:
+        return LockProviderHook(self.lock_conn_id).get_lock(table.location, table.storage.options)
+
+
+class BuildIndexOperator(_PlansIndex, RunIndexOperator):
+    """Plans indexes and builds them.
+
+    ::
+
+        BuildIndexOperator(
+            task_id="index", table="lake.flights", indexes=["column_stats", "record_index"], retries=3
+        )
+
+    What is planned already is built as it was planned: by a killed task, or by another one. Where all is
+    complete no Spark is started.
+
+    Arguments: those of :class:`ScheduleIndexOperator` and of :class:`RunIndexOperator`, but for ``instant``.
+    """
+
+    template_fields: Sequence[str] = (*_PlansIndex.template_fields, *RunIndexOperator.template_fields)
+
+    def _plans(self, table: HudiTable) -> Sequence[str]:
+        self._schedule(table, self.lock_conn_id)
+        return pending_indexings(table, indexes={"files", *_texts(self.indexes)})
+
+
+class DropIndexOperator(BaseOperator):
+    """Drops indexes, complete or not; readers and writers go on without them. No Spark is started.
+
+    Without ``files`` the others cannot be: the whole metadata table goes with it. ``partition_stats`` goes
+    with ``column_stats``. A dropped index can be built again at once.
+
+    The result is ``table``, ``instant`` (None when there was none of them), ``completion_time``, ``action``
+    and ``indexes``, those that are gone; ``txn_id``, ``write_id`` and ``event_id`` are None.
+
+    :param table: ``database.table``, or the table's path or URL (templated).
+    :param indexes: their names (templated).
+    :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
+    :param lock_conn_id: connection of type ``table_lock`` (templated).
+    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
+    """
+
+    template_fields: Sequence[str] = (
+        "table",
+        "indexes",
+        "metastore_conn_id",
+        "lock_conn_id",
+        "storage_conn_id",
+    )
+    ui_color = "#d8e4ef"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        indexes: str | Sequence[str],
+        metastore_conn_id: str = MetastoreHook.default_conn_name,
+        lock_conn_id: str = LockProviderHook.default_conn_name,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.indexes = indexes
+        self.metastore_conn_id = metastore_conn_id
+        self.lock_conn_id = lock_conn_id
+        self.storage_conn_id = storage_conn_id
+
+    @failing_without_retries
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Drop.
+
+        :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
+        :raises LockTimeoutError: when the table lock could not be had in time.
+        """
+        table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
+        lock = LockProviderHook(self.lock_conn_id).get_lock(table.location, table.storage.options)
+        dropped = drop_index(table, _texts(self.indexes), lock=lock)
+        nothing = {name: _NOTHING[name] for name in ("instant", "completion_time", "action", "indexes")}
+        result = nothing if dropped is None else dropped.to_dict()
+        return {"table": self.table, **result, **_NO_TRANSACTION}
+
+
+def _texts(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _seconds(given: timedelta | float) -> float:
+    return given.total_seconds() if isinstance(given, timedelta) else given

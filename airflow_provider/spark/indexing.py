@@ -1,0 +1,132 @@
+"""Building indexes on any Spark session, local or over Spark Connect.
+
+Tasks compute the records of their data files; these are shuffled by file group of the index, and each base
+file is written by one task, one after the other, in the order of the keys. The driver sees no key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
+from airflow_provider.indexing.base_files import Entry, IndexBuild, write_listing
+from airflow_provider.indexing.index_job import IndexJob
+from airflow_provider.indexing.run import IndexResult, run_index
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.spark.session import parallelism, tasks_end_with
+from airflow_provider.spark.write_task import spare_loaded_modules
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.metadata import WriteStat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FILES_A_TASK = 8
+"""So many that a task's start does not count, where there are enough for all cores."""
+
+_ENTRY = pa.schema([("file_group", pa.int32()), ("key", pa.string()), ("record", pa.binary())])
+_WRITTEN = pa.schema([("file_group", pa.int32()), ("write_stat", pa.string()), ("error", pa.string())])
+_ENTRIES_A_BATCH = 20_000
+
+
+def build_index(
+    spark: SparkSession,
+    job: IndexJob,
+    *,
+    lock: LockProvider | None = None,
+    is_alive: Callable[[], bool] | None = None,
+) -> IndexResult | None:
+    """Carry an indexing plan out.
+
+    :param spark: a session, local or over Spark Connect.
+    :param job: what to do.
+    :param lock: the table lock; by ``job.lock`` when None.
+    :param is_alive: asked before every heartbeat; False gives the run up.
+    :return: see :func:`~airflow_provider.indexing.run.run_index`, also for what it raises.
+    """
+    table = HudiTable.open(job.location, job.storage_options)
+    return run_index(
+        table,
+        job.instant,
+        timeout_seconds=job.timeout_seconds,
+        poll_seconds=job.poll_seconds,
+        build=lambda build: _write_base_files(spark, build),
+        lock=lock or open_lock(job.lock, table.storage),
+        heartbeat_interval=job.heartbeat_interval,
+        tolerable_misses=job.tolerable_misses,
+        operation_key=job.operation_key,
+        is_alive=is_alive,
+        around=lambda instant: tasks_end_with(spark, instant),
+    )
+
+
+def _write_base_files(spark: SparkSession, build: IndexBuild) -> list[WriteStat]:
+    stats = write_listing(build)
+    numbers = build.numbers_of_files
+    if not numbers:
+        return stats
+    cores = parallelism(spark)
+    tasks = min(len(build.files), max(cores, len(build.files) // _FILES_A_TASK))
+    files = spark.range(0, len(build.files), 1, max(1, tasks))
+    entries = files.mapInArrow(_reader(build), "file_group int, key string, record binary")
+    written = (
+        entries.repartition(min(len(numbers), cores), "file_group")
+        .sortWithinPartitions("file_group", "key")
+        .mapInArrow(_writer(build), "file_group int, write_stat string, error string")
+        .toArrow()
+        .to_pylist()
+    )
+    for row in written:
+        if row["error"] is not None:
+            raise from_dict(json.loads(row["error"]))
+    stats += [WriteStat.from_dict(json.loads(row["write_stat"])) for row in written]
+    empty = set(numbers) - {row["file_group"] for row in written}
+    return stats + [build.write(number, ()) for number in sorted(empty)]
+
+
+_Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def _reader(build: IndexBuild) -> _Task:
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_loaded_modules()
+        for batch in batches:
+            for position in batch.column(0).to_pylist():
+                found = list(build.entries_of(build.files[position]))
+                for start in range(0, len(found), _ENTRIES_A_BATCH):
+                    columns = zip(*found[start : start + _ENTRIES_A_BATCH], strict=True)
+                    yield pa.RecordBatch.from_arrays(
+                        [pa.array(each, of.type) for each, of in zip(columns, _ENTRY, strict=True)],
+                        schema=_ENTRY,
+                    )
+
+    return read
+
+
+def _writer(build: IndexBuild) -> _Task:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_loaded_modules()
+        for number, same in groupby(_entries(batches), key=itemgetter(0)):
+            row: dict[str, int | str | None] = {"file_group": number, "write_stat": None, "error": None}
+            try:
+                stat = build.write(number, ((key, record) for _, key, record in same))
+                row["write_stat"] = json.dumps(stat.to_dict())
+            except TableServiceError as error:  # to run the task again would not help
+                row["error"] = json.dumps(to_dict(error))
+            schema = pa.schema(
+                [("file_group", pa.int32()), ("write_stat", pa.string()), ("error", pa.string())]
+            )
+            yield pa.RecordBatch.from_pylist([row], schema)
+
+    return write
+
+
+def _entries(batches: Iterable[pa.RecordBatch]) -> Iterator[Entry]:
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

@@ -1,0 +1,77 @@
+"""Waiting in the triggerer for indexes to be complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_provider.hooks.table import TableHook
+from airflow_provider.indexing.status import index_status
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.triggers.polling import PollingTrigger, Progress, while_briefly_unavailable
+
+
+def indexes_ready(table: HudiTable, indexes: Sequence[str]) -> Progress:
+    """Whether readers and writers use all of some indexes.
+
+    :param table: the table.
+    :param indexes: their names.
+    """
+    there = {each.index: each for each in index_status(table)}
+    blocking = []
+    for name in indexes:
+        found = there.get(name)
+        if found is None:
+            blocking.append(f"{name} is not planned")
+        elif found.state == "planned":
+            blocking.append(f"{name} is planned by {found.instant}, and nobody builds it")
+        elif found.state == "building":
+            how_far = f": {found.progress}" if found.progress else ""
+            blocking.append(f"{name} is built by {found.owner}{how_far}")
+    return Progress(tuple(blocking), {"table": table.location, "indexes": list(indexes)})
+
+
+class IndexReadyTrigger(PollingTrigger):
+    """Fires when all of some indexes are complete.
+
+    :param location: absolute path or URL of the table.
+    :param indexes: their names.
+    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook`.
+    :param poke_interval: seconds between two looks.
+    :param deadline: seconds since the epoch; then the event's status is ``timeout``.
+    """
+
+    def __init__(
+        self,
+        *,
+        location: str,
+        indexes: list[str],
+        storage_conn_id: str | None,
+        poke_interval: float,
+        deadline: float,
+    ) -> None:
+        super().__init__(poke_interval=poke_interval, deadline=deadline)
+        self.location = location
+        self.indexes = indexes
+        self.storage_conn_id = storage_conn_id
+        self._storage_options: dict[str, Any] = {}
+        self._table: HudiTable | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """See :meth:`PollingTrigger.arguments`."""
+        return {
+            "location": self.location,
+            "indexes": self.indexes,
+            "storage_conn_id": self.storage_conn_id,
+        }
+
+    async def connect(self) -> None:
+        """See :meth:`PollingTrigger.connect`."""
+        self._storage_options = await TableHook(storage_conn_id=self.storage_conn_id).astorage_options()
+
+    @while_briefly_unavailable
+    def look(self) -> Progress:
+        """See :meth:`PollingTrigger.look`."""
+        if self._table is None:
+            self._table = HudiTable.open(self.location, self._storage_options)
+        return indexes_ready(self._table, self.indexes)

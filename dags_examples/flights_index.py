@@ -1,0 +1,64 @@
+"""Indexes of the flights, built while the loads of ``flights.py`` go on.
+
+``flights_index`` makes sure every night that the indexes are there: the first run builds them, and later ones
+find nothing to do. ``flights_index_anew`` makes one of them of other columns. The table is that of
+``flights.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+
+from airflow.sdk import DAG
+
+from airflow_provider.operators import (
+    BuildIndexOperator,
+    DropIndexOperator,
+    RunIndexOperator,
+    ScheduleIndexOperator,
+)
+from airflow_provider.sensors import IndexReadySensor
+
+TABLE = "lake.flights"
+SPARK = os.environ.get("FLIGHTS_BACKFILL_SPARK_CONN_ID") or None
+
+with DAG(
+    "flights_index",
+    schedule="@daily",
+    start_date=datetime(2013, 1, 1),
+    catchup=False,
+    max_active_runs=1,
+    tags=["flights"],
+    default_args={"retries": 3, "retry_delay": timedelta(minutes=5)},
+):
+    build = BuildIndexOperator(
+        task_id="build",
+        table=TABLE,
+        indexes=["column_stats", "record_index"],
+        # Queries ask for these.
+        columns=["dest", "carrier", "dep_delay", "time_hour"],
+        spark_conn_id=SPARK,
+    )
+    ready = IndexReadySensor(
+        task_id="ready", table=TABLE, indexes=["column_stats", "record_index"], deferrable=True
+    )
+    build >> ready
+
+with DAG("flights_index_anew", schedule=None, catchup=False, max_active_runs=1, tags=["flights"]):
+    # Of other columns: dropped, planned at once, and built where there is room for Spark.
+    drop = DropIndexOperator(task_id="drop", table=TABLE, indexes=["column_stats"])
+    plan = ScheduleIndexOperator(
+        task_id="plan",
+        table=TABLE,
+        indexes=["column_stats"],
+        columns=["{{ params.column }}", "time_hour"],
+        params={"column": "tailnum"},
+    )
+    run = RunIndexOperator(
+        task_id="run",
+        table=TABLE,
+        instant="{{ ti.xcom_pull('plan')['instant'] }}",
+        spark_conn_id=SPARK,
+    )
+    drop >> plan >> run

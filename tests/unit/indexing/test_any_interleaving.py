@@ -1,0 +1,70 @@
+"""Indexes are planned, built and dropped beside everybody else, who begins, stands still or dies anywhere.
+
+``INTERLEAVINGS`` says how many are tried.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, rule, run_state_machine_as_test
+
+from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.table.hudi_table import HudiTable
+from tests.unit.concurrency.actors import add_writer
+from tests.unit.concurrency.invariants import check
+from tests.unit.concurrency.simulation import Actor
+from tests.unit.concurrency.test_any_interleaving import Interleaving
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
+
+from .test_killed import INDEXES, complete, drops, drops_all, runs, schedules
+
+WORK: dict[str, Callable[[HudiTable], object]] = {
+    "planner": schedules,
+    "builder": runs,
+    "dropper": drops,
+    "dropper of all": drops_all,
+}
+
+
+class IndexedInterleaving(Interleaving):
+    """As there, with two of each that change the indexes."""
+
+    @initialize(done=st.integers(0, 2))
+    def a_table(self, done: int) -> None:
+        for number, keys in enumerate("abc"):
+            add_writer(self.simulation, f"first-{keys}", keys)
+            self.simulation.run([])
+            for work in [(), (schedules, runs)[:done], ()][number]:
+                work(HudiTable.at(self.simulation.table().storage))
+
+    @rule(kind=st.sampled_from(sorted(WORK)))
+    def indexer_begins(self, kind: str) -> None:
+        self._count.setdefault(kind, 0)
+        if self._count[kind] < 2:
+            self.simulation.add(self._named(kind), _tolerant(WORK[kind]))
+
+    def teardown(self) -> None:
+        self.simulation.run([])
+        check(self.simulation)
+        assert_indexes_equal_a_rebuild(HudiTable.at(self.simulation.table().storage))
+        assert_indexes_equal_a_rebuild(complete(self.simulation), INDEXES)
+
+
+def _tolerant(work: Callable[[HudiTable], object]) -> Callable[[HudiTable, Actor], None]:
+    def act(table: HudiTable, actor: Actor) -> None:
+        with suppress(NoSuchInstantError):  # what it was to build is dropped
+            work(table)
+
+    return act
+
+
+def test_any_interleaving() -> None:
+    tried = int(os.environ.get("INTERLEAVINGS", "12"))
+    run_state_machine_as_test(
+        IndexedInterleaving, settings=settings(max_examples=tried, stateful_step_count=40, deadline=None)
+    )

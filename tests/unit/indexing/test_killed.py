@@ -1,0 +1,200 @@
+"""A schedule, a run and a drop, killed or overtaken before every one of their storage operations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.indexing.drop import drop_index
+from airflow_provider.indexing.run import pending_indexings, run_index
+from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import Action
+from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
+from tests.unit.concurrency.actors import add_writer
+from tests.unit.concurrency.simulation import Actor, NoLock, Simulation
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
+
+INDEXES = ["files", "record_index"]
+FEW_FILE_GROUPS = {"hoodie.metadata.record.index.min.filegroup.count": 2}
+AGES = 3600.0  # nobody beats in a simulation
+SOAK = int(os.environ.get("EXAMPLES", "25")) > 25
+
+Work = Callable[[HudiTable], object]
+
+
+def schedules(table: HudiTable) -> str | None:
+    return schedule_index(table, INDEXES, options=FEW_FILE_GROUPS, lock=NoLock())
+
+
+def runs(table: HudiTable) -> None:
+    run_index(table, lock=NoLock(), heartbeat_interval=AGES)
+
+
+def drops(table: HudiTable) -> None:
+    drop_index(table, ["record_index"], lock=NoLock())
+
+
+def drops_all(table: HudiTable) -> None:
+    drop_index(table, ["files"], lock=NoLock())
+
+
+BEFORE: dict[Work, tuple[Work, ...]] = {
+    schedules: (),
+    runs: (schedules,),
+    drops: (schedules, runs),
+    drops_all: (schedules, runs),
+}
+"""What has been done when one of them begins."""
+
+
+def written(before: tuple[Work, ...]) -> Simulation:
+    """A table with two commits, what was done to its indexes, and a commit after each of that."""
+    files, writes = _written(before)
+    return Simulation(dict(files.files), dict(writes.writes), set(writes.acknowledged))
+
+
+@cache
+def _written(before: tuple[Work, ...]) -> tuple[Simulation, Simulation]:
+    simulation = Simulation()
+    for number, keys in enumerate(("abcd", "ae", *"f" * len(before))):
+        if number >= 2:
+            before[number - 2](simulation.table())
+        add_writer(simulation, f"w{number}", keys)
+        simulation.run([])
+    return simulation, simulation
+
+
+def add(simulation: Simulation, work: Work) -> None:
+    def act(table: HudiTable, actor: Actor) -> None:
+        work(table)
+
+    simulation.add(work.__name__, act)
+
+
+@cache
+def operations(work: Work) -> int:
+    simulation = written(BEFORE[work])
+    before = len(simulation.trace)
+    add(simulation, work)
+    simulation.run([])
+    assert not simulation.actors[-1].failure
+    return len(simulation.trace) - before
+
+
+def moments(work: Work, every: int = 2) -> range:
+    """Before which operations something happens; before each of them in `make soak`."""
+    return range(0, operations(work), 1 if SOAK else every)
+
+
+def complete(simulation: Simulation) -> HudiTable:
+    """What comes next after somebody was killed: a writer, and whoever wants the indexes."""
+    simulation.expire_heartbeats()
+    add_writer(simulation, "next", "ag")
+    simulation.run([])
+    assert not [actor.failure for actor in simulation.actors if actor.failure]
+    table = HudiTable.at(simulation.table().storage)
+    assert_indexes_equal_a_rebuild(table)
+    schedules(table)
+    add_writer(simulation, "another", "bh")
+    simulation.run([])
+    while pending_indexings(table):
+        runs(table)
+    assert_indexes_equal_a_rebuild(table, INDEXES)
+    return table
+
+
+def left_over(simulation: Simulation) -> list[str]:
+    return [path for path in simulation.files if "/staged/" in path or "/.heartbeat/" in path]
+
+
+@pytest.mark.parametrize("work", list(BEFORE), ids=lambda work: work.__name__)
+def test_who_is_killed_leaves_nothing_that_others_mind(work: Work) -> None:
+    for killed_at in moments(work):
+        simulation = written(BEFORE[work])
+        add(simulation, work)
+        simulation.run([0] * killed_at + [900])
+        table = complete(simulation)
+        assert not left_over(simulation), f"killed at {killed_at}: {simulation.trace[-1]}"
+        plans = [i for i in table.timeline().pending() if i.action is Action.INDEXING]
+        assert not plans
+        for path in simulation.files:
+            assert not path.startswith(f"{METADATA_FOLDER}/record_index") or "-0002-0" not in path
+
+
+@pytest.mark.parametrize("work", list(BEFORE), ids=lambda work: work.__name__)
+def test_a_writer_comes_in_between(work: Work) -> None:
+    for overtaken_at in moments(work, 9):
+        simulation = written(BEFORE[work])
+        add(simulation, work)
+        add_writer(simulation, "between", "abx")
+        simulation.run([0] * overtaken_at + [1] * 200)
+        assert not [actor.failure for actor in simulation.actors if actor.failure]
+        assert "between" in simulation.committed()
+        assert_indexes_equal_a_rebuild(HudiTable.at(simulation.table().storage))
+        complete(simulation)
+
+
+@pytest.mark.parametrize("work", list(BEFORE), ids=lambda work: work.__name__)
+def test_it_comes_in_between_of_a_writer(work: Work) -> None:
+    # The writer has staged for other indexes than those that there are when it commits (RFC-45, 3b, 3c).
+    for writer_at in range(1, 60, 1 if SOAK else 7):
+        simulation = written(BEFORE[work])
+        add_writer(simulation, "slow", "abx")
+        add(simulation, work)
+        simulation.run([0] * writer_at + [1] * 600)
+        assert not [actor.failure for actor in simulation.actors if actor.failure]
+        assert_indexes_equal_a_rebuild(HudiTable.at(simulation.table().storage))
+        complete(simulation)
+
+
+@pytest.mark.parametrize("work", list(BEFORE), ids=lambda work: work.__name__)
+def test_two_at_once(work: Work) -> None:
+    for overtaken_at in moments(work, 9):
+        simulation = written(BEFORE[work])
+        add(simulation, work)
+        add(simulation, work)
+        simulation.run([0] * overtaken_at + [1] * 600)
+        assert not [actor.failure for actor in simulation.actors if actor.failure]
+        complete(simulation)
+
+
+def test_a_run_that_others_took_for_dead_is_done_by_another_and_changes_nothing() -> None:
+    for stands_still_at in moments(runs, 9):
+        simulation = written(BEFORE[runs])
+        add(simulation, runs)
+        for _ in range(stands_still_at):
+            if simulation.running():
+                simulation.step(simulation.actors[-1])
+        simulation.expire_heartbeats()
+        table = HudiTable.at(simulation.table().storage)
+        runs(table)
+        add_writer(simulation, "since", "ay")
+        for _ in range(200):
+            if not simulation.actors[-1].done:
+                simulation.step(simulation.actors[-1])
+        simulation.run([])
+        assert not [actor.failure for actor in simulation.actors if actor.failure]
+        assert_indexes_equal_a_rebuild(table, INDEXES)
+        complete(simulation)
+
+
+def test_an_index_is_dropped_and_made_anew_while_it_is_built() -> None:
+    for stands_still_at in moments(runs, 9):
+        simulation = written(BEFORE[runs])
+        add(simulation, runs)
+        for _ in range(stands_still_at):
+            if simulation.running():
+                simulation.step(simulation.actors[-1])
+        table = HudiTable.at(simulation.table().storage)
+        drops(table)
+        schedules(table)
+        simulation.run([])
+        failure = simulation.actors[-1].failure
+        assert failure is None or isinstance(failure, NoSuchInstantError)
+        simulation.actors[-1].failure = None
+        complete(simulation)

@@ -1,0 +1,526 @@
+"""RFC-45's error cases, and the two instant tables in its text, each by its name there.
+
+After each of them the indexes equal a rebuild (C6). "Writer" is one of ours where the case is about
+what a writer logs, and another Hudi's where it is about one that may not have logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_provider.concurrency import CommitLog, Writer, begin_write, rollback_dead_writers
+from airflow_provider.exceptions import (
+    IndexCatchUpTimeoutError,
+    InstantRolledBackError,
+    InvalidInputError,
+    WriteConflictError,
+)
+from airflow_provider.indexing.base_files import IndexBuild, build_in_process
+from airflow_provider.indexing.catch_up import base_instant, instants_to_catch_up
+from airflow_provider.indexing.run import IndexResult, run_index
+from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning import clean
+from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.base_file import BaseFileWriter, new_file_id
+from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.keys import record_keys
+from airflow_provider.table.metadata import WriteStat, decode
+from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
+from airflow_provider.table.timeline import Timeline
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
+
+from .jvm import SCHEMA, JvmWrite, SharedLock, rows
+
+ALL = ["files", "column_stats", "bloom_filters", "record_index", "partition_stats"]
+A_MOMENT = 0.2  # seconds: a timeout that passes while something is pending for good
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> HudiTable:
+    table = HudiTable.create(
+        str(tmp_path / "trips"), name="trips", schema=SCHEMA, record_key=["id"], partition_by=["city"]
+    )
+    ingest_arrow(table, rows([1, 2, 3]))
+    return table
+
+
+def schedule(table: HudiTable) -> str:
+    instant = schedule_index(table, ALL, lock=SharedLock(table.location))
+    assert instant is not None
+    return instant
+
+
+def run(table: HudiTable, instant: str, timeout: float = 60.0, **settings: object) -> IndexResult:
+    result = run_index(
+        table,
+        instant,
+        timeout_seconds=timeout,
+        poll_seconds=0.01,
+        lock=SharedLock(table.location),
+        **settings,  # type: ignore[arg-type]
+    )
+    assert result is not None
+    return result
+
+
+def begun(table: HudiTable, ids: list[int]) -> Callable[[], object]:
+    """A writer of ours that has written its data file and not committed; what lets it commit."""
+    writer, stat = written(table, ids)
+    return lambda: writer.commit([stat])
+
+
+def written(table: HudiTable, ids: list[int]) -> tuple[Writer, WriteStat]:
+    writer = begin_write(table, operation="INSERT", lock=SharedLock(table.location), heartbeat_interval=3600)
+    writer.plan([], ["city=sf"])
+    file_id = new_file_id()
+    with BaseFileWriter(
+        table.storage,
+        partition_path="city=sf",
+        file_id=file_id,
+        write_token="0-0-0",
+        instant=writer.instant,
+        schema=SCHEMA,
+        table_name="trips",
+    ) as sink:
+        sink.write(rows(ids), record_keys(rows(ids), ["id"]))
+        done = sink.close()
+    stat = WriteStat(
+        file_id, "city=sf", done.path, num_writes=done.rows, num_inserts=done.rows, file_size=done.size
+    )
+    return writer, stat
+
+
+def indexed_keys(table: HudiTable) -> set[int]:
+    found = MetadataTable(metadata_storage(table.storage)).records("record_index")
+    return {int(key) for key, _ in found}
+
+
+def used(table: HudiTable) -> set[str]:
+    """What readers trust."""
+    return set(HudiTable.open(table.location).config.metadata_partitions)
+
+
+# --- case 1: writer fails while indexer is inflight ---------------------------------------------
+
+
+def test_case_1_our_writer_fails_while_the_indexer_is_inflight(table: HudiTable) -> None:
+    instant = schedule(table)
+    failed: list[str] = []
+
+    def build(planned: IndexBuild) -> list[WriteStat]:
+        writer, _ = written(table, [7])
+        failed.append(writer.instant)
+        writer.abort("disk full")
+        return build_in_process(planned)
+
+    run(table, instant, build=build)
+    assert_indexes_equal_a_rebuild(table, ALL)
+    metadata_table = Timeline.load(metadata_storage(table.storage))
+    assert metadata_table.find(failed[0]) is None, "nothing of it is left in the metadata table"
+
+
+def test_case_1_our_writer_dies_after_it_has_staged_for_the_index(table: HudiTable) -> None:
+    instant = schedule(table)
+    writer, stat = written(table, [7])
+    writer._heartbeat.stop()
+    storage = table.storage
+    rolled_back = HudiTable.open(table.location)
+
+    class DiesError(Exception): ...
+
+    class DyingLock(SharedLock):
+        def __enter__(self) -> DyingLock:
+            raise DiesError  # the records are staged before the lock is taken
+
+    writer._lock = DyingLock(table.location)
+    writer._give_up = lambda error: None  # type: ignore[method-assign]  # killed: it does not clean up
+    with pytest.raises(DiesError):
+        writer.commit([stat])
+    assert Timeline.load(metadata_storage(storage)).find(writer.instant) is not None
+    run(table, instant)
+    assert_indexes_equal_a_rebuild(table, ALL)
+    age(table, f".hoodie/.heartbeat/{writer.instant}")
+    assert rollback_dead_writers(rolled_back) == [writer.instant]
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert Timeline.load(metadata_storage(storage)).find(writer.instant) is None
+    assert indexed_keys(table) == {1, 2, 3}
+
+
+def test_case_1_another_hudi_writer_dies_and_is_ignored(table: HudiTable) -> None:
+    jvm = JvmWrite(table).begin()
+    jvm.beat()
+    instant = schedule(table)
+    jvm.beat(seconds_ago=3600)
+    run(table, instant)
+    assert_indexes_equal_a_rebuild(table, ALL)
+
+
+# --- case 2: indexer fails while writer is inflight ---------------------------------------------
+
+
+def test_case_2_the_indexer_fails_while_a_writer_is_inflight(table: HudiTable) -> None:
+    instant = schedule(table)
+    commit = begun(table, [4])
+
+    def dies(planned: IndexBuild) -> list[WriteStat]:
+        raise MemoryError("out of memory")
+
+    with pytest.raises(MemoryError):
+        run(table, instant, build=dies)
+    commit()
+    config = HudiTable.open(table.location).config
+    assert config.metadata_partitions == config.inflight_metadata_partitions == ()
+    run(table, instant)
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert indexed_keys(table) == {1, 2, 3, 4}
+
+
+def test_case_2_the_indexer_is_run_again_and_skips_what_is_complete(table: HudiTable) -> None:
+    instant = schedule(table)
+    first = run(table, instant)
+
+    def builds_again(planned: IndexBuild) -> list[WriteStat]:
+        raise AssertionError("it is complete")
+
+    again = run(table, instant, build=builds_again)
+    assert again.already_completed
+    assert again.to_dict() == {**first.to_dict(), "already_completed": True}
+    assert schedule_index(table, ALL) is None
+
+
+# --- case 3: race conditions --------------------------------------------------------------------
+
+
+def test_case_3a_a_writer_went_inflight_after_the_request_before_the_run(table: HudiTable) -> None:
+    instant = schedule(table)
+    commit = begun(table, [4])
+    commit()
+    assert Timeline.load(metadata_storage(table.storage)).instants, "it logged before anything was built"
+    run(table, instant)
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert indexed_keys(table) == {1, 2, 3, 4}
+
+
+def test_case_3a_and_it_commits_after_the_run_has_begun(table: HudiTable) -> None:
+    instant = schedule(table)
+    commit = begun(table, [4])
+
+    def build(planned: IndexBuild) -> list[WriteStat]:
+        stats = build_in_process(planned)
+        commit()
+        return stats
+
+    run(table, instant, build=build)
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert indexed_keys(table) == {1, 2, 3, 4}
+
+
+def test_case_3b_a_writer_is_about_to_commit_and_the_indexing_completes_before_that(table: HudiTable) -> None:
+    instant = schedule(table)
+    commit = begun(table, [4])
+    run(table, instant)
+    assert used(table) == set(ALL)
+    commit()
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert indexed_keys(table) == {1, 2, 3, 4}
+
+
+def test_case_3b_the_writer_had_begun_before_there_was_a_plan(table: HudiTable) -> None:
+    commit = begun(table, [4])  # it has seen no index at all
+    instant = schedule(table)
+    run(table, instant)
+    commit()
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert indexed_keys(table) == {1, 2, 3, 4}
+
+
+def test_case_3b_another_hudi_writer_begins_during_the_build_and_completes_after_it(table: HudiTable) -> None:
+    instant = schedule(table)
+    writes: list[JvmWrite] = []
+
+    def build(planned: IndexBuild) -> list[WriteStat]:
+        writes.append(JvmWrite(table).begin())  # after the plan: it is not waited for
+        return build_in_process(planned)
+
+    run(table, instant, build=build)
+    writes[0].upsert([4])
+    # It did not log. The next commit does, before its own.
+    ingest_arrow(HudiTable.open(table.location), rows([5]), lock=SharedLock(table.location))
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert indexed_keys(table) == {1, 2, 3, 4, 5}
+
+
+def test_case_3c_a_writer_is_about_to_commit_while_the_file_groups_are_made(table: HudiTable) -> None:
+    class CommitsMeanwhile(SharedLock):
+        """The writer waits for the lock as long as the file groups are made."""
+
+        def __exit__(self, *error: object) -> None:
+            slices = MetadataTable(metadata_storage(table.storage)).file_slices("record_index")
+            assert len(slices) == 10, "no file group is missing when somebody else gets the lock"
+            super().__exit__(*error)  # type: ignore[arg-type]
+
+    commit = begun(table, [4])
+    instant = schedule_index(table, ALL, lock=CommitsMeanwhile(table.location))
+    commit()
+    assert instant is not None
+    run(table, instant)
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert indexed_keys(table) == {1, 2, 3, 4}
+
+
+# --- case 4: async table services ---------------------------------------------------------------
+
+
+def test_case_4_table_services_go_on_and_leave_the_index_alone_while_it_is_built(table: HudiTable) -> None:
+    for fare in (2.0, 3.0, 4.0):
+        ingest_arrow(table, rows([1, 2], fare))
+    instant = schedule(table)
+
+    def build(planned: IndexBuild) -> list[WriteStat]:
+        stats = build_in_process(planned)
+        retention = Retention(CleaningPolicy.KEEP_LATEST_FILE_VERSIONS, 1)
+        assert clean(HudiTable.open(table.location), retention), "what the build does not read goes"
+        assert used(table) == set(), "nobody uses it"
+        return stats
+
+    run(table, instant, build=build)
+    assert_indexes_equal_a_rebuild(table, ALL)
+
+
+# --- case 5: data timeline with holes -----------------------------------------------------------
+
+
+def test_case_5_c5_is_inflight(table: HudiTable) -> None:
+    for number in (2, 3, 4):
+        ingest_arrow(table, rows([number * 10]))
+    c4 = table.timeline().commits()[-1].requested_time
+    c5 = JvmWrite(table).begin()
+    for number in (6, 7, 8):
+        ingest_arrow(table, rows([number * 10]))
+    instant = schedule(table)
+    plan = table.timeline().plan(Instant(instant, Action.INDEXING, State.REQUESTED))
+    assert plan is not None
+    assert {info["indexUptoInstant"] for info in plan["indexPartitionInfos"]} == {c4}
+    with pytest.raises(IndexCatchUpTimeoutError, match=f"commit {c5.instant}") as timed_out:
+        run(table, instant, A_MOMENT)
+    assert timed_out.value.details["pending"] == [c5.instant]
+    assert used(table) == set()
+    c5.upsert([50])
+    result = run(table, instant)
+    assert result.caught_up == (c5.instant,)
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert indexed_keys(table) == {1, 2, 3, 20, 30, 40, 50, 60, 70, 80}
+
+
+def test_case_5_c5_completes_while_it_is_waited_for(
+    table: HudiTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    c5 = JvmWrite(table).begin()
+    ingest_arrow(table, rows([60]))
+    instant = schedule(table)
+
+    class Completes(logging.Handler):
+        """C5 completes once the log has said that it is waited for."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            told = record.getMessage()
+            if f"has 1 instants left to catch up: commit {c5.instant}" in told and not self.filters:
+                self.addFilter(lambda _: False)
+                c5.upsert([50])
+
+    handler, logger = Completes(), logging.getLogger("airflow_provider.indexing.catch_up")
+    logger.addHandler(handler)
+    try:
+        with caplog.at_level(logging.INFO, logger.name):
+            assert run(table, instant).caught_up == (c5.instant,)
+    finally:
+        logger.removeHandler(handler)
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert 50 in indexed_keys(table)
+
+
+def test_case_5_c5_completes_while_the_base_files_are_built(table: HudiTable) -> None:
+    c5 = JvmWrite(table).begin()
+    ingest_arrow(table, rows([60]))
+    instant = schedule(table)
+
+    def build(planned: IndexBuild) -> list[WriteStat]:
+        stats = build_in_process(planned)
+        c5.upsert([50])
+        return stats
+
+    assert run(table, instant, build=build).caught_up == (c5.instant,)
+    assert_indexes_equal_a_rebuild(table, ALL)
+
+
+def test_case_5_c5_is_rolled_back(table: HudiTable) -> None:
+    c5 = JvmWrite(table).begin()
+    ingest_arrow(table, rows([60]))
+    instant = schedule(table)
+    c5.roll_back()
+    run(table, instant)
+    assert_indexes_equal_a_rebuild(table, ALL)
+
+
+def test_case_5_a_second_run_goes_on_where_the_first_timed_out(table: HudiTable) -> None:
+    c5 = JvmWrite(table).begin()
+    instant = schedule(table)
+    with pytest.raises(IndexCatchUpTimeoutError):
+        run(table, instant, A_MOMENT)
+    c5.upsert([50])
+
+    def builds_again(planned: IndexBuild) -> list[WriteStat]:
+        raise AssertionError("the base files are there")
+
+    run(table, instant, build=builds_again)
+    assert_indexes_equal_a_rebuild(table, ALL)
+
+
+def test_case_5_the_hole_is_ours_and_needs_no_waiting(table: HudiTable) -> None:
+    commit = begun(table, [50])
+    ingest_arrow(table, rows([60]))
+    instant = schedule(table)
+    run(table, instant, A_MOMENT)  # complete, though C5 is in flight: it must log, or cannot commit
+    assert_indexes_equal_a_rebuild(table, ALL)
+    commit()
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert 50 in indexed_keys(table)
+
+
+# --- the two instant tables ---------------------------------------------------------------------
+
+
+def instant_of(number: int, action: Action, state: str) -> Instant:
+    requested = f"2026010100000{number:02d}00"
+    reached = {"C": State.COMPLETED, "I": State.INFLIGHT, "R": State.REQUESTED}[state]
+    completed = f"2026010100000{number:02d}50" if state == "C" else None
+    return Instant(requested, action, reached, completed)
+
+
+def numbers(instants: list[Instant]) -> list[int]:
+    return [int(each.requested_time[13:15]) for each in instants]
+
+
+def test_the_instant_table_of_the_multi_writer_scenario(table: HudiTable) -> None:
+    # t0 is the last completed instant, t1 and t2 are two inflight writers, the request comes at t3.
+    writes = [(0, "C"), (1, "I"), (2, "I")]
+    timeline = Timeline(table.storage, [instant_of(n, Action.COMMIT, state) for n, state in writes])
+    t3 = instant_of(3, Action.INDEXING, "R").requested_time
+    base = base_instant(timeline)
+    assert base == instant_of(0, Action.COMMIT, "C").requested_time
+    assert numbers(instants_to_catch_up(timeline, base, t3)) == [1, 2]
+
+
+def test_the_instant_table_of_case_5_with_writes_only(table: HudiTable) -> None:
+    states = dict.fromkeys(range(1, 9), "C") | {5: "I"}
+    timeline = Timeline(table.storage, [instant_of(n, Action.COMMIT, s) for n, s in states.items()])
+    base = base_instant(timeline)
+    assert base == instant_of(4, Action.COMMIT, "C").requested_time
+    plan = instant_of(9, Action.INDEXING, "R").requested_time
+    assert numbers(instants_to_catch_up(timeline, base, plan)) == [5, 6, 7, 8]
+
+
+def test_the_instant_table_of_case_5_with_table_services(table: HudiTable) -> None:
+    write, compaction = Action.DELTA_COMMIT, Action.COMPACTION
+    actions = [write, write, write, Action.CLEAN, write, write, compaction, write, Action.INDEXING, write]
+    instants = [
+        instant_of(number, action, state)
+        for number, (action, state) in enumerate(zip(actions, "CCCICCRCRI", strict=True), 1)
+    ]
+    timeline = Timeline(table.storage, instants)
+    base = base_instant(timeline)
+    assert base == instant_of(6, write, "C").requested_time
+    plan = instant_of(9, Action.INDEXING, "R").requested_time
+    assert numbers(instants_to_catch_up(timeline, base, plan)) == [4, 7, 8]
+
+
+def test_the_instant_table_of_case_5_with_table_services_played(table: HudiTable) -> None:
+    old = table.view().all_base_files()[0]
+    ingest_arrow(table, rows([1, 2, 3], 2.0))
+    clean4 = JvmWrite(table, Action.CLEAN).begin()
+    ingest_arrow(table, rows([5]))
+    ingest_arrow(table, rows([6]))
+    dc6 = table.timeline().commits()[-1].requested_time
+    compact7 = JvmWrite(table, Action.CLUSTERING)
+    ingest_arrow(table, rows([8]))
+    indexing9 = schedule(table)
+    dc10 = JvmWrite(table).begin()
+    plan = table.timeline().plan(Instant(indexing9, Action.INDEXING, State.REQUESTED))
+    assert plan is not None
+    assert plan["indexPartitionInfos"][0]["indexUptoInstant"] == dc6
+    with pytest.raises(IndexCatchUpTimeoutError) as timed_out:
+        run(table, indexing9, A_MOMENT)
+    assert timed_out.value.details["pending"] == [clean4.instant, compact7.instant]
+    clean4.clean(old)
+    with pytest.raises(IndexCatchUpTimeoutError) as timed_out:
+        run(table, indexing9, A_MOMENT)
+    assert timed_out.value.details["pending"] == [compact7.instant]
+    compact7.begin().cluster_nothing()
+    run(table, indexing9)
+    assert_indexes_equal_a_rebuild(table, ALL)
+    dc10.upsert([10])
+    ingest_arrow(HudiTable.open(table.location), rows([11]), lock=SharedLock(table.location))
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert indexed_keys(table) == {1, 2, 3, 5, 6, 8, 10, 11}
+
+
+# --- what the RFC's summary asks for besides ----------------------------------------------------
+
+
+def test_it_errors_out_when_the_lock_does_not_keep_another_hudi_writer_out(table: HudiTable) -> None:
+    jvm = JvmWrite(table).begin()
+    with pytest.raises(InvalidInputError, match="configure the lock provider"):
+        schedule_index(table, ALL)
+    instant = schedule(table)
+    with pytest.raises(InvalidInputError, match="FilesystemLockProvider does not keep it out"):
+        run_index(table, instant)
+    assert CommitLog(table.storage).newest() is not None
+    jvm.upsert([4])
+    run(table, instant)
+    assert_indexes_equal_a_rebuild(table, ALL)
+
+
+def test_two_runs_at_once_one_is_told(table: HudiTable) -> None:
+    instant = schedule(table)
+
+    def build(planned: IndexBuild) -> list[WriteStat]:
+        with pytest.raises(WriteConflictError, match="carried out already by"):
+            run(table, instant)
+        return build_in_process(planned)
+
+    run(table, instant, build=build)
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert snapshot(HudiTable.open(table.location)).to_table().num_rows == 3
+
+
+def age(table: HudiTable, path: str) -> None:
+    os.utime(f"{table.location}/{path}", (0, 0))
+
+
+def test_a_writer_that_was_rolled_back_cannot_commit_into_the_index(table: HudiTable) -> None:
+    instant = schedule(table)
+    writer, stat = written(table, [4])
+    age(table, f".hoodie/.heartbeat/{writer.instant}")
+    run(table, instant)  # rolls dead writers back first
+    with pytest.raises(InstantRolledBackError):
+        writer.commit([stat])
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert indexed_keys(table) == {1, 2, 3}
+
+
+def test_a_plan_says_what_hudi_wants_to_know(table: HudiTable) -> None:
+    instant = schedule(table)
+    run(table, instant)
+    completed = table.timeline().find(instant)
+    assert completed is not None
+    said = decode(table.timeline().read(completed))
+    assert [info["metadataPartitionPath"] for info in said["indexPartitionInfos"]] == ALL
+    config = HudiTable.open(table.location).config
+    assert config.raw["hoodie.table.index.defs.path"] == ".hoodie/.index_defs/index.json"
