@@ -15,6 +15,7 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.archived_timeline import archived, archived_instants
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import WRITE_ACTIONS
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .services import SCHEMA, Rows, carry_out_plans
 
@@ -98,6 +99,8 @@ def check(table: HudiTable, writes: Mapping[str, Rows], acknowledged: Collection
     assert timeline.pending() == ()
     assert table.storage.list(HEARTBEAT_FOLDER) == []
     assert table.storage.list(".hoodie/commit_log/staged") == []
+
+    assert_indexes_equal_a_rebuild(table)
 
     # Files of what was rolled back are gone; those of what was reverted go later.
     known = {instant for instant, _ in commits}

@@ -1,6 +1,6 @@
-"""What writes to a table in these tests: ingestions, cleans, and stand-ins for services of a later day.
+"""What writes to a table in these tests: ingestions, table services and index builds.
 
-A stand-in goes the real way, by a plan under the table lock and a writer that carries it out; only
+A clustering here goes the real way, by a plan under the table lock and a writer that carries it out; only
 what it plans is plain. Heartbeats and leases are short, so that the dead are found soon.
 """
 
@@ -23,6 +23,8 @@ from airflow_provider.concurrency import (
     schedule,
 )
 from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
+from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingestion import write_rows
@@ -32,10 +34,9 @@ from airflow_provider.services.clean_plan import Retention
 from airflow_provider.table import HudiTable
 from airflow_provider.table.base_file import BaseFileWriter, new_file_id, read_base_file
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import WriteStat, decode, encode
+from airflow_provider.table.instant import Action
+from airflow_provider.table.metadata import WriteStat, encode
 from airflow_provider.table.schema import META_COLUMNS
-from airflow_provider.table.timeline import instant_path
 
 SCHEMA = pa.schema([("id", pa.string()), ("value", pa.int64()), ("part", pa.string())])
 Rows = Mapping[str, tuple[int, str]]
@@ -164,25 +165,21 @@ def carry_out_clean(table: HudiTable, instant: str) -> None:
 # --- index build ----------------------------------------------------------------------------
 
 
-def build_index(table: HudiTable) -> str | None:
-    """Plan and complete an index build that touches no file group."""
-    infos = [{"metadataPartitionPath": "record_index", "indexUptoInstant": "0"}]
+INDEXES = ("files", "record_index")
+"""What every table of these tests has; the victim builds another one."""
 
-    def planner(view: FileSystemView, taken: frozenset[FileGroupId]) -> ServicePlan:
-        return ServicePlan(frozenset(), encode("HoodieIndexPlan", {"indexPartitionInfos": infos}))
 
-    instant = _schedule(table, planner, Action.INDEXING, "INDEX", "table_service")
+def build_index(table: HudiTable, *names: str) -> str | None:
+    """Plan indexes and build them; ``column_stats`` where none is named."""
+    instant = schedule_index(table, names or ["column_stats"], lock=open_lock(LOCK, table.storage))
     if instant is not None:
         carry_out_index_build(table, instant)
     return instant
 
 
 def carry_out_index_build(table: HudiTable, instant: str) -> None:
-    """Complete the build."""
-    with _begin(table, instant) as writer:
-        plan = decode(table.storage.read(instant_path(Instant(instant, Action.INDEXING, State.REQUESTED))))
-        built = {"operationType": "INDEX", "indexPartitionInfos": plan["indexPartitionInfos"]}
-        writer.commit([], metadata=encode("HoodieIndexCommitMetadata", built))
+    """Build what the plan names."""
+    run_index(table, instant, lock=open_lock(LOCK, table.storage), **HEARTBEAT)
 
 
 # --- plans that nobody carried out ------------------------------------------------------------

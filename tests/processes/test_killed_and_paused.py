@@ -48,6 +48,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, rows in FIRST.items():
         services.upsert(table, name, rows, operation="upsert" if name == "again" else "bulk_insert")
     assert services.cluster(table, "part=q")
+    assert services.build_index(table, *services.INDEXES)
     return Path(table.location)
 
 
