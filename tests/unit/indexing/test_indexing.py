@@ -74,17 +74,17 @@ def built(table: HudiTable, *indexes: str) -> None:
         (
             {"partitions": ["files"], "options": {"hoodie.metadata.record.index.min.filegroups": 3}},
             UnknownOperationError,
-            "the nearest is 'hoodie.metadata.record.index.min.filegroup.count'",
+            "the nearest that is: hoodie.metadata.record.index.min.filegroup.count",
         ),
         (
             {"partitions": ["files"], "options": {"hoodie.metadata.record.index.growth.factor": "fast"}},
             InvalidInputError,
-            "above zero, not 'fast'",
+            "must be: number above 0, not 'fast'",
         ),
         (
-            {"partitions": ["files"], "options": {"hoodie.metadata.record.index.max.filegroup.count": "3"}},
+            {"partitions": ["files"], "options": {"hoodie.metadata.enable": "false"}},
             InvalidInputError,
-            "is 10, above the maximum of 3",
+            "is to have no metadata table",
         ),
     ],
 )
