@@ -9,6 +9,7 @@ import typer
 from airflow_provider.cli.arguments import AsJson, TableArgument, table_lock
 from airflow_provider.cli.output import show
 from airflow_provider.indexing.drop import drop_index
+from airflow_provider.indexing.options import index_options
 from airflow_provider.indexing.run import CATCH_UP_TIMEOUT_SECONDS, pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.indexing.status import index_status
@@ -43,8 +44,11 @@ def build(
     ] = CATCH_UP_TIMEOUT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
-    """Plan indexes and build them in this process; `files` alone when none is named."""
-    wanted = indexes or [MetadataPartition.FILES]
+    """Plan indexes and build them in this process.
+
+    Those that the table's options enable when none is named, or `files` alone.
+    """
+    wanted = indexes or index_options(table, None).partitions or (MetadataPartition.FILES,)
     planned = schedule_index(table, wanted, column or None, lock=table_lock(table))
     if schedule:
         show([{"instant": planned}] if planned else [], as_json)

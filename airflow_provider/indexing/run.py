@@ -199,11 +199,11 @@ def end_indexing(
     :param table: the table.
     :param instant: requested time of the plan.
     :param operation_key: of the run; another one's is left alone.
-    :param lock: the table lock; the filesystem lock in the table by default.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     """
     heartbeat = observe(table.storage).get(instant)
     if heartbeat is not None and heartbeat.info.operation_key == operation_key:
-        _give_up(table, instant, lock or open_lock({}, table.storage))
+        _give_up(table, instant, lock or default_lock(table))
         table.storage.delete(heartbeat_path(instant))
 
 

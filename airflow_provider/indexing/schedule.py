@@ -102,7 +102,8 @@ def schedule_index(
     :param table: the table.
     :param partitions: ``files``, ``column_stats``, ``bloom_filters``, ``record_index``,
         ``partition_stats``.
-    :param columns: whose statistics are kept; the first 32 that have an order when None.
+    :param columns: whose statistics are kept; what the options say, or the first 32 that have an order, when
+        None.
     :param options: by Hudi's names, such as those of numbers of file groups, over the table's own.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :return: the plan's requested time; None when all of it is there or planned already.
@@ -117,7 +118,8 @@ def schedule_index(
     storage, lock = table.storage, lock or default_lock(table)
     if columns is not None and not set(wanted) & set(_STATISTICS):
         raise InvalidInputError(f"columns are those of column_stats; it is not among {', '.join(wanted)}")
-    indexed = indexed_columns(table.schema, columns)
+    chosen = columns if columns is not None else sizes.columns
+    indexed = indexed_columns(table.schema, chosen, most=sizes.max_columns)
     rollback_dead_writers(table)
     check_lock(table, lock)
     newest = publish_head(storage, CommitLog(storage))

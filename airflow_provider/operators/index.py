@@ -7,25 +7,18 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from airflow_provider.concurrency import pending_instants, rollback_dead_writers
-from airflow_provider.hooks.lock_provider import LockProviderHook
-from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.index_job import IndexJob
-from airflow_provider.indexing.run import (
-    CATCH_UP_TIMEOUT_SECONDS,
-    completed_indexing,
-    end_indexing,
-    pending_indexings,
-)
+from airflow_provider.indexing.options import index_options
+from airflow_provider.indexing.run import completed_indexing, end_indexing, pending_indexings
 from airflow_provider.indexing.schedule import schedule_index
-from airflow_provider.locks import LockProvider
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.spark_operator import SparkOperator
+from airflow_provider.operators.table_operator import TableOperator
 from airflow_provider.operators.task_operation import TaskOperation
+from airflow_provider.table.hudi_options import Topic
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action
 
@@ -47,37 +40,38 @@ _NOTHING: Mapping[str, Any] = {
 _SECONDS_BETWEEN_LOOKS = 2.0
 
 
-class _PlansIndex(BaseOperator):
+class _PlansIndex(TableOperator):
     """What operators have in common that plan indexes.
 
     :param indexes: ``files``, ``column_stats``, ``bloom_filters``, ``record_index``,
-        ``partition_stats`` (templated).
-    :param columns: whose statistics are kept; the first 32 that have an order when None (templated).
-    :param options: numbers of file groups, by Hudi's configuration keys; see docs/indexing.md (templated).
+        ``partition_stats``; those that Hudi's options enable when None (templated).
+    :param columns: whose statistics are kept; what Hudi's options say, or the first 32 that have an order,
+        when None (templated).
     """
 
-    template_fields: Sequence[str] = ("indexes", "columns", "options")
+    template_fields: Sequence[str] = (*TableOperator.template_fields, "indexes", "columns")
 
     def __init__(
         self,
         *,
-        indexes: str | Sequence[str],
+        indexes: str | Sequence[str] | None = None,
         columns: str | Sequence[str] | None = None,
-        options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.indexes = indexes
         self.columns = columns
-        self.options = options
 
-    def _schedule(self, table: HudiTable, lock_conn_id: str) -> str | None:
+    def _wanted(self, table: HudiTable) -> tuple[str, ...]:
+        return _texts(self.indexes) or index_options(table, self.hudi_options).partitions
+
+    def _schedule(self, table: HudiTable) -> str | None:
         instant = schedule_index(
             table,
-            _texts(self.indexes),
-            None if self.columns is None else _texts(self.columns),
-            options=self.options,
-            lock=LockProviderHook(lock_conn_id).get_lock(table.location, table.storage.options),
+            self._wanted(table),
+            _texts(self.columns) or None,
+            options=self.hudi_options,
+            lock=self._lock(table, self._options(table)),
         )
         self.log.info(
             "%s", f"planned indexing {instant}" if instant else "all of it is there or planned already"
@@ -102,37 +96,11 @@ class ScheduleIndexOperator(_PlansIndex):
     The result is ``table``, ``instant`` (None when there is nothing to do) and ``action``, and ``txn_id``,
     ``write_id`` and ``event_id``, which are None: an index changes no rows and needs no transaction.
 
-    Arguments beside those of the plan (``indexes``, ``columns``, ``options``):
-
-    :param table: ``database.table``, or the table's path or URL (templated).
-    :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
-    :param lock_conn_id: connection of type ``table_lock`` (templated).
-    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
+    Arguments beside those of the plan (``indexes``, ``columns``): those of
+    :class:`~airflow_provider.operators.table_operator.TableOperator`.
     """
 
-    template_fields: Sequence[str] = (
-        *_PlansIndex.template_fields,
-        "table",
-        "metastore_conn_id",
-        "lock_conn_id",
-        "storage_conn_id",
-    )
     ui_color = "#d8e4ef"
-
-    def __init__(
-        self,
-        *,
-        table: str,
-        metastore_conn_id: str = MetastoreHook.default_conn_name,
-        lock_conn_id: str = LockProviderHook.default_conn_name,
-        storage_conn_id: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.table = table
-        self.metastore_conn_id = metastore_conn_id
-        self.lock_conn_id = lock_conn_id
-        self.storage_conn_id = storage_conn_id
 
     @failing_without_retries
     def execute(self, context: Context) -> dict[str, Any]:
@@ -142,7 +110,7 @@ class ScheduleIndexOperator(_PlansIndex):
         :raises LockTimeoutError: when the table lock could not be had in time.
         """
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
-        instant = self._schedule(table, self.lock_conn_id)
+        instant = self._schedule(table)
         return {"table": self.table, "instant": instant, "action": str(Action.INDEXING), **_NO_TRANSACTION}
 
 
@@ -162,7 +130,7 @@ class RunIndexOperator(SparkOperator):
 
     :param instant: requested time of the plan; the oldest one that nobody carries out when None (templated).
     :param catch_up_timeout: how long other Hudi writers are waited for that began before the plan; a
-        timedelta or seconds (``hoodie.metadata.index.check.timeout.seconds``).
+        timedelta or seconds; ``hoodie.metadata.index.check.timeout.seconds``, or 15 minutes, when None.
     :param heartbeat_interval: seconds between two signs of life of the job.
     :param tolerable_misses: signs of life that may be missing before others may run the plan.
     """
@@ -174,9 +142,9 @@ class RunIndexOperator(SparkOperator):
         self,
         *,
         instant: str | None = None,
-        catch_up_timeout: timedelta | float = CATCH_UP_TIMEOUT_SECONDS,
-        heartbeat_interval: float = 10.0,
-        tolerable_misses: int = 6,
+        catch_up_timeout: timedelta | float | None = None,
+        heartbeat_interval: float | None = None,
+        tolerable_misses: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -198,7 +166,8 @@ class RunIndexOperator(SparkOperator):
         resolved = hook.resolve(self.table)
         table = HudiTable.open(resolved.location, hook.storage_options())
         table.check_writable()
-        operation = TaskOperation(context)
+        operation, options = TaskOperation(context), self._options(table)
+        timeout = _seconds(self.catch_up_timeout) or index_options(table, self.hudi_options).check_timeout
         rollback_dead_writers(table)
         done = dict(_NOTHING)
         for instant in self._plans(table):
@@ -206,13 +175,16 @@ class RunIndexOperator(SparkOperator):
                 resolved.location,
                 instant,
                 storage_options=table.storage.options,
-                lock=LockProviderHook(self.lock_conn_id).lock_config(),
-                timeout_seconds=_seconds(self.catch_up_timeout),
-                heartbeat_interval=self.heartbeat_interval,
-                tolerable_misses=self.tolerable_misses,
+                lock=self._lock_config(options),
+                timeout_seconds=timeout,
                 operation_key=operation.key,
                 table_name=self.table if resolved.is_registered else None,
                 spark_conf=dict(self.spark_conf or {}),
+                **options.arguments(
+                    Topic.HEARTBEAT,
+                    heartbeat_interval=self.heartbeat_interval,
+                    tolerable_misses=self.tolerable_misses,
+                ),
             )
             built = self._build(table, operation, job)
             done = {**built, "indexes": [*done["indexes"], *built["indexes"]]}
@@ -234,7 +206,7 @@ class RunIndexOperator(SparkOperator):
         try:
             return self._run(running, job, table.storage)
         except BaseException as error:
-            end_indexing(table, job.instant, operation.key, lock=self._lock(table))
+            self._end(table, operation, job)
             finished = completed_indexing(table, job.instant)
             if finished is None or not isinstance(error, Exception) or self._is_killed:
                 raise
@@ -249,10 +221,10 @@ class RunIndexOperator(SparkOperator):
             for each in pending_instants(table)
         ):
             time.sleep(_SECONDS_BETWEEN_LOOKS)
-        end_indexing(table, job.instant, operation.key, lock=self._lock(table))
+        self._end(table, operation, job)
 
-    def _lock(self, table: HudiTable) -> LockProvider:
-        return LockProviderHook(self.lock_conn_id).get_lock(table.location, table.storage.options)
+    def _end(self, table: HudiTable, operation: TaskOperation, job: IndexJob) -> None:
+        end_indexing(table, job.instant, operation.key, lock=self._lock(table, self._options(table)))
 
 
 class BuildIndexOperator(_PlansIndex, RunIndexOperator):
@@ -270,14 +242,16 @@ class BuildIndexOperator(_PlansIndex, RunIndexOperator):
     Arguments: those of :class:`ScheduleIndexOperator` and of :class:`RunIndexOperator`, but for ``instant``.
     """
 
-    template_fields: Sequence[str] = (*_PlansIndex.template_fields, *RunIndexOperator.template_fields)
+    template_fields: Sequence[str] = tuple(
+        dict.fromkeys((*_PlansIndex.template_fields, *RunIndexOperator.template_fields))
+    )
 
     def _plans(self, table: HudiTable) -> Sequence[str]:
-        self._schedule(table, self.lock_conn_id)
-        return pending_indexings(table, indexes={"files", *_texts(self.indexes)})
+        self._schedule(table)
+        return pending_indexings(table, indexes={"files", *self._wanted(table)})
 
 
-class DropIndexOperator(BaseOperator):
+class DropIndexOperator(TableOperator):
     """Drops indexes, complete or not; readers and writers go on without them. No Spark is started.
 
     Without ``files`` the others cannot be: the whole metadata table goes with it. ``partition_stats`` goes
@@ -286,38 +260,17 @@ class DropIndexOperator(BaseOperator):
     The result is ``table``, ``instant`` (None when there was none of them), ``completion_time``, ``action``
     and ``indexes``, those that are gone; ``txn_id``, ``write_id`` and ``event_id`` are None.
 
-    :param table: ``database.table``, or the table's path or URL (templated).
+    Arguments beside those of :class:`~airflow_provider.operators.table_operator.TableOperator`:
+
     :param indexes: their names (templated).
-    :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
-    :param lock_conn_id: connection of type ``table_lock`` (templated).
-    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
     """
 
-    template_fields: Sequence[str] = (
-        "table",
-        "indexes",
-        "metastore_conn_id",
-        "lock_conn_id",
-        "storage_conn_id",
-    )
+    template_fields: Sequence[str] = (*TableOperator.template_fields, "indexes")
     ui_color = "#d8e4ef"
 
-    def __init__(
-        self,
-        *,
-        table: str,
-        indexes: str | Sequence[str],
-        metastore_conn_id: str = MetastoreHook.default_conn_name,
-        lock_conn_id: str = LockProviderHook.default_conn_name,
-        storage_conn_id: str | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, indexes: str | Sequence[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.table = table
         self.indexes = indexes
-        self.metastore_conn_id = metastore_conn_id
-        self.lock_conn_id = lock_conn_id
-        self.storage_conn_id = storage_conn_id
 
     @failing_without_retries
     def execute(self, context: Context) -> dict[str, Any]:
@@ -327,16 +280,15 @@ class DropIndexOperator(BaseOperator):
         :raises LockTimeoutError: when the table lock could not be had in time.
         """
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
-        lock = LockProviderHook(self.lock_conn_id).get_lock(table.location, table.storage.options)
-        dropped = drop_index(table, _texts(self.indexes), lock=lock)
+        dropped = drop_index(table, _texts(self.indexes), lock=self._lock(table, self._options(table)))
         nothing = {name: _NOTHING[name] for name in ("instant", "completion_time", "action", "indexes")}
         result = nothing if dropped is None else dropped.to_dict()
         return {"table": self.table, **result, **_NO_TRANSACTION}
 
 
-def _texts(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _texts(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given or ())
 
 
-def _seconds(given: timedelta | float) -> float:
+def _seconds(given: timedelta | float | None) -> float | None:
     return given.total_seconds() if isinstance(given, timedelta) else given

@@ -16,6 +16,7 @@ from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.exceptions import WriteConflictError
 from airflow_provider.indexing.run import pending_indexings
 from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.indexing.status import index_status
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.operators import (
     BuildIndexOperator,
@@ -25,6 +26,7 @@ from airflow_provider.operators import (
 )
 from airflow_provider.sensors import IndexReadySensor
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
 from tests.airflow.conftest import xcom
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
@@ -145,3 +147,18 @@ def test_the_sensor_says_what_it_waits_for(flights, caplog):
     info = HeartbeatInfo("worker 7", "indexing", progress="building from 2 files")
     flights.storage.put(heartbeat_path(instant), info.to_json())
     assert waited("bloom_filters") == "bloom_filters is built by worker 7: building from 2 files"
+
+
+def test_hudi_s_options_say_which_indexes_and_of_which_columns(flights):
+    options = {
+        "hoodie.metadata.index.column.stats.enable": True,
+        "hoodie.metadata.index.column.stats.column.list": "fare",
+        "hoodie.metadata.index.partition.stats.enable": "{{ false }}",
+    }
+    operator = ScheduleIndexOperator(task_id="plan", **TABLE, hudi_options=options)
+    operator.render_template_fields({})
+    assert operator.execute({})["instant"] == pending_indexings(flights)[0]
+    assert [each.index for each in index_status(flights)] == ["files", "column_stats"]
+    assert read_index_definitions(flights.storage)["column_stats"].source_fields[-1] == "fare"
+    with pytest.raises(AirflowFailException, match="no index is named"):
+        BuildIndexOperator(task_id="build", **TABLE, spark_conn_id="nowhere").execute({})

@@ -87,17 +87,20 @@ def value_type(data_type: pa.DataType) -> ValueType | None:
     return _TYPES.get(data_type)
 
 
-def indexed_columns(schema: pa.Schema, columns: Sequence[str] | None = None) -> list[str]:
+def indexed_columns(
+    schema: pa.Schema, columns: Sequence[str] | None = None, *, most: int = MAX_COLUMNS
+) -> list[str]:
     """The columns of a table whose statistics are kept.
 
     :param schema: the table's schema.
     :param columns: those that somebody chose (``hoodie.metadata.index.column.stats.column.list``);
-        the first 32 that can be, where nobody did.
+        the first that can be, where nobody did.
+    :param most: how many these are (``hoodie.metadata.index.column.stats.max.columns.to.index``).
     :raises InvalidInputError: when a chosen column is not there or of a type without an order.
     """
     if columns is None:
         possible = [each.name for each in schema if each.name not in META_COLUMNS and value_type(each.type)]
-        return [*INDEXED_META_COLUMNS, *possible[:MAX_COLUMNS]]
+        return [*INDEXED_META_COLUMNS, *possible[:most]]
     for column in columns:
         if column not in schema.names:
             raise InvalidInputError(

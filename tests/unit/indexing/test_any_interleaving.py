@@ -40,7 +40,8 @@ class IndexedInterleaving(Interleaving):
             add_writer(self.simulation, f"first-{keys}", keys)
             self.simulation.run([])
             for work in [(), (schedules, runs)[:done], ()][number]:
-                work(HudiTable.at(self.simulation.table().storage))
+                self.simulation.add(work.__name__, _tolerant(work))
+                self.simulation.run([])
 
     @rule(kind=st.sampled_from(sorted(WORK)))
     def indexer_begins(self, kind: str) -> None:

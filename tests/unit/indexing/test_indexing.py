@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -73,17 +74,17 @@ def built(table: HudiTable, *indexes: str) -> None:
         (
             {"partitions": ["files"], "options": {"hoodie.metadata.record.index.min.filegroups": 3}},
             UnknownOperationError,
-            "the nearest is 'hoodie.metadata.record.index.min.filegroup.count'",
+            "the nearest that is: hoodie.metadata.record.index.min.filegroup.count",
         ),
         (
             {"partitions": ["files"], "options": {"hoodie.metadata.record.index.growth.factor": "fast"}},
             InvalidInputError,
-            "above zero, not 'fast'",
+            "must be: number above 0, not 'fast'",
         ),
         (
-            {"partitions": ["files"], "options": {"hoodie.metadata.record.index.max.filegroup.count": "3"}},
+            {"partitions": ["files"], "options": {"hoodie.metadata.enable": "false"}},
             InvalidInputError,
-            "is 10, above the maximum of 3",
+            "is to have no metadata table",
         ),
     ],
 )
@@ -263,7 +264,7 @@ def test_a_restore_goes_past_a_plan(table: HudiTable) -> None:
     assert_indexes_equal_a_rebuild(table, ALL)
 
 
-def test_who_stood_still_before_it_wrote_the_properties_brings_no_dropped_index_back(
+def test_who_stood_still_before_it_wrote_the_properties_brings_no_index_back(
     table: HudiTable,
 ) -> None:
     class StandsStill(Storage):
@@ -282,3 +283,42 @@ def test_who_stood_still_before_it_wrote_the_properties_brings_no_dropped_index_
     write_index_config(storage)
     assert storage.overtaken
     assert HudiTable.open(table.location).config.metadata_partitions == ()
+
+
+class FailsOnce(Storage):
+    """Fails at one of its operations, and works again."""
+
+    def __init__(self, root: str, fails_at: int) -> None:
+        super().__init__(root)
+        self.left = fails_at
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("put_if_absent", "put", "move_if_absent", "read", "names", "list", "stat"):
+            self.left -= 1
+            if self.left == -1:
+                raise OSError("the storage is away")
+        return super().__getattribute__(name)
+
+
+def test_a_schedule_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    failed = 0
+    for fails_at in range(0, 60, 2):
+        location = str(tmp_path / str(fails_at))
+        table = HudiTable.create(location, name="t", schema=SCHEMA, record_key=["id"])
+        ingest_arrow(table, rows([1, 2]))
+        before = files(table)
+        failing = HudiTable(FailsOnce(location, fails_at), table.config)
+        lock = InProcessLockProvider(location)
+        try:
+            planned = schedule_index(failing, ["bloom_filters"], lock=lock)
+        except OSError:
+            failed += 1
+            new = files(table) - before
+            # Of nobody: a heartbeat that does not beat any more, content that no entry names.
+            assert not {path for path in new if "/.heartbeat/" not in path and "/staged/" not in path}
+            assert not table.timeline().pending()
+            assert index_status(table) == []
+            planned = schedule_index(table, ["bloom_filters"], lock=lock)
+        run_index(table, planned, lock=lock)
+        assert_indexes_equal_a_rebuild(table, ["bloom_filters", "files"])
+    assert failed > 10
