@@ -86,12 +86,11 @@ class CompactionOperation:
 
     @classmethod
     def of(cls, file_slice: FileSlice) -> CompactionOperation | None:
-        """What there is to do for a file slice; None where its log files say nothing new."""
+        """What there is to do for a file slice; None where it has no log file."""
         base, logs = file_slice.base_file, file_slice.log_files
-        base_instant = base.instant if base else min((each.instant for each in logs), default="")
-        # The log file that a file group begins with is of the instant that fills it.
-        if not any(base is None or each.instant != base_instant for each in logs):
+        if not logs:
             return None
+        base_instant = base.instant if base else min(each.instant for each in logs)
         return cls(
             file_slice.partition,
             file_slice.file_id,

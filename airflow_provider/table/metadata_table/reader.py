@@ -167,9 +167,10 @@ class MetadataTable:
         """The slice of a file group that is read as of the moment."""
         base_file = next((each for each in reversed(group.base_files) if self._is_current(each)), None)
         # A log file that completed after a compaction was planned is not in that compaction's base
-        # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime).
+        # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime). The one that a file group
+        # begins with is of the instant that fills it, and says nothing.
         since = base_file.instant if base_file else ""
-        after = (each for each in group.log_files if each.completion_time > since)
+        after = (each for each in group.log_files if each.completion_time > since != each.instant)
         shown = tuple(each for each in after if self._as_of is None or each.completion_time <= self._as_of)
         return FileSlice(group.partition, group.file_id, base_file, shown)
 

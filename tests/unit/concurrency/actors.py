@@ -31,6 +31,8 @@ from airflow_provider.services.clustering import pending_clusterings, run_cluste
 from airflow_provider.services.clustering_job import ClusteringJob
 from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.services.clustering_task import ClusteringTask
+from airflow_provider.services.compaction import compact
+from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action
@@ -185,6 +187,15 @@ def _cluster(table: HudiTable, name: str, instant: str) -> None:
     job = ClusteringJob(table.location, instant, heartbeat_interval=3600.0)
     with suppress(NoSuchInstantError):  # carried out, or rolled back, by somebody else
         run_clustering(job, table, write_group, lock=NoLock())
+
+
+def add_compactor(simulation: Simulation, name: str) -> None:
+    """Compacts the metadata table after every commit, and finishes what it finds."""
+
+    def work(table: HudiTable, actor: Actor) -> None:
+        compact(table, CompactionSettings(max_delta_commits=1), lock=NoLock())
+
+    simulation.add(name, work)
 
 
 EVERYTHING = Retention("KEEP_LATEST_FILE_VERSIONS", 1, reverted_after=0.0)

@@ -65,7 +65,8 @@ def check(simulation: Simulation) -> None:
     assert archived | {(i.requested_time, i.completion_time) for i in timeline.completed()} == {
         (entry.instant, entry.completion_time) for entry in ended if entry.instant not in reverted
     }
-    open_plans = set(planned) - {entry.instant for entry in ended} - dead - _dropped(entries)
+    left_pending = {entry.instant for entry in entries if entry.leaves_pending}
+    open_plans = left_pending - {entry.instant for entry in ended} - dead - _dropped(entries)
     assert {instant.requested_time for instant in timeline.pending()} == open_plans
 
     # C1 and C5: every key lives once, and its history is that of the commits in log order, each

@@ -1,0 +1,100 @@
+"""Compactors among writers and all other services, one storage operation at a time."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import initialize, rule, run_state_machine_as_test
+
+from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.services.compaction import pending_compactions
+from airflow_provider.table import HudiTable
+from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
+from airflow_provider.table.metadata_table.records import FileList
+from tests.unit.concurrency.actors import add_compactor, add_reader, add_writer
+from tests.unit.concurrency.invariants import check
+from tests.unit.concurrency.rows import PARTITION
+from tests.unit.concurrency.simulation import Actor, NoLock, Simulation
+from tests.unit.concurrency.test_any_interleaving import Interleaving
+
+SHARES = 4
+
+
+def index_files(simulation: Simulation) -> None:
+    """Give a table the index ``files``."""
+
+    def work(table: HudiTable, actor: Actor) -> None:
+        instant = schedule_index(table, [MetadataPartition.FILES], lock=NoLock())
+        assert instant is not None
+        run_index(table, instant, lock=NoLock())
+
+    simulation.add("indexer", work)
+    simulation.run([])
+
+
+def check_index(simulation: Simulation) -> None:
+    """After :func:`check`: the index says which data files are there; none of a dead writer's."""
+    table = simulation.table()
+    dead = {entry.rolls_back for entry in simulation.entries()}
+    found: dict[str, int] = {}
+    for status in table.storage.list(PARTITION):
+        parsed = parse_base_file_name(status.name)
+        if parsed is not None and parsed[2] not in dead:
+            found[status.name] = status.size
+    records = dict(MetadataTable(metadata_storage(table.storage)).records(MetadataPartition.FILES))
+    listed = records.get(PARTITION, FileList({}))
+    assert isinstance(listed, FileList)
+    said = {name: size for name, size in listed.sizes().items() if _instant(name) not in dead}
+    assert said == found
+
+
+def _instant(name: str) -> str:
+    return (parse_base_file_name(name) or ("", "", ""))[2]
+
+
+class CompactedInterleaving(Interleaving):
+    """As the machine without an index; what it knows how to do goes on, and compactors are among it."""
+
+    @initialize()
+    def a_table(self) -> None:
+        index_files(self.simulation)
+        super().a_table()
+
+    @rule()
+    def compactor_begins(self) -> None:
+        self._count.setdefault("compactor", 0)
+        if self._count["compactor"] < 4:
+            add_compactor(self.simulation, self._named("compactor"))
+
+    def teardown(self) -> None:
+        super().teardown()
+        check_index(self.simulation)
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_any_interleaving_of_compactors_keeps_the_index(share: int) -> None:
+    examples = max(1, int(os.environ.get("INTERLEAVINGS", "40")) // SHARES)
+    machine = settings(max_examples=examples, stateful_step_count=60)
+    run_state_machine_as_test(CompactedInterleaving, settings=machine)  # type: ignore[no-untyped-call]
+
+
+def test_two_compactors_and_a_writer_take_turns() -> None:
+    for ahead in range(0, 80, 4):
+        simulation = Simulation()
+        index_files(simulation)
+        for name in ("w1", "w2"):
+            add_writer(simulation, name, "ab")
+            simulation.run([])
+        add_compactor(simulation, "first")
+        add_compactor(simulation, "second")
+        add_writer(simulation, "w3", "a")
+        add_reader(simulation)
+        simulation.run([0] * ahead + [1] * (100 - ahead))
+        check(simulation)
+        check_index(simulation)
+        assert pending_compactions(simulation.table()) == []
