@@ -26,9 +26,10 @@ from typing import Any
 import fsspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
+from fsspec.spec import AbstractFileSystem
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -210,18 +211,21 @@ def tagging(table: HudiTable, size: Size) -> Table:
 
         return run
 
-    def key_scan() -> int:
-        keys, hits = ArrowRows.of(job, table, batch).keys, 0
-        for base_file in live[""]:
-            theirs = read_base_file(table.storage, base_file.path, ["_hoodie_record_key"])
-            hits += pc.sum(pc.is_in(theirs["_hoodie_record_key"], value_set=keys)).as_py() or 0
-        return hits
+    def key_scan_join() -> int:
+        keys = pa.table({"key": ArrowRows.of(job, table, batch).keys})
+        theirs = pa.concat_tables(
+            read_base_file(table.storage, each.path, ["_hoodie_record_key"]).append_column(
+                "file", pa.repeat(number, pq.read_metadata(f"{table.location}/{each.path}").num_rows)
+            )
+            for number, each in enumerate(live[""])
+        )
+        return int(keys.join(theirs, "key", "_hoodie_record_key", "inner").num_rows)
 
     ways = {
         "record_index": found("record_index"),
         "bloom_filters": found("bloom_filters"),
         "none: footers, then keys": found(),
-        "none: all keys": key_scan,
+        "none: key-scan join": key_scan_join,
     }
     shown = Table(
         "found by", "s", "record index is", title=f"tagging of {len(batch):,} rows in {len(live[''])} files"
@@ -294,6 +298,8 @@ class SlowFileSystem(DirFileSystem):  # type: ignore[misc]
         found = super().ls(path, detail=detail, **options)
         self._request(1 + len(found) // 1000)
         return found
+
+    find, walk = AbstractFileSystem.find, AbstractFileSystem.walk  # by these requests
 
     def info(self, path: str, **options: Any) -> Any:
         self._request()

@@ -40,11 +40,8 @@ def keys_in_base_file(
     :return: one boolean a key.
     :raises CorruptTableError: when it is not a base file.
     """
-    candidates = np.ones(len(keys), np.bool_)
-    if bloom is not None:
-        candidates = bloom.might_contain(keys)
-        if candidates.any():
-            candidates[candidates] = keys_in_base_file(storage, path, keys.filter(pa.array(candidates)))
+    candidates = np.ones(len(keys), np.bool_) if bloom is None else bloom.might_contain(keys)
+    if not candidates.any():
         return candidates
     with BaseFileReader(storage, path) as base_file:
         footer = base_file.footer
@@ -52,8 +49,8 @@ def keys_in_base_file(
             return np.zeros(len(keys), np.bool_)
         if footer.min_key is not None and footer.max_key is not None:
             in_range = pc.and_(pc.greater_equal(keys, footer.min_key), pc.less_equal(keys, footer.max_key))
-            candidates = np.array(in_range)
-        if footer.bloom is not None and candidates.any():
+            candidates &= np.array(in_range)
+        if bloom is None and footer.bloom is not None and candidates.any():
             candidates[candidates] = footer.bloom.might_contain(keys.filter(pa.array(candidates)))
         if not candidates.any():
             return candidates

@@ -72,7 +72,8 @@ def base_files_gone(table: LakeTable, keep: set[str]) -> Iterator[None]:
             Path(f"{path}.away").rename(path)
 
 
-def _file_of(table: LakeTable, number: int) -> str:
+def file_of(table: LakeTable, number: int) -> str:
+    """Path of the base file with a row."""
     (found,) = [
         each.path
         for each in table.table.base_files()
@@ -87,7 +88,7 @@ def test_only_file_groups_with_hits_are_opened(table: LakeTable, index: str, ope
     build(table, "files", index)
     expected = [row for row in table.rows() if row["id"] != 12]
     expected += rows([12], value="new") if operation == "upsert" else []
-    with base_files_gone(table, keep={_file_of(table, 12)}):
+    with base_files_gone(table, keep={file_of(table, 12)}):
         result = table.ingest(operation, rows([12], value="new"))
     assert result["files_written"] == 1
     table.check_now(expected)

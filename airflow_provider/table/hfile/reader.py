@@ -16,7 +16,9 @@ from airflow_provider.table.hfile.format import IndexEntry, Trailer
 from airflow_provider.table.storage import Storage
 
 _TAIL = 32 * 1024  # enough for the trailer and most files' indexes: one request
+_FEW = 16  # keys of one block that are searched for, instead of reading all pairs one after the other
 _READ_AHEAD = 8 * 1024 * 1024  # fetched at a time where one block after another is read
+_WORTH_SKIPPING = 256 * 1024  # between two blocks: a request on an object store takes longer than so much
 
 
 class HFileReader:
@@ -180,6 +182,8 @@ class HFileReader:
 
     def _pairs(self, block: bytes, wanted: set[bytes] | None = None) -> list[tuple[bytes, bytes]]:
         with self._naming_the_file():
+            if wanted is not None and len(wanted) <= _FEW:
+                return list(hfile.find_pairs(block, sorted(wanted)))
             return list(hfile.decode_pairs(block, wanted))
 
     @contextmanager
@@ -197,14 +201,14 @@ def _key(entry: IndexEntry) -> bytes:
 
 
 def _neighbours(entries: Iterable[IndexEntry]) -> Iterator[list[IndexEntry]]:
-    """Blocks that follow one another in the file, so that they can be fetched together."""
+    """Blocks that are so near to one another in the file that one request for all is cheapest."""
     group: list[IndexEntry] = []
-    size = 0
     for entry in entries:
-        if group and (entry.offset != group[-1].offset + group[-1].size or size + entry.size > _READ_AHEAD):
-            yield group
-            group, size = [], 0
+        if group:
+            gap = entry.offset - group[-1].offset - group[-1].size
+            if not 0 <= gap <= _WORTH_SKIPPING or entry.offset + entry.size - group[0].offset > _READ_AHEAD:
+                yield group
+                group = []
         group.append(entry)
-        size += entry.size
     if group:
         yield group
