@@ -262,6 +262,8 @@ def decode_pairs(data: bytes, wanted: Container[bytes] | None = None) -> Iterato
 def find_pairs(data: bytes, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """The pairs of a few keys in a data block, without a look at the others.
 
+    Right only where no value holds bytes that look like the pair of such a key.
+
     :param wanted: keys, in their order.
     :raises ValueError: when the block does not begin with a pair.
     """
@@ -275,7 +277,7 @@ def find_pairs(data: bytes, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, by
         found = data.find(searched)
         while found >= 0:
             begin = found + _KEY_LENGTH.size - first
-            # Else it is somewhere in a value, or the end of a longer key.
+            # Else it is the end of a longer key, or somewhere in a value.
             if begin >= 0:
                 whole, value_length, _ = _LENGTHS.unpack_from(data, begin)
                 value_at = begin + first - _KEY_LENGTH.size + whole
