@@ -1,10 +1,10 @@
 """What the indexes of the metadata table cost, and what they save.
 
 * build: seconds and rows per second of each index, on a table of 2 million rows in 200 files;
-* beside writers: p50 of small commits, alone and while another process builds the record index;
 * tagging: 2,000 rows spread over all files, whose file groups are found by the record index, by the bloom
-  filters in the metadata table, by those in the files' footers, and by reading the key column of every file;
+  filters in the metadata table, by those in the files' footers, and by a join with the keys of every file;
 * queries: a key, and a range, with and without indexes: files and bytes to read, and seconds;
+* beside: p50 of small commits, alone and while another process builds the record index;
 * listing: 20,000 files in 200 partitions, on local disk and on a store of which every request takes 10 ms.
 
 Usage: ``python -m benchmarks.indexing [--small] [--only build tagging ...]``. On a busy machine only the
@@ -34,6 +34,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import IngestJob, ingest_arrow
@@ -126,14 +127,9 @@ def timed(work: Callable[[], Any], runs: int = RUNS) -> tuple[float, Any]:
 def build(table: HudiTable, size: Size) -> Table:
     """Build one index after the other."""
     shown = Table("index", "s", "rows / s", "records", "MB", title=f"build, {size.files * size.rows:,} rows")
-    for index in INDEXES[:-1]:
+    for index in INDEXES:
         schedule_index(table, [index])
         shown.add_row(index, *_built(table, size))
-    before, during, took, records = beside_writers(table, size)
-    shown.add_row(
-        f"{INDEXES[-1]}, beside a writer", f"{took:.1f}", f"{size.files * size.rows / took:,.0f}", records
-    )
-    shown.caption = f"p50 of a commit: {before * 1000:.0f} ms alone, {during * 1000:.0f} ms during the build"
     return shown
 
 
@@ -147,8 +143,8 @@ def _built(table: HudiTable, size: Size) -> tuple[str, ...]:
     return f"{took:.1f}", f"{rate:,.0f}", f"{result.records:,}", f"{result.bytes_written / 2**20:.1f}"
 
 
-def beside_writers(table: HudiTable, size: Size) -> tuple[float, float, float, str]:
-    """Commits of one row each, before and during the build of the record index in another process."""
+def beside(table: HudiTable, size: Size) -> Table:
+    """Commits of one row each, alone and while another process builds the record index anew."""
     number = size.files * size.rows
 
     def commit() -> float:
@@ -159,24 +155,24 @@ def beside_writers(table: HudiTable, size: Size) -> tuple[float, float, float, s
         ingest_arrow(table, row, "bulk_insert")
         return time.perf_counter() - begun
 
-    before = [commit() for _ in range(size.commits)]
-    schedule_index(table, ["record_index"])
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(1) as pool:
+    drop_index(table, ["record_index"])
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
         pool.apply(time.time)  # the process is there
-        begun = time.perf_counter()
-        builder = pool.apply_async(_records_of_build, (table.location,))
+        alone = [commit() for _ in range(size.commits)]
+        schedule_index(table, ["record_index"])
+        builder = pool.apply_async(_run, (table.location,))
         during = []
         while not builder.ready():
             during.append(commit())
-        took = time.perf_counter() - begun
-        records = builder.get()
-    return statistics.median(before), statistics.median(during), took, records
+        builder.get()
+    shown = Table("commits", "number", "p50, ms", title="beside the build of the record index")
+    for name, took in (("alone", alone), ("during the build", during)):
+        shown.add_row(name, str(len(took)), f"{statistics.median(took) * 1000:.0f}")
+    return shown
 
 
-def _records_of_build(location: str) -> str:
-    result = run_index(HudiTable.open(location))
-    return f"{result.records:,}" if result else ""
+def _run(location: str) -> None:
+    run_index(HudiTable.open(location))
 
 
 # --- tagging ------------------------------------------------------------------------------------
@@ -361,7 +357,7 @@ def listed_table(location: str, size: Size) -> HudiTable:
 
 def main() -> None:
     """Run, and print tables."""
-    parts = ("build", "tagging", "queries", "listing")
+    parts = ("build", "tagging", "queries", "beside", "listing")
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--small", action="store_true", help="a hundredth of it, in seconds")
     arguments.add_argument("--only", nargs="+", choices=parts, default=parts)
@@ -371,12 +367,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="indexing-") as folder:
         if only - {"listing"}:
             table = large_table(f"{folder}/large", size)
-            built = build(table, size)
-            console.print(built)
+            console.print(build(table, size))
             table = HudiTable.open(table.location)
             steps: Iterable[tuple[str, Callable[[HudiTable, Size], Table]]] = (
                 ("tagging", tagging),
                 ("queries", queries),
+                ("beside", beside),
             )
             for name, step in steps:
                 if name in only:

@@ -71,14 +71,17 @@ def located(
     :param keys: record keys, without nulls.
     :param paths: partition path of each.
     :return: None where the record index cannot be used.
-    :raises InvalidRecordKeyError: when a key lives in another partition.
+    :raises InvalidRecordKeyError: when a key lives in another partition, or comes for two.
     """
     known = indexes.locations(set(keys.to_pylist()))
     if known is None:
         return None
     positions: dict[FileGroupId, list[int]] = {}
+    seen: dict[str, str] = {}
     for position, (key, path) in enumerate(zip(keys.to_pylist(), paths.to_pylist(), strict=True)):
         location = known.get(key)
+        if seen.setdefault(key, path) != path:
+            raise comes_twice(key)
         if location is None:
             continue
         if location.partition_path != path:
@@ -118,12 +121,12 @@ def is_there_already(key: str, location: RecordLocation) -> InvalidRecordKeyErro
 
 
 def comes_twice(key: str) -> InvalidRecordKeyError:
-    """The error for a key that comes more than once with an insert, which keeps every row.
+    """The error for a key that comes more than once and would stay so: for two partitions, or inserted.
 
     :param key: the record key.
     """
     return InvalidRecordKeyError(
         f"record key {key!r} comes more than once: a table with a record index has one record per key; "
-        "upsert the rows, or leave one of them out",
+        "upsert them into one partition, or leave one of them out",
         record_key=key,
     )

@@ -107,6 +107,17 @@ def test_keys_in_new_partitions_are_looked_up_too(table: LakeTable) -> None:
     check_index(table)
 
 
+def test_a_key_comes_for_one_partition(table: LakeTable) -> None:
+    build(table, "record_index")
+    with pytest.raises(InvalidRecordKeyError, match="'99' comes more than once"):
+        table.ingest("upsert", [*rows([98, 99], "c"), *rows([99], "a")])
+    with pytest.raises(InvalidRecordKeyError, match=r"'12' lives in partition 'p=a' and comes for.*'p=b'"):
+        table.ingest("upsert", [*rows([11], "a"), *rows([12], "b")])
+    table.ingest("upsert", [*rows([99, 98], "c"), *rows([99], "c", "last")])
+    assert [row["v"] for row in table.rows() if row["id"] == 99] == ["last99"]
+    check_index(table)
+
+
 @pytest.mark.parametrize("operation", ["insert", "bulk_insert"])
 def test_a_key_is_not_inserted_twice(table: LakeTable, operation: str) -> None:
     build(table, "record_index")

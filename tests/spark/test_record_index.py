@@ -51,7 +51,9 @@ def test_a_record_index_keeps_one_record_per_key(table: SparkLakeTable) -> None:
     build(table, "record_index")
     before = table.rows()
     with pytest.raises(InvalidRecordKeyError, match=r"'12' lives in partition 'p=a' and comes for.*'p=c'"):
-        table.ingest("upsert", rows([12, 99], "c"))
+        table.ingest("upsert", [*rows([12, 99], "c"), *rows([11], "a")])
+    with pytest.raises(InvalidRecordKeyError, match="'99' comes more than once"):
+        table.ingest("upsert", [*rows([98, 99], "c"), *rows([99], "a")])
     with pytest.raises(InvalidRecordKeyError, match="'21' is in the table already, in partition 'p=a'"):
         table.ingest("bulk_insert", rows([21, 50], "c"))
     with pytest.raises(InvalidRecordKeyError, match="'50' comes more than once"):
