@@ -144,6 +144,8 @@ def plan_without_tagging(
     """
     plan = FileGroupPlan(first)
     kind = job.kind
+    if kind.looks_up_keys or kind.fills_small_files:
+        view.look_at(rows)
     for partition, count in sorted(rows.items()):
         if not kind.looks_up_keys:
             small = _others(view.base_files(partition), written) if kind.fills_small_files else []

@@ -40,11 +40,8 @@ def keys_in_base_file(
     :return: one boolean a key.
     :raises CorruptTableError: when it is not a base file.
     """
-    candidates = np.ones(len(keys), np.bool_)
-    if bloom is not None:
-        candidates = bloom.might_contain(keys)
-        if candidates.any():
-            candidates[candidates] = keys_in_base_file(storage, path, keys.filter(pa.array(candidates)))
+    candidates = np.ones(len(keys), np.bool_) if bloom is None else bloom.might_contain(keys)
+    if not candidates.any():
         return candidates
     with BaseFileReader(storage, path) as base_file:
         footer = base_file.footer
@@ -52,8 +49,8 @@ def keys_in_base_file(
             return np.zeros(len(keys), np.bool_)
         if footer.min_key is not None and footer.max_key is not None:
             in_range = pc.and_(pc.greater_equal(keys, footer.min_key), pc.less_equal(keys, footer.max_key))
-            candidates = np.array(in_range)
-        if footer.bloom is not None and candidates.any():
+            candidates &= np.array(in_range)
+        if bloom is None and footer.bloom is not None and candidates.any():
             candidates[candidates] = footer.bloom.might_contain(keys.filter(pa.array(candidates)))
         if not candidates.any():
             return candidates
@@ -74,14 +71,17 @@ def located(
     :param keys: record keys, without nulls.
     :param paths: partition path of each.
     :return: None where the record index cannot be used.
-    :raises InvalidRecordKeyError: when a key lives in another partition.
+    :raises InvalidRecordKeyError: when a key lives in another partition, or comes for two.
     """
     known = indexes.locations(set(keys.to_pylist()))
     if known is None:
         return None
     positions: dict[FileGroupId, list[int]] = {}
+    seen: dict[str, str] = {}
     for position, (key, path) in enumerate(zip(keys.to_pylist(), paths.to_pylist(), strict=True)):
         location = known.get(key)
+        if seen.setdefault(key, path) != path:
+            raise comes_twice(key)
         if location is None:
             continue
         if location.partition_path != path:
@@ -121,12 +121,12 @@ def is_there_already(key: str, location: RecordLocation) -> InvalidRecordKeyErro
 
 
 def comes_twice(key: str) -> InvalidRecordKeyError:
-    """The error for a key that comes more than once with an insert, which keeps every row.
+    """The error for a key that comes more than once and would stay so: for two partitions, or inserted.
 
     :param key: the record key.
     """
     return InvalidRecordKeyError(
         f"record key {key!r} comes more than once: a table with a record index has one record per key; "
-        "upsert the rows, or leave one of them out",
+        "upsert them into one partition, or leave one of them out",
         record_key=key,
     )

@@ -39,7 +39,7 @@ def read_snapshot(
     :param table: the table.
     :param as_of: an instant (requested or completion time of a commit: right after it
         completed) or any instant time; now when None.
-    :param valid_write_ids: see :meth:`~airflow_provider.table.hudi_table.HudiTable.base_files`.
+    :param valid_write_ids: see :meth:`~airflow_provider.table.hudi_table.HudiTable.select_files`.
     :param where: only rows for which these filters are true, see
         :data:`~airflow_provider.table.predicates.Where`; files that cannot hold one are not given to Spark.
     :param meta_columns: whether Hudi's five meta columns come along.

@@ -18,7 +18,7 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.key_lookup import comes_twice, is_there_already, lives_elsewhere
 from airflow_provider.spark.batch_profile import BatchProfile
 from airflow_provider.spark.routing import TARGET, numbered, routed, target_of_new_rows
-from airflow_provider.spark.tagging import ELSEWHERE, FILE, locate, location_columns, tag
+from airflow_provider.spark.tagging import ELSEWHERE, FILE, TWICE, locate, location_columns, tag
 from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
@@ -100,6 +100,8 @@ class SparkRows(IncomingRows):
             found, self._files = tag(self.frame, self.table, self.profile, base_files, indexes)
         self._tags = self._persist(found)
         hits = {row[FILE]: row["count"] for row in self._tags.groupBy(FILE).count().toArrow().to_pylist()}
+        if hits.get(TWICE):
+            raise comes_twice(self._key_of(self._tags.where(f"{FILE} = {TWICE}"))[0])
         if indexes is not None and hits.get(ELSEWHERE):
             key, path, location = self._located(self._tags.where(f"{FILE} = {ELSEWHERE}"), indexes)
             raise lives_elsewhere(key, location, path)
@@ -113,18 +115,22 @@ class SparkRows(IncomingRows):
             rows = pa.Table.from_pylist(found).select(list(self.table.config.record_key_fields))
             raise comes_twice(record_keys(rows.cast(self._schema(rows)), self.table.config)[0].as_py())
         leaving = [BaseFile(*group, "", "", "", 0) for group in sorted(replaced)]
-        known = locate(self.frame, self.table, leaving, indexes).where(f"{FILE} = {ELSEWHERE}").limit(1)
+        known = locate(self.frame, self.table, leaving, indexes, moves=True)
+        known = known.where(f"{FILE} = {ELSEWHERE}").limit(1)
         if known.count():
             key, _, location = self._located(known.select(*names), indexes)
             raise is_there_already(key, location)
 
     def _located(self, tags: DataFrame, indexes: UsableIndexes) -> tuple[str, str, RecordLocation]:
         """Key, partition path and place of one row, for an error."""
+        key, path = self._key_of(tags)
+        return key, path, (indexes.locations([key]) or {})[key]
+
+    def _key_of(self, tags: DataFrame) -> tuple[str, str]:
         rows = tags.select(*location_columns(self.table.config)).limit(1).toArrow()
         rows = rows.cast(self._schema(rows))
-        key = record_keys(rows, self.table.config)[0].as_py()
-        path = partition_paths(rows, self.table.config)[0].as_py()
-        return key, path, (indexes.locations([key]) or {})[key]
+        (key,), (path,) = record_keys(rows, self.table.config), partition_paths(rows, self.table.config)
+        return key.as_py(), path.as_py()
 
     def _schema(self, rows: pa.Table) -> pa.Schema:
         return pa.schema([self.table.schema.field(name).with_nullable(True) for name in rows.schema.names])

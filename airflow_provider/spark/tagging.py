@@ -22,7 +22,7 @@ from airflow_provider.spark.routing import with_partition_entry
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.keys import record_keys
+from airflow_provider.table.keys import partition_paths, record_keys
 from airflow_provider.table.metadata_table.keys import file_group_indexes
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.usable import UsableIndexes
@@ -36,7 +36,10 @@ FILE = "_file"
 """Column with the number of the base file in which a key was found."""
 
 ELSEWHERE = -1
-"""In place of the number: the key lives in a file group that was not asked for."""
+"""In place of the number: the key lives in another file group than those asked for."""
+
+TWICE = -2
+"""In place of the number: the key comes for two partitions."""
 
 _BUNDLE = "_bundle"
 _GROUP = "_group"
@@ -54,6 +57,7 @@ class TaggingPlan:
     :param files: base files, by their number.
     :param bundles: numbers of the files of every task.
     :param indexes: the table's indexes, of which some may tell of the files' keys.
+    :param moves: whether a key may come for another partition than it lives in.
     """
 
     storage: Storage
@@ -61,6 +65,7 @@ class TaggingPlan:
     files: tuple[BaseFile, ...]
     bundles: tuple[tuple[int, ...], ...]
     indexes: UsableIndexes | None = None
+    moves: bool = False
 
 
 def tag(
@@ -100,7 +105,12 @@ def tag(
 
 
 def locate(
-    frame: DataFrame, table: HudiTable, files: Sequence[BaseFile], indexes: UsableIndexes
+    frame: DataFrame,
+    table: HudiTable,
+    files: Sequence[BaseFile],
+    indexes: UsableIndexes,
+    *,
+    moves: bool = False,
 ) -> DataFrame:
     """Look the incoming keys up in the record index.
 
@@ -108,11 +118,12 @@ def locate(
     :param table: the table.
     :param files: base files, by their number.
     :param indexes: the table's indexes; the record index can be used.
-    :return: as from :func:`tag`; :data:`FILE` is :data:`ELSEWHERE` where a key lives in none of the files,
-        but in another partition.
+    :param moves: whether a key may come for another partition than it lives in.
+    :return: as from :func:`tag`; :data:`FILE` is :data:`ELSEWHERE` where a key lives, and in none of the
+        files of the row's partition, and :data:`TWICE` where it comes for two partitions.
     """
     columns = location_columns(table.config)
-    plan = TaggingPlan(table.storage, table.config, tuple(files), (), indexes)
+    plan = TaggingPlan(table.storage, table.config, tuple(files), (), indexes, moves)
     count = indexes.file_groups(MetadataPartition.RECORD_INDEX)
     sent = frame.select(*columns).mapInArrow(group_task(plan, count), _schema(frame, columns, _GROUP))
     sent = sent.repartitionById(count, _GROUP).drop(_GROUP)
@@ -151,6 +162,7 @@ def locate_task(plan: TaggingPlan) -> Callable[[Iterable[pa.RecordBatch]], Itera
         if plan.indexes is None:
             raise ValueError("keys cannot be looked up without an index")
         numbers = {base_file.file_group: number for number, base_file in enumerate(plan.files)}
+        seen: dict[str, str] = {}  # all rows of a key are here
         for rows in _portions(batches):
             keys = record_keys(rows, plan.config).to_pylist()
             known = plan.indexes.locations(set(keys))
@@ -159,9 +171,19 @@ def locate_task(plan: TaggingPlan) -> Callable[[Iterable[pa.RecordBatch]], Itera
                     f"table {plan.storage.root}: the record index was compacted, or dropped, while keys were "
                     "looked up in it; run the write again"
                 )
-            places = [known.get(key) for key in keys]
-            groups = [place and FileGroupId(place.partition_path, place.file_id) for place in places]
-            found = [group and numbers.get(group, ELSEWHERE) for group in groups]
+            paths = partition_paths(rows, plan.config).to_pylist()
+            found: list[int | None] = []
+            for key, path in zip(keys, paths, strict=True):
+                place = known.get(key)
+                if seen.setdefault(key, path) != path:
+                    found.append(TWICE)
+                elif place is None:
+                    found.append(None)
+                elif place.partition_path != path and not plan.moves:
+                    found.append(ELSEWHERE)
+                else:
+                    group = FileGroupId(place.partition_path, place.file_id)
+                    found.append(numbers.get(group, ELSEWHERE))
             hits = rows.append_column(FILE, pa.array(found, pa.int32()))
             yield from hits.filter(pc.is_valid(hits[FILE])).to_batches()
 

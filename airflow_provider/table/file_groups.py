@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
@@ -96,17 +96,29 @@ class FileSystemView:
 
     def partitions(self) -> list[str]:
         """Partition paths that hold at least one visible base file, sorted."""
-        return [partition for partition in self.all_partitions() if self.base_files(partition)]
+        found = self.all_partitions()
+        self.look_at(found)
+        return [partition for partition in found if self.base_files(partition)]
 
     def base_files(self, partition_path: str) -> list[BaseFile]:
         """The newest visible slice of every live file group of a partition."""
-        if partition_path not in self._listed:
-            self._listed[partition_path] = self._list(partition_path)
+        self.look_at((partition_path,))
         return list(self._listed[partition_path].values())
 
     def all_base_files(self) -> list[BaseFile]:
         """The newest visible slice of every live file group of the table."""
         return [base_file for partition in self.partitions() for base_file in self.base_files(partition)]
+
+    def look_at(self, partition_paths: Iterable[str]) -> None:
+        """Look at several partitions at once, where that is cheaper than at one after the other.
+
+        :param partition_paths: that will be asked for.
+        """
+        new = [partition for partition in partition_paths if partition not in self._listed]
+        known = self.indexes.files(new) if new and self.indexes else None
+        for partition in new:
+            sizes = None if known is None else known.get(partition, {})
+            self._listed[partition] = self._list(partition, sizes)
 
     def base_file(self, file_group: FileGroupId) -> BaseFile | None:
         """The newest visible slice of one file group; None when it is not live."""
@@ -174,10 +186,9 @@ class FileSystemView:
         commits, pending, starts = self._commits
         return instant in commits or (instant < starts and instant not in pending)
 
-    def _list(self, partition_path: str) -> dict[str, BaseFile]:
+    def _list(self, partition_path: str, sizes: Mapping[str, int] | None) -> dict[str, BaseFile]:
         replaced = self.replaced
         newest: dict[str, tuple[str, str, str]] = {}
-        sizes = self.indexes.files(partition_path) if self.indexes else None
         for name in self._storage.names(partition_path) if sizes is None else sizes:
             parsed = parse_base_file_name(name)
             if parsed is None:

@@ -174,7 +174,7 @@ class HudiTable:
         """The file slices that a reader sees.
 
         :param as_of: see :meth:`~airflow_provider.table.timeline.Timeline.as_of`; now when None.
-        :param valid_write_ids: see :meth:`base_files`.
+        :param valid_write_ids: see :meth:`select_files`.
         :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not.
         """
 
@@ -199,9 +199,11 @@ class HudiTable:
         valid_write_ids: ValidWriteIds | None = None,
         where: Where | None = None,
     ) -> list[BaseFile]:
-        """The base files that hold exactly the rows that a reader sees.
+        """The base files that hold exactly the rows that a reader sees, or that a query has to open.
 
-        With ``where``, those of them that can hold rows for which it is true; see :meth:`select_files`.
+        :param as_of: see :meth:`~airflow_provider.table.timeline.Timeline.as_of`; now when None.
+        :param valid_write_ids: see :meth:`select_files`, whose errors are raised here too.
+        :param where: files are left out that cannot hold a row for which this is true.
         """
         found = self.select_files(where, as_of, valid_write_ids=valid_write_ids)
         return list(found.base_files)
@@ -216,7 +218,7 @@ class HudiTable:
         """The base files that a query has to open, and which indexes told so.
 
         :param where: what the query asks of the rows, see :data:`~airflow_provider.table.predicates.Where`;
-            nothing when None. Files are left out that cannot hold such a row.
+            None for all of them. Files are left out that cannot hold such a row.
         :param as_of: see :meth:`~airflow_provider.table.timeline.Timeline.as_of`; now when None.
         :param valid_write_ids: the write ids of this table that the reader sees, usually a
             :class:`~airflow_provider.metastore.write_ids.ValidWriteIdList`: commits of other metastore

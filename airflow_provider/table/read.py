@@ -38,7 +38,7 @@ def snapshot(
     :param table: the table.
     :param as_of: an instant (requested or completion time of a commit: right after it
         completed) or any instant time; now when None.
-    :param valid_write_ids: see :meth:`HudiTable.base_files`.
+    :param valid_write_ids: see :meth:`HudiTable.select_files`.
     :param where: only rows for which this is true, see :data:`~airflow_provider.table.predicates.Where`.
     :param meta_columns: whether Hudi's five meta columns are part of the schema.
     :return: a dataset over the base files of that snapshot; it stays what it is while

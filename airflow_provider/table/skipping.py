@@ -104,6 +104,7 @@ def select_files(
         partitions = view.all_partitions()
         if query is not None:
             partitions = _by_partition(partitions, config, schema, query, steps)
+        view.look_at(partitions)
         found = [base_file for partition in partitions for base_file in view.base_files(partition)]
     if query is not None:
         found = _by_statistics(view, schema, query, found, steps)

@@ -72,7 +72,8 @@ def base_files_gone(table: LakeTable, keep: set[str]) -> Iterator[None]:
             Path(f"{path}.away").rename(path)
 
 
-def _file_of(table: LakeTable, number: int) -> str:
+def file_of(table: LakeTable, number: int) -> str:
+    """Path of the base file with a row."""
     (found,) = [
         each.path
         for each in table.table.base_files()
@@ -87,7 +88,7 @@ def test_only_file_groups_with_hits_are_opened(table: LakeTable, index: str, ope
     build(table, "files", index)
     expected = [row for row in table.rows() if row["id"] != 12]
     expected += rows([12], value="new") if operation == "upsert" else []
-    with base_files_gone(table, keep={_file_of(table, 12)}):
+    with base_files_gone(table, keep={file_of(table, 12)}):
         result = table.ingest(operation, rows([12], value="new"))
     assert result["files_written"] == 1
     table.check_now(expected)
@@ -103,6 +104,17 @@ def test_keys_in_new_partitions_are_looked_up_too(table: LakeTable) -> None:
     table.ingest("delete", rows([12], "a"))
     table.ingest("upsert", rows([12], "c"))
     assert {row["p"] for row in table.rows() if row["id"] in (12, 99)} == {"c"}
+    check_index(table)
+
+
+def test_a_key_comes_for_one_partition(table: LakeTable) -> None:
+    build(table, "record_index")
+    with pytest.raises(InvalidRecordKeyError, match="'99' comes more than once"):
+        table.ingest("upsert", [*rows([98, 99], "c"), *rows([99], "a")])
+    with pytest.raises(InvalidRecordKeyError, match=r"'12' lives in partition 'p=a' and comes for.*'p=b'"):
+        table.ingest("upsert", [*rows([11], "a"), *rows([12], "b")])
+    table.ingest("upsert", [*rows([99, 98], "c"), *rows([99], "c", "last")])
+    assert [row["v"] for row in table.rows() if row["id"] == 99] == ["last99"]
     check_index(table)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
@@ -257,6 +257,35 @@ def decode_pairs(data: bytes, wanted: Container[bytes] | None = None) -> Iterato
         if wanted is None or key in wanted:
             yield key, data[value_at : value_at + value_length]
         position = after
+
+
+def find_pairs(data: bytes, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """The pairs of a few keys in a data block, without a look at the others.
+
+    Right only where no value holds bytes that look like the pair of such a key.
+
+    :param wanted: keys, in their order.
+    :raises ValueError: when the block does not begin with a pair.
+    """
+    first = _LENGTHS.size
+    if len(data) < first:
+        raise ValueError(f"{len(data)} bytes of a data block are no pair")
+    whole, _, key_length = _LENGTHS.unpack_from(data)
+    rest = whole - key_length  # what is in a key beside its bytes is the same for all
+    for key in wanted:
+        searched = _KEY_LENGTH.pack(len(key)) + key
+        found = data.find(searched)
+        while found >= 0:
+            begin = found + _KEY_LENGTH.size - first
+            # Else it is the end of a longer key, or somewhere in a value.
+            if begin >= 0:
+                whole, value_length, _ = _LENGTHS.unpack_from(data, begin)
+                value_at = begin + first - _KEY_LENGTH.size + whole
+                after = value_at + value_length + len(_MVCC)
+                if whole == len(key) + rest and value_length >= 0 and after <= len(data):
+                    yield key, data[value_at : value_at + value_length]
+                    break
+            found = data.find(searched, found + 1)
 
 
 def encode_index_key(key: bytes) -> bytes:

@@ -16,7 +16,9 @@ from airflow_provider.table.hfile.format import IndexEntry, Trailer
 from airflow_provider.table.storage import Storage
 
 _TAIL = 32 * 1024  # enough for the trailer and most files' indexes: one request
+_FEW = 16  # keys of one block that are worth to be searched for
 _READ_AHEAD = 8 * 1024 * 1024  # fetched at a time where one block after another is read
+_WORTH_SKIPPING = 256 * 1024  # between two blocks: a request on an object store takes longer than so much
 
 
 class HFileReader:
@@ -74,10 +76,12 @@ class HFileReader:
             return value
         return None
 
-    def get_all(self, keys: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    def get_all(self, keys: Iterable[bytes], *, search: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """The pairs of those keys that are there, in the order of the keys; no block is read twice.
 
         :param keys: in any order.
+        :param search: whether blocks may be searched for the bytes of a few keys, which is quicker than to
+            go through all pairs; wrong where a value can hold something that looks like a pair.
         """
         wanted: dict[IndexEntry, set[bytes]] = {}
         for key in sorted(set(keys)):
@@ -85,7 +89,8 @@ class HFileReader:
             if entry is not None:
                 wanted.setdefault(entry, set()).add(key)
         for entry, block in self._data_blocks(wanted):
-            yield from self._pairs(block, wanted[entry])
+            few = search and len(wanted[entry]) <= _FEW
+            yield from self._found(block, wanted[entry]) if few else self._pairs(block, wanted[entry])
 
     def with_prefix(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The pairs whose keys begin so, in the order of the keys."""
@@ -182,6 +187,10 @@ class HFileReader:
         with self._naming_the_file():
             return list(hfile.decode_pairs(block, wanted))
 
+    def _found(self, block: bytes, wanted: set[bytes]) -> list[tuple[bytes, bytes]]:
+        with self._naming_the_file():
+            return list(hfile.find_pairs(block, sorted(wanted)))
+
     @contextmanager
     def _naming_the_file(self) -> Iterator[None]:
         try:
@@ -197,14 +206,14 @@ def _key(entry: IndexEntry) -> bytes:
 
 
 def _neighbours(entries: Iterable[IndexEntry]) -> Iterator[list[IndexEntry]]:
-    """Blocks that follow one another in the file, so that they can be fetched together."""
+    """Blocks that are so near to one another in the file that one request for all is cheapest."""
     group: list[IndexEntry] = []
-    size = 0
     for entry in entries:
-        if group and (entry.offset != group[-1].offset + group[-1].size or size + entry.size > _READ_AHEAD):
-            yield group
-            group, size = [], 0
+        if group:
+            gap = entry.offset - group[-1].offset - group[-1].size
+            if not 0 <= gap <= _WORTH_SKIPPING or entry.offset + entry.size - group[0].offset > _READ_AHEAD:
+                yield group
+                group = []
         group.append(entry)
-        size += entry.size
     if group:
         yield group

@@ -26,6 +26,7 @@ from airflow_provider.table.log_file import (
 )
 from airflow_provider.table.log_records import block_hfile, deleted_records
 from airflow_provider.table.metadata_table.keys import by_file_group
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.records import Payload, RecordDecoder, is_tombstone, merge
 from airflow_provider.table.storage import FileStatus, Storage
 from airflow_provider.table.timeline import Timeline
@@ -200,10 +201,12 @@ class MetadataTable:
         :param keys: in any order.
         """
         file_slices = self.file_slices(partition)
+        # A location has a folder, a file id and a time: nothing in it can look like a pair.
+        search = partition == MetadataPartition.RECORD_INDEX
         found: dict[str, Payload] = {}
         for index, of_group in by_file_group(keys, len(file_slices)).items() if file_slices else ():
             file_slice, wanted = file_slices[index], {key.encode() for key in of_group}
-            find = partial(HFileReader.get_all, keys=wanted)
+            find = partial(HFileReader.get_all, keys=wanted, search=search)
             changes = self._changes(file_slice, find, wanted)
             found.update(_merged(self._base_records(file_slice, find), changes))
         return found

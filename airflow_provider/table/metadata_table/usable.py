@@ -84,17 +84,16 @@ class UsableIndexes:
         listed = found.get(ALL_PARTITIONS)
         return sorted(map(partition_of_files_key, listed.sizes())) if isinstance(listed, FileList) else []
 
-    def files(self, partition_path: str) -> Mapping[str, int] | None:
-        """Bytes of the files in a partition by their names, by ``files``.
+    def files(self, partition_paths: Iterable[str]) -> dict[str, Mapping[str, int]] | None:
+        """Bytes of the files in partitions by their names, by ``files``.
 
-        :param partition_path: partition path relative to the table.
+        :param partition_paths: partition paths relative to the table; those with files are in the answer.
         """
-        key = files_key(partition_path)
-        found = self._look_up(MetadataPartition.FILES, [key])
+        keys = {files_key(partition): partition for partition in partition_paths}
+        found = self._look_up(MetadataPartition.FILES, keys)
         if found is None:
             return None
-        listed = found.get(key)
-        return listed.sizes() if isinstance(listed, FileList) else {}
+        return {keys[key]: each.sizes() for key, each in found.items() if isinstance(each, FileList)}
 
     def column_stats(
         self, paths: Iterable[str], columns: Sequence[str]

@@ -267,3 +267,20 @@ def test_keys_out_of_order_are_refused() -> None:
         writer.append(b"a", b"")
     with pytest.raises(ValueError, match="at most 32767"):
         writer.append(b"c" * 40_000, b"")
+
+
+@given(
+    numbers=st.lists(st.integers(0, 60), min_size=1, unique=True),
+    wanted=st.sets(st.integers(0, 60), max_size=20),
+    values=st.lists(st.binary(max_size=30), min_size=1),
+)
+def test_searched_keys_are_those_that_are_there(
+    numbers: list[int], wanted: set[int], values: list[bytes]
+) -> None:
+    # Keys that end with one another, and are in values.
+    pairs = {b"k" * (number % 7) + b"%d" % number: b"%d|" % number + values[0] for number in numbers}
+    keys = {b"k" * (number % 7) + b"%d" % number for number in wanted} | {b"%d" % number for number in wanted}
+    block = b"".join(hfile.encode_pair(key, pairs[key]) for key in sorted(pairs))
+    expected = [(key, pairs[key]) for key in sorted(keys & pairs.keys())]
+    assert list(hfile.find_pairs(block, sorted(keys))) == expected
+    assert list(hfile.decode_pairs(block, keys)) == expected

@@ -186,7 +186,7 @@ def test_an_index_in_flight_is_not_used(indexed: IndexedHistory) -> None:
     assert not indexes.has("files")
     assert not indexes.has("record_index")
     assert not indexes.has("column_stats"), "it is not there"
-    assert indexes.files("p=a") is None
+    assert indexes.files(["p=a"]) is None
     assert len(indexed.opened.base_files()) == 1
 
 
