@@ -96,11 +96,8 @@ def test_two_tables_in_one_transaction(tmp_path, run_dags):
             [("lake", name) for name in names], valid_txns=ValidTxnList(commit.message["txnid"])
         )
         both = [
-            snapshot(
-                HudiTable.open(str(tmp_path / "lake" / name)),
-                valid_write_ids=state.tables[f"lake.{name}"].write_ids,
-            ).count_rows()
-            for name in names
+            snapshot(table, valid_write_ids=state.tables[f"lake.{name}"].write_ids).count_rows()
+            for name, table in tables.items()
         ]
         assert both[0] == both[1]
         counts.append(both[0])
