@@ -37,7 +37,8 @@ demo: setup      ## Flights of a year through a real DAG into a real Hudi table
 test: setup      ## Every test
 	$(RUN) pytest -n 3 --dist loadscope --no-loadscope-reorder tests/processes \
 	  --ignore tests/processes/test_fairness.py
-	$(RUN) pytest -n 3 --dist loadscope tests/packaging tests/airflow tests/spark
+	$(RUN) pytest -n 3 --dist loadscope tests/packaging tests/airflow
+	$(RUN) pytest -n 2 --dist loadscope tests/spark
 	INTERLEAVINGS=2000 $(RUN) pytest -n 2 tests/unit tests/processes/test_fairness.py
 
 test-unit: setup ## Without Airflow and Spark, in seconds
