@@ -32,11 +32,13 @@ $(READY): pyproject.toml uv.lock | $(UV)
 demo: setup      ## Flights of a year through a real DAG into a real Hudi table
 	$(RUN) python -m dags_examples.demo
 
-# Two at a time; what keeps both cores busy for a minute goes with what does not look at the clock.
+# Three at a time where they wait for servers and for each other; the largest groups of tests begin.
+# What keeps both cores busy for a minute goes with what does not look at the clock.
 test: setup      ## Every test
-	$(RUN) pytest -n 2 --dist loadfile tests/processes --ignore tests/processes/test_fairness.py
-	$(RUN) pytest -n 2 --dist loadfile tests/airflow tests/packaging
-	$(RUN) pytest -n 2 --dist loadfile tests/spark
+	$(RUN) pytest -n 3 --dist loadscope --no-loadscope-reorder tests/processes \
+	  --ignore tests/processes/test_fairness.py
+	$(RUN) pytest -n 3 --dist loadscope tests/packaging tests/airflow
+	$(RUN) pytest -n 2 --dist loadscope tests/spark
 	INTERLEAVINGS=2000 $(RUN) pytest -n 2 tests/unit tests/processes/test_fairness.py
 
 test-unit: setup ## Without Airflow and Spark, in seconds

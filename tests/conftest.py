@@ -6,6 +6,15 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+
+from tests.workers import ByServers
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByServers | None:
+    """For ``--dist loadscope``."""
+    return ByServers(config, log) if config.getoption("dist") == "loadscope" else None
+
 
 # Tests that several suites run import from there.
 pytest.register_assert_rewrite("tests.ingestion")

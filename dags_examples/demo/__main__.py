@@ -32,14 +32,24 @@ def main() -> None:
     lake.mkdir()
 
     console.rule("[bold]airflow-provider-table-services: flights of 2013")
+    environment = airflow_environment(lake, landing)
+    # Airflow and Spark take long to begin with, and both cores are idle meanwhile.
+    migration = _start(environment, "airflow", "airflow", "db", "migrate")
     flights = read_flights()
     days, quarters = land(flights, landing)
     console.print(f"{flights.num_rows:,} flights landed: {len(days)} days, {len(quarters)} quarters")
-
-    environment = airflow_environment(lake, landing)
-    with console.status("a fresh Airflow ..."):
-        _airflow(environment, "db", "migrate")
-    with console.status("one Spark for all loads ..."), spark_connect_server(HOME / "spark.log") as port:
+    with (
+        console.status("a fresh Airflow, one Spark for all loads ..."),
+        spark_connect_server(HOME / "spark.log") as port,
+    ):
+        _wait({"airflow": migration})
+        console.print(
+            "[bold]flights_table[/]: create lake.flights\n"
+            "[bold]flights_steady[/]: December, day by day   [dim]|[/]   "
+            "[bold]flights_backfill[/]: January to November, by quarter, in a second process\n"
+            "[bold]flights_index[/]: the indexes are built beside the loads\n"
+            "[bold]flights_clustering[/]: by destination and carrier, along a z-order curve"
+        )
         environment |= {
             "FLIGHTS_STEADY_SPARK_CONN_ID": "spark_steady",
             "FLIGHTS_BACKFILL_SPARK_CONN_ID": "spark_backfill",
@@ -47,27 +57,20 @@ def main() -> None:
             "AIRFLOW_CONN_SPARK_STEADY": _connection(port),
             "AIRFLOW_CONN_SPARK_BACKFILL": _connection(port),
         }
-        console.print("[bold]flights_table[/]: create lake.flights")
-        _wait({"flights_table": _start(environment, "flights_table", report, ["2013-01-01"])})
-        console.print(
-            "[bold]flights_steady[/]: December, day by day   [dim]|[/]   "
-            "[bold]flights_backfill[/]: January to November, by quarter, in a second process"
-        )
-        console.print("[bold]flights_index[/]: the indexes are built meanwhile, in a third")
-        its_spark = {
-            "FLIGHTS_BACKFILL_SPARK_CONN_ID": "spark_index",
-            "AIRFLOW_CONN_SPARK_INDEX": _connection(port),
-        }
+        # The indexes are built when some days are there, while the backfill goes on.
+        first, later = ",".join(days[:10]), ",".join(days[10:])
+        steady = ["flights_table=2013-01-01", f"flights_steady={first}"]
+        steady += ["flights_index=2013-12-31", f"flights_steady={later}"]
         # The backfill's newest quarter first, as a backfill usually wants it.
+        backfill = ["after=flights_table,1", f"flights_backfill={','.join(quarters[::-1])}"]
+        clustering = [f"after=flights_steady,{len(days)}", "flights_clustering=2014-01-01"]
+        runs = ["dags_examples.demo.runs", str(report)]
         _wait(
             {
-                "flights_steady": _start(environment, "flights_steady", report, days),
-                "flights_backfill": _start(environment, "flights_backfill", report, quarters[::-1]),
-                "flights_index": _start(environment | its_spark, "flights_index", report, ["2013-12-31"]),
+                "flights_steady": _start(environment, "flights_steady", *runs, *steady),
+                "flights_backfill": _start(environment, "flights_backfill", *runs, *backfill, *clustering),
             }
         )
-        console.print("[bold]flights_clustering[/]: by destination and carrier, along a z-order curve")
-        _wait({"flights_clustering": _start(environment, "flights_clustering", report, ["2014-01-01"])})
     check_rows(console, lake / "flights", flights)
     print_summary(console, lake / "flights", report, HOME)
     console.print(f"[bold green]done[/] in {time.monotonic() - started:.0f} s; everything lies in {HOME}")
@@ -97,33 +100,25 @@ def _connection(port: int) -> str:
     )
 
 
-def _airflow(environment: dict[str, str], *command: str) -> None:
-    with (HOME / "airflow.log").open("a") as log:
-        done = subprocess.run(  # noqa: S603 - Airflow's own command
-            [sys.executable, "-m", "airflow", *command],
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    if done.returncode:
-        raise SystemExit(f"airflow {' '.join(command)} failed; see {HOME / 'airflow.log'}")
-
-
-def _start(environment: dict[str, str], dag: str, report: Path, dates: list[str]) -> subprocess.Popen[bytes]:
-    with (HOME / f"{dag}.log").open("w") as log:
-        return subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, "-m", "dags_examples.demo.runs", dag, str(report), *dates],
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
+def _start(environment: dict[str, str], log: str, *module: str) -> subprocess.Popen[bytes]:
+    with (HOME / f"{log}.log").open("w") as output:
+        return subprocess.Popen(  # noqa: S603 - our own modules, and Airflow
+            [sys.executable, "-m", *module], env=environment, stdout=output, stderr=subprocess.STDOUT
         )
 
 
 def _wait(processes: dict[str, subprocess.Popen[bytes]]) -> None:
-    failed = [dag for dag, process in processes.items() if process.wait()]
-    if failed:
-        raise SystemExit(f"{failed[0]} failed; see {HOME / f'{failed[0]}.log'}")
+    """Wait for all to end; one that fails ends the others, which may wait for it."""
+    running = dict(processes)
+    while running:
+        time.sleep(0.05)
+        ended = {log: process for log, process in running.items() if process.poll() is not None}
+        running = {log: process for log, process in running.items() if log not in ended}
+        failed = [log for log, process in ended.items() if process.returncode]
+        if failed:
+            for process in running.values():
+                process.terminate()
+            raise SystemExit(f"{failed[0]} failed; see {HOME / f'{failed[0]}.log'}")
 
 
 if __name__ == "__main__":

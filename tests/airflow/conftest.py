@@ -6,8 +6,11 @@ import atexit
 import json
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
+import uuid
+from contextlib import closing
 from pathlib import Path
 
 HOME = Path(tempfile.mkdtemp(prefix="table-services-airflow-"))
@@ -29,12 +32,22 @@ import pytest  # noqa: E402 - Airflow reads its environment when it is imported,
 
 
 @pytest.fixture(scope="session")
-def airflow_database() -> None:
-    """Airflow's own database, empty."""
-    from airflow.dag_processing.bundles.manager import DagBundlesManager
+def new_airflow_database() -> Path:
+    """An SQLite file as ``airflow db migrate`` leaves it, to be copied."""
     from airflow.utils.db import initdb
 
     initdb()
+    copy = HOME / "new.db"
+    with closing(sqlite3.connect(HOME / "airflow.db")) as database:
+        database.execute("VACUUM INTO ?", [str(copy)])
+    return copy
+
+
+@pytest.fixture(scope="session")
+def airflow_database(new_airflow_database) -> None:
+    """Airflow's own database, empty."""
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+
     DagBundlesManager().sync_bundles_to_db()
 
 
@@ -122,9 +135,22 @@ def spark_connect_port(tmp_path_factory):
         yield port
 
 
+@pytest.fixture(scope="session")
+def spark_session_id() -> str:
+    """A session of that server that jobs share one after the other: its Python workers stay warm."""
+    return str(uuid.uuid4())
+
+
 @pytest.fixture
-def spark_connect(connect, spark_connect_port) -> str:
-    """A connection to a Spark Connect server."""
+def spark_connect(connect, spark_connect_port, spark_session_id) -> str:
+    """A connection to a session of a Spark Connect server."""
+    server = {"conn_type": "spark_connect", "host": "sc://127.0.0.1", "port": spark_connect_port}
+    return connect("connect", **server, extra=json.dumps({"session_id": spark_session_id}))
+
+
+@pytest.fixture
+def spark_connect_alone(connect, spark_connect_port) -> str:
+    """A connection to a Spark Connect server, where each job has a session of its own."""
     return connect("connect", conn_type="spark_connect", host="sc://127.0.0.1", port=spark_connect_port)
 
 

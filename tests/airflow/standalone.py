@@ -41,6 +41,8 @@ class Airflow:
             "AIRFLOW__CORE__LOAD_EXAMPLES": False,
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": False,
             "AIRFLOW__CORE__PARALLELISM": 4,
+            # The files do not change; to read them again is seconds of work each time.
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 3600,
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": True,
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "AIRFLOW__API__HOST": "127.0.0.1",
@@ -66,9 +68,12 @@ class Airflow:
 
     def start(self, *dags: str) -> None:
         """Wait until it runs, and knows these DAGs."""
-        until(self._is_healthy)
+        until(self._is_healthy, seconds=400, every=0.5)
         self._token = self.call("GET", "/auth/token")["access_token"]
-        until(lambda: set(dags) <= {dag["dag_id"] for dag in self.call("GET", "/api/v2/dags")["dags"]})
+        until(
+            lambda: set(dags) <= {dag["dag_id"] for dag in self.call("GET", "/api/v2/dags")["dags"]},
+            every=0.5,
+        )
 
     def stop(self) -> None:
         for process in filter(None, (self._triggerer, self._process)):

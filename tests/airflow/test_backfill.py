@@ -266,7 +266,7 @@ class TestKilled:
         assert len(rows_of(table)) == 3 * len(done)
         assert len(metastore.get_partitions("lake", "flights")) == len(done)
         if how == "on_kill":
-            until(lambda: processes_of(session) == [], seconds=5)
+            until(lambda: processes_of(session) == [], seconds=30)
         # Cleared, not retried: it failed, so it goes on where it was.
         result = backfill(history, spark_conn_id=spark_connect).execute(try_of(store, max_tries=2))
         assert rows_of(table) == ROWS

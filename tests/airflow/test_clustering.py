@@ -101,7 +101,7 @@ def test_without_a_plan_no_spark_is_started(small_files):
     assert both.execute({})["instant"] is None
 
 
-def test_a_task_that_is_killed_leaves_nothing_and_its_retry_does_the_work(small_files):
+def test_a_task_that_is_killed_leaves_nothing_and_its_retry_does_the_work(small_files, spark_connect):
     store, before = Store(), rows_of(small_files)
     operator = ClusteringOperator(task_id="cluster", **TABLE)
     thread, outcome = in_thread(lambda: operator.execute(try_of(store)))
@@ -111,7 +111,8 @@ def test_a_task_that_is_killed_leaves_nothing_and_its_retry_does_the_work(small_
     assert isinstance(outcome[0], JobFailedError)
     assert pending_clusterings(small_files) == []
     assert len(small_files.base_files()) == 6
-    result = ClusteringOperator(task_id="cluster", **TABLE).execute(try_of(store))
+    retry = ClusteringOperator(task_id="cluster", **TABLE, spark_conn_id=spark_connect)
+    result = retry.execute(try_of(store))
     assert (result["groups_done"], rows_of(small_files)) == (2, before)
     # A retry of what has committed does nothing more, and starts nothing.
     again = ClusteringOperator(task_id="cluster", **TABLE, spark_conn_id="nowhere").execute(try_of(store))

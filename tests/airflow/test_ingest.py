@@ -151,14 +151,8 @@ class TestSuccess:
         assert result["rows_inserted"] == 3
         assert metastore.current_event_id() == head
 
-    def test_over_spark_connect(self, metastore, table, source, spark_connect):
-        result = ingest(source, spark_conn_id=spark_connect).execute({})
-        assert result["rows_inserted"] == 3
-        assert metastore.get_txn(result["txn_id"]).state == TxnState.COMMITTED
-        assert len(rows_of(table)) == 3
-
-    def test_by_spark_submit(self, metastore, table, source, spark_on_this_machine):
-        result = ingest(source, spark_conn_id=spark_on_this_machine).execute({})
+    def test_in_a_session_of_its_own_over_spark_connect(self, metastore, table, source, spark_connect_alone):
+        result = ingest(source, spark_conn_id=spark_connect_alone).execute({})
         assert result["rows_inserted"] == 3
         assert metastore.get_txn(result["txn_id"]).state == TxnState.COMMITTED
         assert len(rows_of(table)) == 3

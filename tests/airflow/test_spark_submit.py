@@ -11,6 +11,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider.exceptions import InvalidConnectionError
+from airflow_provider.metastore import TxnState
 from airflow_provider.operators.spark_job import SubmittedSparkJob
 from tests.airflow.flights import ingest, rows_of
 from tests.packaging.uv import uv
@@ -36,8 +37,9 @@ def test_driver_and_workers_need_only_the_stated_libraries(
 ):
     python = {"spark.pyspark.python": str(cluster_python), "spark.pyspark.driver.python": str(cluster_python)}
     operator = ingest(source, spark_conn_id=spark_on_this_machine, spark_conf=python)
-    assert operator.execute({})["rows_inserted"] == 3
-    assert len(rows_of(table)) == 3
+    result = operator.execute({})
+    assert result["rows_inserted"] == len(rows_of(table)) == 3
+    assert metastore.get_txn(result["txn_id"]).state == TxnState.COMMITTED
 
 
 def test_a_driver_on_the_cluster_gets_the_job_shipped(connect, tmp_path):

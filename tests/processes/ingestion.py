@@ -31,16 +31,14 @@ def session(remote: str) -> SparkSession:
 def upsert(
     spark: SparkSession, location: str, rows: Mapping[str, tuple[int, str]], **job: Any
 ) -> dict[str, Any]:
-    """Upsert ``{id: (value, part)}``; heartbeats are short, so that the dead are found soon."""
+    """Upsert ``{id: (value, part)}``; the lease is short, so that a dead holder is waited for briefly."""
     data = spark.createDataFrame(
         [(id_, *rest) for id_, rest in rows.items()], "id string, value long, part string"
     )
     defaults: dict[str, Any] = {
         "source": (),
         "operation": "upsert",
-        "heartbeat_interval": 0.2,
-        "tolerable_misses": 3,
-        "lock": {"lease_seconds": 1.0},
+        "lock": {"lease_seconds": 2.0},
     }
     return ingest(spark, IngestJob(location=location, **{**defaults, **job}), dataframe=data)
 

@@ -12,13 +12,14 @@ from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import tenacity
 
 from airflow_provider.exceptions import CommitError
 from airflow_provider.table import HudiTable
 from airflow_provider.table.base_file import parse_base_file_name
-from tests.processes.agreement import read_ours, read_theirs
+from tests.processes.agreement import read_ours, read_theirs, silence
 from tests.processes.ingestion import (
     after_each_operation,
     create,
@@ -55,26 +56,26 @@ def test_killed_after_each_file_operation(
     operations = names.get(timeout=120)
     counter.join()
     assert any("commit_log/0000" in name for name in operations)
-    committed = 0
-    for at in range(1, len(operations) + 1):
+    tables = []
+    for at, operation in enumerate(operations, 1):
         table = HudiTable.open(str(shutil.copytree(start.location, tmp_path / f"t{at}")))
         victim = processes.Process(
             target=upsert_and_die, args=(remote, table.location, CHANGE, at, signal.SIGKILL)
         )
         victim.start()
         victim.join(120)
-        assert victim.exitcode == -signal.SIGKILL, (
-            f"operation {at} of {len(operations)}: {operations[at - 1]}"
-        )
+        assert victim.exitcode == -signal.SIGKILL, f"operation {at} of {len(operations)}: {operation}"
         for read in (read_ours, read_theirs):
-            assert read(table.location) in (BEFORE, BEFORE | CHANGE), (
-                f"a part is seen after {operations[at - 1]}"
-            )
-        time.sleep(0.7)
+            assert read(table.location) in (BEFORE, BEFORE | CHANGE), f"a part is seen after {operation}"
+        tables.append(table)
+    # Most of their leases have run out meanwhile.
+    committed = 0
+    for table, operation in zip(tables, operations, strict=True):
+        silence(table)
         upsert(spark, table.location, NEXT)
         with_change, without = BEFORE | CHANGE | NEXT, BEFORE | NEXT
         ours = read_ours(table.location)
-        assert ours in (with_change, without), f"after {operations[at - 1]}"
+        assert ours in (with_change, without), f"after {operation}"
         assert read_theirs(table.location) == ours
         committed += ours == with_change
         _nothing_is_left(table)
@@ -137,7 +138,9 @@ def test_a_job_that_stood_still_loses_cleanly(
     )
     paused.start()
     assert stopped.wait(60), f"never came to {at}"
-    time.sleep(0.7)  # longer than its heartbeat may be silent, and than its lease
+    while psutil.Process(paused.pid).status() != psutil.STATUS_STOPPED:
+        time.sleep(0.01)
+    silence(table)
     tenacity.retry(retry=tenacity.retry_if_exception_type(CommitError), stop=tenacity.stop_after_attempt(3))(
         upsert
     )(spark, table.location, NEXT)

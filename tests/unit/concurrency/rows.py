@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -78,7 +79,12 @@ def write_rows(
 
 def read_rows(storage: Storage, path: str) -> Rows:
     """The rows of a data file."""
-    table = pq.ParquetFile(pa.BufferReader(storage.read(path))).read(use_threads=False)
+    return dict(_decoded(storage.read(path)))
+
+
+@lru_cache(maxsize=1024)  # everybody reads the same few files again and again
+def _decoded(content: bytes) -> Rows:
+    table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
     return {
         key: Row(commit_time, tuple(json.loads(history)))
         for commit_time, key, history in zip(
