@@ -113,10 +113,14 @@ class MetastoreEngine:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.masked_url!r})"
 
-    def read(self, operation: Callable[[Connection], T]) -> T:
-        """Run a reading operation; all that it reads is one snapshot of the database."""
-        options = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
-        return self._run(self._engine, operation, options)
+    def read(self, operation: Callable[[Connection], T], *, is_one_statement: bool = False) -> T:
+        """Run a reading operation; all that it reads is one snapshot of the database.
+
+        :param is_one_statement: whether it is a single statement, which is a snapshot by itself.
+        """
+        if self.is_sqlite or is_one_statement:
+            return self._run(self._of_statements, operation, {})
+        return self._run(self._engine, operation, {"isolation_level": "REPEATABLE READ"})
 
     def write(self, operation: Callable[[Connection], T], *, is_one_statement: bool = False) -> T:
         """Run a writing operation and commit it; when it raises, nothing of it is applied.

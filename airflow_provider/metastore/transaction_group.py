@@ -118,8 +118,8 @@ def _step_by_step(
 
 # The same in one round trip. All of it sees the database as it was before: a lock that was taken for a
 # transaction since then stays, and counts no more, for its transaction has ended. The event counter is taken
-# FROM the other one: the order in which all lock them. The new transactions are one JSON document, which costs
-# the driver far less than an array for each column.
+# FROM the other one: the order in which all lock them. The new transactions are one JSON document, which
+# costs the driver far less than an array for each column.
 _ALL = text("""
 WITH opening AS (
     SELECT * FROM ROWS FROM (jsonb_to_recordset(CAST(:opens AS jsonb)) AS (

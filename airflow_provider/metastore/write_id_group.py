@@ -74,7 +74,9 @@ WITH asked AS (
     INSERT INTO metastore_notification_log
         (event_id, event_time, event_type, database_name, table_name, message, message_format)
     SELECT before + number, :now, 'ALLOC_WRITE_ID', database_name, table_name,
-        replace(replace(message, '"$write_id"', CAST(write_id AS text)), '"$table_id"', CAST(table_id AS text)),
+        replace(
+            replace(message, '"$write_id"', CAST(write_id AS text)), '"$table_id"', CAST(table_id AS text)
+        ),
         :message_format
     FROM allocated, event_counter
 )
