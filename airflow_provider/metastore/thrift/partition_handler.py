@@ -17,6 +17,7 @@ from airflow_provider.metastore.objects import (
     TableInfo,
 )
 from airflow_provider.metastore.partition_filter import partition_filter
+from airflow_provider.metastore.partitions import get_table_and_partitions
 from airflow_provider.metastore.table_write_ids import txn_of_write_id
 from airflow_provider.metastore.thrift.catalog_handler import plain_name
 from airflow_provider.metastore.thrift.idl import hive
@@ -324,14 +325,22 @@ class PartitionHandler:
 
     def _values_of(self, request: Any) -> list[PartitionValues]:
         """The values of the partitions that a request gives by expressions, each of which has to hit one."""
-        owner, found = self._reads.table_and_partitions(plain_name(request.dbName), request.tblName)
+        owner, found = self._metastore.engine.read(
+            lambda connection: get_table_and_partitions(
+                connection, plain_name(request.dbName), request.tblName
+            )
+        )
         hit: dict[PartitionValues, None] = {}
         for one in request.parts.exprs or ():
             text = _text_of(one.expr)
-            chosen = [partition.values for partition in found if _filtered(text)(owner)(partition)]
+            if not text.strip():
+                raise InvalidInputError(
+                    f"table {owner.full_name}: an empty expression is every partition; to drop all name them"
+                )
+            chosen = list(filter(partition_filter(text, owner.partition_keys), found))
             if not chosen and not request.ifExists:
                 raise NoSuchObjectError(f"table {owner.full_name} has no partition with {text}")
-            hit.update(dict.fromkeys(chosen))
+            hit.update(dict.fromkeys(partition.values for partition in chosen))
         return list(hit)
 
     def _partition(self, database: str, table: str, values: list[str], reader: Reader | None = None) -> Any:

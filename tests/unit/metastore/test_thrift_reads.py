@@ -126,6 +126,8 @@ def test_partitions_are_dropped_by_the_filters_that_expressions_are(by_database:
         drop(b"month = 1", b"month = 9")
     with pytest.raises(InvalidInputError, match="only Hive can read"):
         drop(b"month = 1", KRYO)
+    with pytest.raises(InvalidInputError, match="an empty expression is every partition"):
+        drop(b" ")
     assert months(by_database.get_partitions("lake", "flights")) == ["1", "2", "3", "4"]
     assert drop(b"month = 1", b"month <= 2", b"month = 9", if_exists=True) == ["1", "2"]
     assert drop(b"month = 9", if_exists=True) == []
