@@ -102,12 +102,13 @@ def test_a_group_waits_for_those_who_were_there_a_moment_ago(
     monkeypatch.setattr(group_commit, "_LONGEST_WAIT_SECONDS", SECONDS)
     groups, gate = Groups(), Gate()
     with ThreadPoolExecutor(3) as pool:
-        pool.submit(by_database.engine.write_together, groups.operation, gate)
+        first = pool.submit(by_database.engine.write_together, groups.operation, gate)
         assert gate.there.wait(SECONDS)
         a = pool.submit(by_database.engine.write_together, groups.operation, Name("a"))
         wait_for(by_database, groups, 1)
         gate.go_on.set()
-        # There were two; the one that is answered comes again.
+        assert first.result(SECONDS) == "GATE"
+        # There were two; the one that was answered comes again.
         b = pool.submit(by_database.engine.write_together, groups.operation, Name("b"))
         assert (a.result(SECONDS), b.result(SECONDS)) == ("A", "B")
     assert groups.together == [["gate"], ["a", "b"]]
