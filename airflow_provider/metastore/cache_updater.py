@@ -196,7 +196,8 @@ class CacheUpdater:
                 if not filled:
                     log.info("replica %s: copied %d tables", self._replica, self.prewarm())
                     filled = True
-                self._stopping.wait(0 if self.step() else self._poll_interval)
+                # Not at once again for a few: on a busy metastore it would look once for each single event.
+                self._stopping.wait(0 if self.step() == _BATCH else self._poll_interval)
             except (EventsExpiredError, NoSuchObjectError) as error:
                 # It was silent for too long, or somebody unregistered it.
                 log.warning("replica %s begins anew: %s", self._replica, error)

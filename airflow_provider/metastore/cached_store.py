@@ -20,7 +20,7 @@ from typing import TypedDict, TypeVar, Unpack
 from sqlalchemy import Connection
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.metastore import catalog, partitions
+from airflow_provider.metastore import catalog, functions, partitions
 from airflow_provider.metastore.cache_state import CachedCatalog, CacheState, read_catalog, read_table
 from airflow_provider.metastore.cache_updater import CacheUpdater
 from airflow_provider.metastore.cached_tables import CachedTable
@@ -237,10 +237,16 @@ class CachedStore:
 
     def get_partitions(self, database: str, table: str, **reader: Unpack[Reader]) -> list[PartitionInfo]:
         """All partitions of a table, in the order of their values; parameters as :meth:`get_table`."""
+        return self.get_table_and_partitions(database, table, **reader)[1]
+
+    def get_table_and_partitions(
+        self, database: str, table: str, **reader: Unpack[Reader]
+    ) -> tuple[TableInfo, list[PartitionInfo]]:
+        """As :meth:`get_partitions`, with the table as of the same moment."""
         return self._read(
             self._request(database, table, reader, with_partitions=True),
-            lambda copy: list(copy.ordered_partitions()),
-            lambda connection: partitions.get_partitions(connection, database, table),
+            lambda copy: (copy.table, list(copy.ordered_partitions())),
+            lambda connection: partitions.get_table_and_partitions(connection, database, table),
         )
 
     def get_partitions_by_filter(
@@ -254,15 +260,8 @@ class CachedStore:
         :raises InvalidInputError: also when the filter cannot be used on this table.
         """
         # Filtered here, outside the lock.
-        keys, found = self._read(
-            self._request(database, table, reader, with_partitions=True),
-            lambda copy: (copy.table.partition_keys, list(copy.ordered_partitions())),
-            lambda connection: (
-                catalog.get_table(connection, database, table).partition_keys,
-                partitions.get_partitions(connection, database, table),
-            ),
-        )
-        return list(filter(partition_filter(filter_text, keys), found))
+        owner, found = self.get_table_and_partitions(database, table, **reader)
+        return list(filter(partition_filter(filter_text, owner.partition_keys), found))
 
     def get_partition(
         self, database: str, table: str, values: Sequence[str | None], **reader: Unpack[Reader]
@@ -272,18 +271,24 @@ class CachedStore:
         :raises NoSuchObjectError: also when the partition does not exist.
         :raises InvalidInputError: also when the values do not fit the table's partition keys.
         """
+        return self.get_table_and_partition(database, table, values, **reader)[1]
 
-        def look(copy: CachedTable) -> PartitionInfo:
+    def get_table_and_partition(
+        self, database: str, table: str, values: Sequence[str | None], **reader: Unpack[Reader]
+    ) -> tuple[TableInfo, PartitionInfo]:
+        """As :meth:`get_partition`, with the table as of the same moment."""
+
+        def look(copy: CachedTable) -> tuple[TableInfo, PartitionInfo]:
             key = partitions.partition_key(copy.table, values)
             found = (copy.partitions or {}).get(key)
             if found is None:
                 raise partitions.no_such_partition(copy.table, key)
-            return found
+            return copy.table, found
 
         return self._read(
             self._request(database, table, reader, with_partitions=True),
             look,
-            lambda connection: partitions.get_partition(connection, database, table, values),
+            lambda connection: partitions.get_table_and_partition(connection, database, table, values),
         )
 
     def list_tables(self, database: str) -> list[str]:
@@ -302,37 +307,43 @@ class CachedStore:
             :class:`~airflow_provider.metastore.write_ids.ReadSnapshot`.
         :raises NoSuchObjectError: when it does not exist.
         """
-        found = self._known_databases(catalog_event_id)
-        if found is None or name.lower() not in found:
+        known = self._known_catalog(catalog_event_id)
+        if known is None or name.lower() not in known.databases:
             return self.metastore.get_database(name)
-        return found[name.lower()]
+        return known.databases[name.lower()]
 
     def list_databases(self, *, catalog_event_id: int | None = None) -> list[str]:
         """The names of all databases, in order; the parameter as in :meth:`get_database`."""
-        found = self._known_databases(catalog_event_id)
-        return self.metastore.list_databases() if found is None else sorted(found)
+        known = self._known_catalog(catalog_event_id)
+        return self.metastore.list_databases() if known is None else sorted(known.databases)
 
     def get_function(self, database: str, name: str, *, catalog_event_id: int | None = None) -> FunctionInfo:
         """Look a function up; the parameter as in :meth:`get_database`.
 
         :raises NoSuchObjectError: when it does not exist.
         """
-        found = self._known_functions(catalog_event_id)
+        known = self._known_catalog(catalog_event_id)
         key = (database.lower(), name.lower())
-        if found is None or key not in found:
+        if known is None or key not in known.functions:
             return self.metastore.get_function(database, name)
-        return found[key]
+        return known.functions[key]
 
     def list_functions(self, database: str, *, catalog_event_id: int | None = None) -> list[str]:
         """The names of a database's functions, in order; the parameter as in :meth:`get_database`.
 
         :raises NoSuchObjectError: when the database does not exist.
         """
-        found = self._known_functions(catalog_event_id)
-        if found is None:
+        known = self._known_catalog(catalog_event_id)
+        if known is None or database.lower() not in known.databases:
             return self.metastore.list_functions(database)
-        self.get_database(database, catalog_event_id=catalog_event_id)
-        return sorted(name for home, name in found if home == database.lower())
+        return sorted(name for home, name in known.functions if home == database.lower())
+
+    def all_functions(self, *, catalog_event_id: int | None = None) -> list[FunctionInfo]:
+        """The functions of all databases, by name; the parameter as in :meth:`get_database`."""
+        known = self._known_catalog(catalog_event_id)
+        if known is None:
+            return self._engine.read(functions.all_functions)
+        return [known.functions[key] for key in sorted(known.functions)]
 
     def catch_up(self, until_event: int | None = None, *, timeout: float = 60.0) -> int:
         """Wait until this replica has applied an event.
@@ -457,14 +468,6 @@ class CachedStore:
         if not self._serve_newer and not write_ids.covers(copy.write_ids):
             return MissReason.NEWER
         return None
-
-    def _known_databases(self, catalog_event_id: int | None) -> dict[str, DatabaseInfo] | None:
-        known = self._known_catalog(catalog_event_id)
-        return None if known is None else known.databases
-
-    def _known_functions(self, catalog_event_id: int | None) -> dict[tuple[str, str], FunctionInfo] | None:
-        known = self._known_catalog(catalog_event_id)
-        return None if known is None else known.functions
 
     def _known_catalog(self, catalog_event_id: int | None) -> CachedCatalog | None:
         """The databases and functions, as new as asked for; None when the database has to tell."""

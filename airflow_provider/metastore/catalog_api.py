@@ -274,9 +274,8 @@ class CatalogApi:
         from airflow_provider.metastore.partition_filter import partition_filter
 
         def look(connection: Connection) -> list[PartitionInfo]:
-            keys = catalog.get_table(connection, database, table).partition_keys
-            keep = partition_filter(filter_text, keys)
-            return [one for one in partitions.get_partitions(connection, database, table) if keep(one)]
+            owner, found = partitions.get_table_and_partitions(connection, database, table)
+            return list(filter(partition_filter(filter_text, owner.partition_keys), found))
 
         return self._engine.read(look)
 
@@ -287,8 +286,8 @@ class CatalogApi:
         :raises InvalidInputError: when the values do not fit the table's partition keys.
         """
         return self._engine.read(
-            lambda connection: partitions.get_partition(connection, database, table, values)
-        )
+            lambda connection: partitions.get_table_and_partition(connection, database, table, values)
+        )[1]
 
     def alter_partition(
         self,

@@ -113,10 +113,14 @@ class MetastoreEngine:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.masked_url!r})"
 
-    def read(self, operation: Callable[[Connection], T]) -> T:
-        """Run a reading operation; all that it reads is one snapshot of the database."""
-        options = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
-        return self._run(operation, options)
+    def read(self, operation: Callable[[Connection], T], *, is_one_statement: bool = False) -> T:
+        """Run a reading operation; all that it reads is one snapshot of the database.
+
+        :param is_one_statement: whether it is a single statement, which is a snapshot by itself.
+        """
+        if self.is_sqlite or is_one_statement:
+            return self._run(self._of_statements, operation, {})
+        return self._run(self._engine, operation, {"isolation_level": "REPEATABLE READ"})
 
     def write(self, operation: Callable[[Connection], T], *, is_one_statement: bool = False) -> T:
         """Run a writing operation and commit it; when it raises, nothing of it is applied.
@@ -126,7 +130,7 @@ class MetastoreEngine:
         :param is_one_statement: whether it is a single statement on PostgreSQL, which commits itself.
         """
         if not self.is_sqlite:
-            return self._run(operation, {"isolation_level": "AUTOCOMMIT"} if is_one_statement else {})
+            return self._run(self._of_statements if is_one_statement else self._engine, operation, {})
         # Threads queue here, so that only one of each process polls for SQLite's lock.
         if not self._writer.acquire(timeout=self.timeout_seconds):
             raise MetastoreUnavailableError(
@@ -134,7 +138,7 @@ class MetastoreEngine:
                 f"{self.timeout_seconds:g} s"
             )
         try:
-            return self._run(operation, {"sqlite_begin": "IMMEDIATE"})
+            return self._run(self._engine, operation, {"sqlite_begin": "IMMEDIATE"})
         finally:
             self._writer.release()
 
@@ -163,11 +167,18 @@ class MetastoreEngine:
 
     def close(self) -> None:
         """Close all idle connections; the engine opens new ones when it is used again."""
-        self._engine.dispose()
+        for engine in {self._engine, self._of_statements}:
+            engine.dispose()
 
     def _open(self) -> None:
         self._writer = threading.Lock()
         self._groups: dict[GroupOperation, GroupCommit] = {}
+        self._attempts = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_nothing_happened),
+            stop=tenacity.stop_after_delay(self.timeout_seconds),
+            wait=tenacity.wait_random_exponential(multiplier=0.005, max=0.25),
+            reraise=True,
+        )
         arguments: dict[str, Any] = {"hide_parameters": True, "pool_timeout": self.timeout_seconds}
         if self.is_sqlite:
             # SQLite's own wait sleeps longer and longer, up to 0.1 s: whoever came last wins.
@@ -184,12 +195,18 @@ class MetastoreEngine:
                 "install it, or name another one in the URL",
                 driver=error.name,
             ) from error
-        if not self.is_sqlite:
-            event.listen(self._engine, "checkin", _note_use)
-            event.listen(self._engine, "checkout", self._ping_if_idle)
-        else:
+        # What commits itself has connections of its own: to change one's mode and back costs as much again.
+        self._of_statements = self._engine
+        if self.is_sqlite:
             event.listen(self._engine, "connect", _prepare_sqlite)
             event.listen(self._engine, "begin", self._begin_sqlite)
+            return
+        self._of_statements = create_engine(
+            self._url, **arguments, isolation_level="AUTOCOMMIT", pool_reset_on_return=None
+        )
+        for engine in (self._engine, self._of_statements):
+            event.listen(engine, "checkin", _note_use)
+            event.listen(engine, "checkout", self._ping_if_idle)
 
     def _begin_sqlite(self, connection: Connection) -> None:
         kind = connection.get_execution_options().get("sqlite_begin", "DEFERRED")
@@ -220,7 +237,7 @@ class MetastoreEngine:
     def after_fork_in_child(self) -> None:
         """Leave the parent's connections alone and begin with new ones."""
         # Kept, not closed: closing SQLite files or sockets here would disturb the parent's.
-        self._parents_engine = self._engine
+        self._of_parent = self._engine, self._of_statements
         self._open()
 
     def _make_folder(self) -> None:
@@ -232,17 +249,12 @@ class MetastoreEngine:
                 f"metastore {self.masked_url}: the folder {folder} cannot be made: {error.strerror}"
             ) from error
 
-    def _run(self, operation: Callable[[Connection], T], options: dict[str, Any]) -> T:
-        attempts = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_nothing_happened),
-            stop=tenacity.stop_after_delay(self.timeout_seconds),
-            wait=tenacity.wait_random_exponential(multiplier=0.005, max=0.25),
-            reraise=True,
-        )
+    def _run(self, engine: Engine, operation: Callable[[Connection], T], options: dict[str, Any]) -> T:
         with self._translated():
-            for attempt in attempts:
-                with attempt, self._engine.connect() as connection:
-                    connection = connection.execution_options(**options)
+            for attempt in self._attempts:
+                with attempt, engine.connect() as connection:
+                    if options:
+                        connection = connection.execution_options(**options)
                     with connection.begin():
                         return operation(connection)
         raise AssertionError("tenacity neither returned nor raised")

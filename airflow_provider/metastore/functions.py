@@ -68,7 +68,8 @@ def list_functions(connection: Connection, database: str) -> list[str]:
 
 def all_functions(connection: Connection) -> list[FunctionInfo]:
     """The functions of all databases."""
-    return [_function(row) for row in connection.execute(_FUNCTIONS)]
+    query = _FUNCTIONS.order_by(databases.c.name, function_rows.c.name)
+    return [_function(row) for row in connection.execute(query)]
 
 
 def drop_function(connection: Connection, database: str, name: str) -> None:

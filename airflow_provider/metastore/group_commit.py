@@ -1,13 +1,15 @@
 """Group commit: what several threads ask for at the same moment is done in one database transaction.
 
 A database transaction costs the same round trips and the same flush to the disk for one request as for
-ten. So whoever comes while one runs waits for its end, and all who wait go together into the next. Nobody
-waits for company: a request that comes alone is done at once, as a group of one.
+ten. So whoever comes while one runs waits for its end, and all who wait go together into the next. Those who
+were answered a moment ago are about to ask for the next thing: the next group waits for them, for a part of
+the time that the last one took. A request that comes alone after others that came alone is done at once.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LARGEST_GROUP = 64
+# How long a group waits for those of the last one: this part of its time, and no longer than this.
+_PATIENCE, _LONGEST_WAIT_SECONDS = 0.5, 0.003
 
 
 class Request(Generic[T]):
@@ -79,6 +83,9 @@ class GroupCommit:
         self._guard = threading.Lock()
         self._waiting: list[_Member] = []
         self._leader: _Member | None = None
+        self._all_are_there = threading.Condition(self._guard)
+        self._expected = 1
+        self._patience = 0.0
 
     def do(self, request: Request[T]) -> T:
         """Do a request, with others or alone.
@@ -92,6 +99,8 @@ class GroupCommit:
                 if self._leader is None:
                     self._leader = member
                     member.wake()
+                elif len(self._waiting) >= self._expected:
+                    self._all_are_there.notify()
             member.sleep()
             if self._leader is member:
                 self._lead(member)
@@ -110,8 +119,10 @@ class GroupCommit:
     def _lead(self, leader: _Member) -> None:
         """Do all that waits, which begins with the leader's own."""
         with self._guard:
+            self._all_are_there.wait_for(lambda: len(self._waiting) >= self._expected, self._patience)
             group, self._waiting = self._waiting[:_LARGEST_GROUP], self._waiting[_LARGEST_GROUP:]
         requests = [member.request for member in group]
+        began = time.monotonic()
         answers: Mapping[int, Any] = {}
         lost: str | None = "the thread that did the request was interrupted; it may have been done"
         try:
@@ -125,6 +136,8 @@ class GroupCommit:
         except Exception:  # noqa: BLE001 - nothing was done; whose mistake it is shows when each is alone
             lost = None
         finally:
+            self._patience = min(_PATIENCE * (time.monotonic() - began), _LONGEST_WAIT_SECONDS)
+            self._expected = min(len(group) + len(self._waiting), _LARGEST_GROUP)
             self._leave(leader)
             for position, member in enumerate(group):
                 if position in answers:

@@ -13,6 +13,7 @@ timeout; from that moment on nobody can renew it, and it is removed when it is i
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,24 +67,23 @@ _ENTER = insert(locks).values(
     acquired_at=case((bindparam("is_acquired", type_=Boolean), current_millis())),
 )
 _ENTER_COMPONENT = insert(lock_components)
-# The same of both in one round trip, for PostgreSQL.
+# The same of both in one round trip, for PostgreSQL; JSON costs the driver far less than an array a column.
 _ENTER_ALL = text("""
 WITH entered AS (
     INSERT INTO metastore_locks (id, state, txn_id, user_name, host, agent, timeout_millis, heartbeat_at,
         acquired_at)
     SELECT id, state, txn_id, user_name, host, agent, timeout_millis, millis,
         CASE WHEN is_acquired THEN millis END
-    FROM unnest(
-        CAST(:id AS bigint[]), CAST(:state AS text[]), CAST(:is_acquired AS boolean[]),
-        CAST(:txn_id AS bigint[]), CAST(:user_name AS text[]), CAST(:host AS text[]), CAST(:agent AS text[]),
-        CAST(:timeout_millis AS bigint[])
-    ) AS one (id, state, is_acquired, txn_id, user_name, host, agent, timeout_millis),
+    FROM jsonb_to_recordset(CAST(:locks AS jsonb)) AS one (
+        id bigint, state text, is_acquired boolean, txn_id bigint, user_name text, host text, agent text,
+        timeout_millis bigint
+    ),
     (SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS bigint) AS millis) AS clock
 )
 INSERT INTO metastore_lock_components (lock_id, number, lock_type, database_name, table_name, partition_name)
-SELECT * FROM unnest(
-    CAST(:lock_id AS bigint[]), CAST(:number AS integer[]), CAST(:lock_type AS text[]),
-    CAST(:database_name AS text[]), CAST(:table_name AS text[]), CAST(:partition_name AS text[])
+SELECT lock_id, number, lock_type, database_name, table_name, partition_name
+FROM jsonb_to_recordset(CAST(:components AS jsonb)) AS one (
+    lock_id bigint, number integer, lock_type text, database_name text, table_name text, partition_name text
 )
 """)
 _LOCK = (
@@ -257,15 +257,11 @@ def _enter(connection: Connection, first_id: int, requests: Sequence[Lock]) -> l
         for number, component in enumerate(one.components, start=1)
     ]
     if rows and connection.dialect.name == "postgresql":
-        connection.execute(_ENTER_ALL, _by_column(rows) | _by_column(parts))
+        connection.execute(_ENTER_ALL, {"locks": json.dumps(rows), "components": json.dumps(parts)})
     elif rows:
         connection.execute(_ENTER, rows)
         connection.execute(_ENTER_COMPONENT, parts)
     return answers
-
-
-def _by_column(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def _waits(one: Lock, earlier: Lock) -> bool:

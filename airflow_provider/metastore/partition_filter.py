@@ -6,7 +6,7 @@ key with a constant (``=``, ``!=`` or ``<>``, ``<``, ``<=``, ``>``, ``>=``, ``li
 Constants are integers, texts in single or double quotes, and ``date 'yyyy-mm-dd'``.
 
 The binary expressions of ``get_partitions_by_expr`` are serialised Java objects that only Hive
-itself can read; this text stands for them.
+itself can read, or this text.
 """
 
 from __future__ import annotations

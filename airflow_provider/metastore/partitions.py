@@ -84,23 +84,30 @@ def add_partitions(
 
 def get_partitions(connection: Connection, database: str, table: str) -> list[PartitionInfo]:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.get_partitions`."""
+    return get_table_and_partitions(connection, database, table)[1]
+
+
+def get_table_and_partitions(
+    connection: Connection, database: str, table: str
+) -> tuple[TableInfo, list[PartitionInfo]]:
+    """A table, and its partitions in the order of their values."""
     owner = get_table(connection, database, table)
     # Ordered here: a database's own order of texts depends on its locale.
     query = select(partition_rows).where(partition_rows.c.table_id == owner.id)
     rows = sorted(connection.execute(query), key=lambda row: str(row.partition_values))
-    return [_info(row) for row in rows]
+    return owner, [_info(row) for row in rows]
 
 
-def get_partition(
+def get_table_and_partition(
     connection: Connection, database: str, table: str, values: Sequence[str | None]
-) -> PartitionInfo:
-    """See :meth:`airflow_provider.metastore.metastore.Metastore.get_partition`."""
+) -> tuple[TableInfo, PartitionInfo]:
+    """A table, and one of its partitions; errors as of ``Metastore.get_partition``."""
     owner = get_table(connection, database, table)
     key = partition_key(owner, values)
     row = _rows(connection, owner, [key]).get(key)
     if row is None:
         raise no_such_partition(owner, key)
-    return _info(row)
+    return owner, _info(row)
 
 
 def alter_partition(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, insert, select, update
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.metastore.notifications import EventType, append_event
+from airflow_provider.metastore.notifications import EventType, NewEvent, append_events
 from airflow_provider.metastore.schema import (
     databases,
     insert_if_absent,
@@ -91,16 +91,24 @@ def map_write_id(
             sequence_id=allocated.sequence_id, write_id=allocated.write_id, txn_id=txn_id
         )
     )
+    append_events(
+        connection, [allocation_event(txn_id, database, table, allocated.write_id, table_id=table_id)]
+    )
+
+
+def allocation_event(
+    txn_id: int, database: str, table: str, write_id: int | str, *, table_id: int | str | None
+) -> NewEvent:
+    """What tells that a transaction has a write id; the last parameter as in :func:`map_write_id`."""
+    database, table = database.lower(), table.lower()
     message = {
-        "dbName": database.lower(),
-        "tableName": table.lower(),
+        "dbName": database,
+        "tableName": table,
         "txnIdList": [txn_id],
-        "writeIdList": [allocated.write_id],
+        "writeIdList": [write_id],
         "tableId": table_id,
     }
-    append_event(
-        connection, EventType.ALLOC_WRITE_ID, message, database=database.lower(), table=table.lower()
-    )
+    return NewEvent(EventType.ALLOC_WRITE_ID, message, database, table)
 
 
 def seed_write_id(connection: Connection, database: str, table: str, last_write_id: int) -> int:

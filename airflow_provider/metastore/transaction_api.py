@@ -14,6 +14,7 @@ from airflow_provider.metastore.table_changes import TableChange
 from airflow_provider.metastore.timeout_api import TimeoutApi
 from airflow_provider.metastore.transaction_group import TRANSACTIONS, CommitTxn, OpenTxn
 from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo, TxnState, TxnType
+from airflow_provider.metastore.write_id_group import WRITE_IDS, AllocateWriteId
 from airflow_provider.metastore.write_ids import (
     ReadSnapshot,
     TableSnapshot,
@@ -146,15 +147,7 @@ class TransactionApi(TimeoutApi):
         :raises InvalidInputError: when it was opened to read only.
         """
 
-        def allocate(connection: Connection) -> int:
-            transactions.lock_open(connection, txn_id)
-            # Locked, so that the ids do not outlive a table that is dropped meanwhile.
-            locked = catalog.get_table(connection, database, table, lock=True)
-            return table_write_ids.allocate_table_write_id(
-                connection, txn_id, database, table, table_id=locked.id
-            )
-
-        return self._engine.write(allocate)
+        return self._engine.write_together(WRITE_IDS, AllocateWriteId(txn_id, database, table))
 
     def seed_write_id(self, database: str, table: str, last_write_id: int) -> int:
         """Let a table's write ids go on above those that were used before it was registered here.

@@ -7,9 +7,11 @@ at a time: :mod:`airflow_provider.metastore.transactions`.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, insert, text
 
@@ -73,6 +75,17 @@ def open_and_commit(connection: Connection, requests: Sequence[OpenTxn | CommitT
     return answers
 
 
+def _row(request: OpenTxn) -> dict[str, Any]:
+    return {
+        "user_name": request.user,
+        "host": request.host,
+        "agent": request.agent,
+        "commit_on_recovery": request.commit_on_recovery,
+        "txn_type": request.txn_type,
+        "timeout_ms": request.timeout_millis,
+    }
+
+
 _OPEN = insert(txns).values(opened_at=current_millis(), heartbeat_at=current_millis())
 
 
@@ -89,16 +102,7 @@ def _step_by_step(
     opened = range(first_txn, first_txn + len(opens))
     if opens:
         rows = [
-            {
-                "id": txn_id,
-                "state": TxnState.OPEN,
-                "user_name": one.user,
-                "host": one.host,
-                "agent": one.agent,
-                "commit_on_recovery": one.commit_on_recovery,
-                "txn_type": one.txn_type,
-                "timeout_ms": one.timeout_millis,
-            }
+            {"id": txn_id, "state": TxnState.OPEN, **_row(one)}
             for txn_id, one in zip(opened, opens, strict=True)
         ]
         connection.execute(_OPEN, rows)
@@ -114,30 +118,28 @@ def _step_by_step(
 
 # The same in one round trip. All of it sees the database as it was before: a lock that was taken for a
 # transaction since then stays, and counts no more, for its transaction has ended. The event counter is taken
-# FROM the other one: the order in which all lock them.
+# FROM the other one: the order in which all lock them. The new transactions are one JSON document, which
+# costs the driver far less than an array for each column.
 _ALL = text("""
 WITH opening AS (
-    SELECT * FROM unnest(
-        CAST(:users AS text[]), CAST(:hosts AS text[]), CAST(:agents AS text[]),
-        CAST(:on_recovery AS boolean[]), CAST(:types AS integer[]), CAST(:timeouts AS bigint[])
-    ) WITH ORDINALITY AS one (user_name, host, agent, commit_on_recovery, txn_type, timeout_ms, number)
+    SELECT * FROM ROWS FROM (jsonb_to_recordset(CAST(:opens AS jsonb)) AS (
+        user_name text, host text, agent text, commit_on_recovery boolean, txn_type integer, timeout_ms bigint
+    )) WITH ORDINALITY AS one (user_name, host, agent, commit_on_recovery, txn_type, timeout_ms, number)
 ), free AS (
     SELECT id FROM metastore_txns
     WHERE id = ANY (CAST(:commits AS bigint[])) AND state = 'o' AND txn_type <> :read_only
     ORDER BY id FOR UPDATE SKIP LOCKED
 ), closing AS (
-    SELECT id, message, :opens + row_number() OVER (ORDER BY id) AS number
-    FROM free
-    JOIN unnest(CAST(:commits AS bigint[]), CAST(:messages AS text[])) AS one (id, message) USING (id)
+    SELECT id, :opened + row_number() OVER (ORDER BY id) AS number FROM free
 ), clock AS (
     SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS bigint) AS millis
 ), txn_counter AS (
-    UPDATE metastore_counters SET last_value = last_value + :opens
-    WHERE name = 'txn_id' RETURNING last_value - :opens AS before
+    UPDATE metastore_counters SET last_value = last_value + :opened
+    WHERE name = 'txn_id' RETURNING last_value - :opened AS before
 ), event_counter AS (
-    UPDATE metastore_counters SET last_value = last_value + :opens + events.closing
+    UPDATE metastore_counters SET last_value = last_value + :opened + events.closing
     FROM txn_counter, (SELECT count(*) AS closing FROM closing) AS events
-    WHERE name = 'event_id' RETURNING last_value - :opens - events.closing AS before
+    WHERE name = 'event_id' RETURNING last_value - :opened - events.closing AS before
 ), opened AS (
     INSERT INTO metastore_txns (id, state, user_name, host, agent, commit_on_recovery, txn_type, timeout_ms,
         opened_at, heartbeat_at)
@@ -153,10 +155,12 @@ WITH opening AS (
 ), told AS (
     INSERT INTO metastore_notification_log (event_id, event_time, event_type, message, message_format)
     SELECT event_counter.before + number, :now, 'OPEN_TXN',
-        replace(:opening_message, '"$"', CAST(txn_counter.before + number AS text)), :message_format
+        replace(:open_message, '"$"', CAST(txn_counter.before + number AS text)), :message_format
     FROM opening, txn_counter, event_counter
     UNION ALL
-    SELECT before + number, :now, 'COMMIT_TXN', message, :message_format FROM closing, event_counter
+    SELECT before + number, :now, 'COMMIT_TXN',
+        replace(:commit_message, '"$"', CAST(id AS text)), :message_format
+    FROM closing, event_counter
 )
 SELECT txn_counter.before + 1, ARRAY(SELECT id FROM closing ORDER BY id),
     ARRAY(SELECT event_counter.before + number FROM closing ORDER BY id)
@@ -170,16 +174,11 @@ def _in_one_statement(
     """See :func:`_step_by_step`."""
     now = int(time.time())
     asked = {
-        "users": [one.user for one in opens],
-        "hosts": [one.host for one in opens],
-        "agents": [one.agent for one in opens],
-        "on_recovery": [one.commit_on_recovery for one in opens],
-        "types": [int(one.txn_type) for one in opens],
-        "timeouts": [one.timeout_millis for one in opens],
-        "opens": len(opens),
-        "opening_message": open_event("$").body(now),
+        "opens": json.dumps([_row(one) for one in opens]),
+        "opened": len(opens),
+        "open_message": open_event("$").body(now),
         "commits": commits,
-        "messages": [commit_event(txn_id).body(now) for txn_id in commits],
+        "commit_message": commit_event("$").body(now),
         "read_only": int(TxnType.READ_ONLY),
         "now": now,
         "message_format": MESSAGE_FORMAT,

@@ -173,7 +173,7 @@ def open_event(txn_id: int | str) -> NewEvent:
     return NewEvent(EventType.OPEN_TXN, {"txnIds": [txn_id], "fromTxnId": txn_id, "toTxnId": txn_id})
 
 
-def commit_event(txn_id: int) -> NewEvent:
+def commit_event(txn_id: int | str) -> NewEvent:
     """What tells that a transaction was committed."""
     # Hive fills these only when it dumps the log; its readers join with ALLOC_WRITE_ID.
     unfilled = ("writeIds", "databases", "tables", "partitions", "tableObjs", "partitionObjs", "files")

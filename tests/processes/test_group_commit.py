@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from airflow_provider.exceptions import MetastoreUnavailableError
-from airflow_provider.metastore import EventType, LockComponent, LockType, Metastore, TxnState
+from airflow_provider.metastore import Column, EventType, LockComponent, LockType, Metastore, TxnState
 from airflow_provider.metastore.metastore import open_embedded_metastore
 from airflow_provider.metastore.thrift.client import ThriftMetastore
 from airflow_provider.metastore.transactions import lock_open
@@ -68,11 +68,12 @@ def test_a_commit_that_has_to_wait_keeps_nobody_waiting(metastore: Metastore) ->
 
 
 class Client(threading.Thread):
-    """Opens, locks, commits and unlocks as long as there is a server, and notes what it was told."""
+    """Opens, locks, takes a write id of the table of all, commits and unlocks, and notes what it was told."""
 
     def __init__(self, url: str, number: int) -> None:
         super().__init__()
         self.opened: list[int] = []
+        self.write_ids: dict[int, int] = {}
         self.committed: list[int] = []
         self.lock_ids: list[int] = []
         self.unlocked: list[int] = []
@@ -84,6 +85,8 @@ class Client(threading.Thread):
             while True:
                 self.opened.append(metastore.open_txn("me", "here"))
                 self.lock_ids.append(metastore.lock([self._component], "me", "here").lock_id)
+                write_id = metastore.allocate_table_write_id(self.opened[-1], "busy", "of_all")
+                self.write_ids[self.opened[-1]] = write_id
                 metastore.commit_txn(self.opened[-1])
                 self.committed.append(self.opened[-1])
                 metastore.unlock(self.lock_ids[-1])
@@ -95,6 +98,8 @@ class Client(threading.Thread):
 def test_servers_killed_at_any_moment_lose_nothing_that_they_answered(
     server: str, metastore: Metastore, tmp_path: Path
 ) -> None:
+    metastore.create_database("busy")
+    metastore.create_table("busy", "of_all", location="/of_all", schema=[Column("id", "int")])
     first_event = metastore.current_event_id()
     with metastore_service(tmp_path, server, "--processes", "2", port=free_port()) as service:
         clients = [Client(service.uri, number) for number in range(CLIENTS)]
@@ -121,6 +126,16 @@ def test_servers_killed_at_any_moment_lose_nothing_that_they_answered(
         info = metastore.get_txn(txn_id)
         assert info.event_id == ended.get(txn_id)
         assert info.state is (TxnState.COMMITTED if txn_id in ended else TxnState.OPEN)
+    taken = [
+        (event.message["writeIdList"][0], event.message["txnIdList"][0])
+        for event in events
+        if event.event_type == EventType.ALLOC_WRITE_ID
+    ]
+    assert [write_id for write_id, _ in taken] == list(range(1, len(taken) + 1))
+    of_txns = {txn_id: write_id for write_id, txn_id in taken}
+    assert len(of_txns) == len(taken)
+    for client in clients:
+        assert client.write_ids.items() <= of_txns.items()
     there = {info.lock_id for info in metastore.show_locks()}
     given = [lock_id for client in clients for lock_id in client.lock_ids]
     assert len(given) == len({*given})

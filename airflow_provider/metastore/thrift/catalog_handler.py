@@ -260,21 +260,15 @@ class CatalogHandler:
 
     def get_functions(self, database: str, pattern: str) -> list[str]:
         try:
-            return list(_matching(pattern, self._metastore.list_functions(plain_name(database))))
+            return list(_matching(pattern, self._reads.functions(plain_name(database))))
         except NoSuchObjectError:
             return []
 
     def get_function(self, database: str, name: str) -> Any:
-        return function_struct(self._metastore.get_function(plain_name(database), name))
+        return function_struct(self._reads.function(plain_name(database), name))
 
     def get_all_functions(self) -> Any:
-        return hive.GetAllFunctionsResponse(
-            functions=[
-                self.get_function(database, name)
-                for database in self._reads.databases()
-                for name in self._metastore.list_functions(database)
-            ]
-        )
+        return hive.GetAllFunctionsResponse(functions=list(map(function_struct, self._reads.all_functions())))
 
     def create_function(self, function: Any) -> None:
         self._metastore.create_function(

@@ -155,6 +155,8 @@ service ThriftHiveMetastore extends FacebookService {
     throws (1: MetaException o1, 2: NoSuchObjectException o2)
   i32 get_num_partitions_by_filter(1: string db_name, 2: string tbl_name, 3: string filter)
     throws (1: MetaException o1, 2: NoSuchObjectException o2)
+  PartitionsByExprResult get_partitions_by_expr(1: PartitionsByExprRequest req)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2)
   void alter_partition(1: string db_name, 2: string tbl_name, 3: Partition new_part)
     throws (1: InvalidOperationException o1, 2: MetaException o2)
   void alter_partitions(1: string db_name, 2: string tbl_name, 3: list<Partition> new_parts)

@@ -141,6 +141,26 @@ struct GetPartitionsByFilterRequest {
   8: optional string excludeParamKeyPattern
 }
 
+struct PartitionsByExprRequest {                   // in 2.3
+  1: required string dbName
+  2: required string tblName
+  3: required binary expr
+  4: optional string defaultPartitionName
+  5: optional i16 maxParts = -1
+  6: optional string catName                       // not in 2.3
+  7: optional string order                         // not in 2.3
+  8: optional string validWriteIdList              // not in 2.3
+  9: optional i64 id = -1                          // not in 2.3
+  10: optional bool skipColumnSchemaForPartition   // not in 2.3
+  11: optional string includeParamKeyPattern       // not in 2.3
+  12: optional string excludeParamKeyPattern       // not in 2.3
+}
+
+struct PartitionsByExprResult {                    // in 2.3
+  1: required list<Partition> partitions
+  2: required bool hasUnknownPartitions
+}
+
 struct AlterPartitionsRequest {
   1: optional string catName
   2: required string dbName

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
 from airflow_provider.metastore.cached_store import Reader
 from airflow_provider.metastore.objects import (
     DEFAULT_PARTITION,
     NO_WRITE_ID,
     PartitionInfo,
     PartitionSpec,
+    PartitionValues,
     TableInfo,
 )
+from airflow_provider.metastore.partition_filter import partition_filter
+from airflow_provider.metastore.partitions import get_table_and_partitions
 from airflow_provider.metastore.table_write_ids import txn_of_write_id
 from airflow_provider.metastore.thrift.catalog_handler import plain_name
 from airflow_provider.metastore.thrift.idl import hive
@@ -27,7 +31,51 @@ from airflow_provider.metastore.thrift.structs import (
 )
 from airflow_provider.metastore.thrift.warehouse import Warehouse
 
-Keep = Callable[[PartitionInfo], bool]
+Choice = Callable[[TableInfo], Callable[[PartitionInfo], bool]]
+"""Tells of a table which of its partitions are wanted."""
+
+
+def _all(table: TableInfo) -> Callable[[PartitionInfo], bool]:
+    return lambda partition: True
+
+
+def _beginning(values: Sequence[str]) -> Choice:
+    """Partitions whose first values are these; an empty one is any."""
+
+    def keep(partition: PartitionInfo) -> bool:
+        own = [DEFAULT_PARTITION if value is None else value for value in partition.values]
+        return all(asked in ("", had) for asked, had in zip(values, own, strict=False))
+
+    return lambda table: keep
+
+
+def _named(names: Sequence[str]) -> Choice:
+    """Partitions by names such as ``year=2013/month=1``."""
+
+    def choice(table: TableInfo) -> Callable[[PartitionInfo], bool]:
+        known = {
+            tuple(None if value == DEFAULT_PARTITION else value for value in values_in_name(table, name))
+            for name in names
+        }
+        return lambda partition: partition.values in known
+
+    return choice
+
+
+def _filtered(text: str) -> Choice:
+    return lambda table: partition_filter(text, table.partition_keys)
+
+
+def _text_of(expression: bytes) -> str:
+    """The filter's text that an expression is."""
+    with contextlib.suppress(UnicodeDecodeError):
+        text = expression.decode()
+        if "".join(text.split()).isprintable():
+            return text
+    raise InvalidInputError(
+        "the expression is a serialised Java object, which only Hive can read; give the text of a partition "
+        "filter in its place, or ask by get_partitions_by_filter"
+    )
 
 
 class PartitionHandler:
@@ -70,15 +118,16 @@ class PartitionHandler:
         return self.drop_partition(database, table, values, delete_data)
 
     def drop_partition_by_name(self, database: str, table: str, name: str, delete_data: bool) -> bool:
-        return self.drop_partition(database, table, self._values(database, table, name), delete_data)
+        values = values_in_name(self._reads.table(plain_name(database), table), name)
+        return self.drop_partition(database, table, values, delete_data)
 
     def drop_partitions_req(self, request: Any) -> Any:
-        names = request.parts.names
-        if names is None:
-            raise InvalidInputError(
-                "partitions to drop are given by an expression that only Hive can read; give their names"
-            )
-        values = [self._values(request.dbName, request.tblName, name) for name in names]
+        values: Sequence[PartitionValues]
+        if request.parts.names is not None:
+            owner = self._reads.table(plain_name(request.dbName), request.tblName)
+            values = [tuple(values_in_name(owner, name)) for name in request.parts.names]
+        else:
+            values = self._values_of(request)
         dropped = self._drop(
             request.dbName,
             request.tblName,
@@ -99,7 +148,8 @@ class PartitionHandler:
         return self._partition(database, table, values)
 
     def get_partition_by_name(self, database: str, table: str, name: str) -> Any:
-        return self._partition(database, table, self._values(database, table, name))
+        values = values_in_name(self._reads.table(plain_name(database), table), name)
+        return self._partition(database, table, values)
 
     def get_partition_req(self, request: Any) -> Any:
         reader = self._reads.reader(request.validWriteIdList, request.id)
@@ -122,43 +172,40 @@ class PartitionHandler:
         return self._names(request.dbName, request.tblName, request.maxParts, reader=reader)
 
     def get_partitions_ps(self, database: str, table: str, values: list[str], limit: int) -> list[Any]:
-        return self._partitions(database, table, limit, keep=_beginning(values))
+        return self._partitions(database, table, limit, _beginning(values))
 
     def get_partitions_ps_with_auth(
         self, database: str, table: str, values: list[str], limit: int, user: str, groups: list[str]
     ) -> list[Any]:
-        return self._partitions(database, table, limit, keep=_beginning(values))
+        return self._partitions(database, table, limit, _beginning(values))
 
     def get_partitions_ps_with_auth_req(self, request: Any) -> Any:
         reader = self._reads.reader(request.validWriteIdList, request.id)
-        if request.partNames is not None:
-            keep = _among(self._all_values(request.dbName, request.tblName, request.partNames))
-        else:
-            keep = _beginning(request.partVals or [])
-        found = self._partitions(request.dbName, request.tblName, request.maxParts, reader=reader, keep=keep)
+        names, values = request.partNames, request.partVals or []
+        choice = _beginning(values) if names is None else _named(names)
+        found = self._partitions(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
         return hive.GetPartitionsPsWithAuthResponse(partitions=found)
 
     def get_partition_names_ps(self, database: str, table: str, values: list[str], limit: int) -> list[str]:
-        return self._names(database, table, limit, keep=_beginning(values))
+        return self._names(database, table, limit, _beginning(values))
 
     def get_partition_names_ps_req(self, request: Any) -> Any:
         reader = self._reads.reader(request.validWriteIdList, request.id)
-        keep = _beginning(request.partValues or [])
-        names = self._names(request.dbName, request.tblName, request.maxParts, reader=reader, keep=keep)
+        choice = _beginning(request.partValues or [])
+        names = self._names(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
         return hive.GetPartitionNamesPsResponse(names=names)
 
     def get_partitions_by_names(self, database: str, table: str, names: list[str]) -> list[Any]:
-        return self._partitions(database, table, -1, keep=_among(self._all_values(database, table, names)))
+        return self._partitions(database, table, -1, _named(names))
 
     def get_partitions_by_names_req(self, request: Any) -> Any:
         reader = self._reads.reader(request.validWriteIdList, request.id)
-        keep = _among(self._all_values(request.db_name, request.tbl_name, request.names or []))
-        found = self._partitions(request.db_name, request.tbl_name, -1, reader=reader, keep=keep)
+        choice = _named(request.names or [])
+        found = self._partitions(request.db_name, request.tbl_name, -1, choice, reader=reader)
         return hive.GetPartitionsByNamesResult(partitions=found)
 
     def get_partitions_by_filter(self, database: str, table: str, text: str, limit: int) -> list[Any]:
-        found = self._reads.partitions_by_filter(plain_name(database), table, text)
-        return self._described_of(database, table, None, _first(found, limit))
+        return self._partitions(database, table, limit, _filtered(text))
 
     def get_partitions_by_filter_req(self, request: Any) -> list[Any]:
         return self.get_partitions_by_filter(
@@ -166,7 +213,16 @@ class PartitionHandler:
         )
 
     def get_num_partitions_by_filter(self, database: str, table: str, text: str) -> int:
-        return len(self._reads.partitions_by_filter(plain_name(database), table, text))
+        return len(self._chosen(database, table, -1, _filtered(text), None)[1])
+
+    def get_partitions_by_expr(self, request: Any) -> Any:
+        """As Hive's ``MsckPartitionExpressionProxy``, which takes an expression for a filter's text."""
+        if request.order:
+            raise InvalidInputError(f"partitions come by their values, not in the order {request.order!r}")
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        choice = _filtered(_text_of(request.expr))
+        found = self._partitions(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
+        return hive.PartitionsByExprResult(partitions=found, hasUnknownPartitions=False)
 
     def alter_partition(self, database: str, table: str, partition: Any) -> None:
         self._alter(database, table, [partition])
@@ -252,7 +308,7 @@ class PartitionHandler:
         self,
         database: str,
         table: str,
-        values: Sequence[Sequence[str]],
+        values: Sequence[Sequence[str | None]],
         *,
         delete_data: bool,
         if_exists: bool,
@@ -267,71 +323,54 @@ class PartitionHandler:
             self._warehouse.remove(owner, one.location)
         return self._described(owner, dropped)
 
+    def _values_of(self, request: Any) -> list[PartitionValues]:
+        """The values of the partitions that a request gives by expressions, each of which has to hit one."""
+        owner, found = self._metastore.engine.read(
+            lambda connection: get_table_and_partitions(
+                connection, plain_name(request.dbName), request.tblName
+            )
+        )
+        hit: dict[PartitionValues, None] = {}
+        for one in request.parts.exprs or ():
+            text = _text_of(one.expr)
+            if not text.strip():
+                raise InvalidInputError(
+                    f"table {owner.full_name}: an empty expression is every partition; to drop all name them"
+                )
+            chosen = list(filter(partition_filter(text, owner.partition_keys), found))
+            if not chosen and not request.ifExists:
+                raise NoSuchObjectError(f"table {owner.full_name} has no partition with {text}")
+            hit.update(dict.fromkeys(partition.values for partition in chosen))
+        return list(hit)
+
     def _partition(self, database: str, table: str, values: list[str], reader: Reader | None = None) -> Any:
-        found = self._reads.partition(plain_name(database), table, values, reader)
-        return self._described_of(database, table, reader, [found])[0]
+        owner, found = self._reads.table_and_partition(plain_name(database), table, values, reader)
+        return self._described(owner, [found])[0]
 
     def _partitions(
-        self,
-        database: str,
-        table: str,
-        limit: int,
-        *,
-        reader: Reader | None = None,
-        keep: Keep | None = None,
+        self, database: str, table: str, limit: int, choice: Choice = _all, *, reader: Reader | None = None
     ) -> list[Any]:
-        found = self._reads.partitions(plain_name(database), table, reader)
-        return self._described_of(database, table, reader, _first(filter(keep, found), limit))
+        return self._described(*self._chosen(database, table, limit, choice, reader))
 
     def _names(
-        self,
-        database: str,
-        table: str,
-        limit: int,
-        *,
-        reader: Reader | None = None,
-        keep: Keep | None = None,
+        self, database: str, table: str, limit: int, choice: Choice = _all, *, reader: Reader | None = None
     ) -> list[str]:
-        owner = self._reads.table(plain_name(database), table, reader)
-        found = self._reads.partitions(owner.database, table, reader)
-        return [partition_name(owner, one.values) for one in _first(filter(keep, found), limit)]
+        owner, found = self._chosen(database, table, limit, choice, reader)
+        return [partition_name(owner, one.values) for one in found]
 
-    def _described_of(
-        self, database: str, table: str, reader: Reader | None, partitions: list[PartitionInfo]
-    ) -> list[Any]:
-        return self._described(self._reads.table(plain_name(database), table, reader), partitions)
+    def _chosen(
+        self, database: str, table: str, limit: int | None, choice: Choice, reader: Reader | None
+    ) -> tuple[TableInfo, list[PartitionInfo]]:
+        """A table and those of its partitions that are wanted, as of one moment."""
+        owner, found = self._reads.table_and_partitions(plain_name(database), table, reader)
+        chosen = list(filter(choice(owner), found))
+        return owner, chosen if limit is None or limit < 0 else chosen[:limit]
 
     def _described(self, table: TableInfo, partitions: Sequence[PartitionInfo]) -> list[Any]:
         of_table = self._structs.of(table) if partitions else None
         return [partition_struct(table, of_table, one) for one in partitions]
 
-    def _values(self, database: str, table: str, name: str) -> list[str]:
-        return values_in_name(self._reads.table(plain_name(database), table), name)
-
-    def _all_values(self, database: str, table: str, names: list[str]) -> list[list[str]]:
-        return [self._values(database, table, name) for name in names]
-
 
 def _properties(request: Any) -> dict[str, str]:
     context = request.environmentContext
     return (context and context.properties) or {}
-
-
-def _beginning(values: Sequence[str]) -> Keep:
-    """Partitions whose first values are these; an empty one is any."""
-
-    def keep(partition: PartitionInfo) -> bool:
-        own = [DEFAULT_PARTITION if value is None else value for value in partition.values]
-        return all(asked in ("", had) for asked, had in zip(values, own, strict=False))
-
-    return keep
-
-
-def _among(wanted: Sequence[Sequence[str]]) -> Keep:
-    known = {tuple(None if value == DEFAULT_PARTITION else value for value in values) for values in wanted}
-    return lambda partition: partition.values in known
-
-
-def _first(partitions: Any, limit: int | None) -> list[PartitionInfo]:
-    found = list(partitions)
-    return found if limit is None or limit < 0 else found[:limit]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.metastore import functions, partitions
 from airflow_provider.metastore.cached_store import CachedStore, Reader
 from airflow_provider.metastore.metastore import Metastore
-from airflow_provider.metastore.objects import DatabaseInfo, PartitionInfo, TableInfo
+from airflow_provider.metastore.objects import DatabaseInfo, FunctionInfo, PartitionInfo, TableInfo
+from airflow_provider.metastore.schema import Counter, counted
 from airflow_provider.metastore.write_ids import ValidWriteIdList
 
 _parsed = lru_cache(maxsize=1_024)(ValidWriteIdList.parse)
@@ -23,8 +25,8 @@ class CatalogReads:
     :param require_write_ids: refuse a request for a managed table that has a place for a write id list and
         comes without; False to ask the database. The old requests, which have no such place, are always
         answered.
-    :param eventual: answer requests for external tables and databases from memory too, although they come
-        without write ids: a moment late. Not where Iceberg tables are written.
+    :param eventual: answer requests for external tables, databases and functions from memory without asking
+        the database how new that has to be: a moment late. Not where Iceberg tables are written.
     """
 
     def __init__(
@@ -53,33 +55,68 @@ class CatalogReads:
             return replica.get_table(database, name, **_of(reader))
         return _checked(self.metastore.get_table(database, name), reader)
 
-    def partitions(self, database: str, table: str, reader: Reader | None = None) -> list[PartitionInfo]:
-        """All partitions of a table, in order."""
+    def table_and_partitions(
+        self, database: str, table: str, reader: Reader | None = None
+    ) -> tuple[TableInfo, list[PartitionInfo]]:
+        """A table and all its partitions, in order, as of one moment."""
         if (replica := self._memory(reader)) is not None:
-            return replica.get_partitions(database, table, **_of(reader))
-        return self.metastore.get_partitions(database, table)
+            return replica.get_table_and_partitions(database, table, **_of(reader))
+        owner, found = self.metastore.engine.read(
+            lambda connection: partitions.get_table_and_partitions(connection, database, table)
+        )
+        return _checked(owner, reader), found
 
-    def partitions_by_filter(self, database: str, table: str, filter_text: str) -> list[PartitionInfo]:
-        """The partitions that a filter keeps; no such request has a place for a write id list."""
-        if (replica := self._memory(None)) is not None:
-            return replica.get_partitions_by_filter(database, table, filter_text, **_of(None))
-        return self.metastore.get_partitions_by_filter(database, table, filter_text)
-
-    def partition(
+    def table_and_partition(
         self, database: str, table: str, values: list[str], reader: Reader | None = None
-    ) -> PartitionInfo:
-        """Look one partition up."""
+    ) -> tuple[TableInfo, PartitionInfo]:
+        """A table and one of its partitions, as of one moment."""
         if (replica := self._memory(reader)) is not None:
-            return replica.get_partition(database, table, values, **_of(reader))
-        return self.metastore.get_partition(database, table, values)
+            return replica.get_table_and_partition(database, table, values, **_of(reader))
+        owner, found = self.metastore.engine.read(
+            lambda connection: partitions.get_table_and_partition(connection, database, table, values)
+        )
+        return _checked(owner, reader), found
 
     def database(self, name: str) -> DatabaseInfo:
         """Look a database up."""
-        return (self._memory(None) or self.metastore).get_database(name)
+        if self._replica is None:
+            return self.metastore.get_database(name)
+        return self._replica.get_database(name, catalog_event_id=self._catalog_event_id())
 
     def databases(self) -> list[str]:
         """The names of all databases."""
-        return (self._memory(None) or self.metastore).list_databases()
+        if self._replica is None:
+            return self.metastore.list_databases()
+        return self._replica.list_databases(catalog_event_id=self._catalog_event_id())
+
+    def function(self, database: str, name: str) -> FunctionInfo:
+        """Look a function up."""
+        if self._replica is None:
+            return self.metastore.get_function(database, name)
+        return self._replica.get_function(database, name, catalog_event_id=self._catalog_event_id())
+
+    def functions(self, database: str) -> list[str]:
+        """The names of a database's functions."""
+        if self._replica is None:
+            return self.metastore.list_functions(database)
+        return self._replica.list_functions(database, catalog_event_id=self._catalog_event_id())
+
+    def all_functions(self) -> list[FunctionInfo]:
+        """The functions of all databases."""
+        if self._replica is None:
+            return self.metastore.engine.read(functions.all_functions)
+        return self._replica.all_functions(catalog_event_id=self._catalog_event_id())
+
+    def _catalog_event_id(self) -> int | None:
+        """How new databases and functions have to be: as of now, which is one number in the database.
+
+        Hive's requests for them cannot say it themselves.
+        """
+        if self._eventual:
+            return None
+        return self.metastore.engine.read(
+            lambda connection: counted(connection, Counter.CATALOG_EVENT_ID), is_one_statement=True
+        )
 
     def _memory(self, reader: Reader | None) -> CachedStore | None:
         """The replica, where its memory may answer."""

@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import Connection
 
 from airflow_provider.exceptions import MetastoreUnavailableError, NoSuchTransactionError
-from airflow_provider.metastore import LockComponent, LockState, LockType, Metastore
+from airflow_provider.metastore import LockComponent, LockState, LockType, Metastore, group_commit
 from airflow_provider.metastore.group_commit import GroupOperation, Request
 from airflow_provider.metastore.metastore import open_embedded_metastore
 from airflow_provider.metastore.transaction_group import TRANSACTIONS
@@ -93,6 +93,38 @@ def test_who_waits_goes_together(by_database: Metastore) -> None:
     first, others = after_a_gate(by_database, groups, ["a", "b", "odd", "c"])
     assert groups.together == [["gate"], ["a", "b", "odd", "c"]]
     assert [first.result(), *(one.result() for one in others)] == ["GATE", "A", "B", "odd alone", "C"]
+
+
+def test_a_group_waits_for_those_who_were_there_a_moment_ago(
+    by_database: Metastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "_PATIENCE", 1e9)
+    monkeypatch.setattr(group_commit, "_LONGEST_WAIT_SECONDS", SECONDS)
+    groups, gate = Groups(), Gate()
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(by_database.engine.write_together, groups.operation, gate)
+        assert gate.there.wait(SECONDS)
+        a = pool.submit(by_database.engine.write_together, groups.operation, Name("a"))
+        wait_for(by_database, groups, 1)
+        gate.go_on.set()
+        assert first.result(SECONDS) == "GATE"
+        # There were two; the one that was answered comes again.
+        b = pool.submit(by_database.engine.write_together, groups.operation, Name("b"))
+        assert (a.result(SECONDS), b.result(SECONDS)) == ("A", "B")
+    assert groups.together == [["gate"], ["a", "b"]]
+
+
+def test_who_comes_alone_after_one_that_came_alone_waits_for_nobody(
+    by_database: Metastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "_PATIENCE", 1e9)
+    monkeypatch.setattr(group_commit, "_LONGEST_WAIT_SECONDS", 10 * SECONDS)
+    groups = Groups()
+    with ThreadPoolExecutor(1) as pool:
+        for name in ("a", "b"):
+            done = pool.submit(by_database.engine.write_together, groups.operation, Name(name))
+            assert done.result(SECONDS) == name.upper()
+    assert groups.together == [["a"], ["b"]]
 
 
 def test_one_that_breaks_a_group_breaks_only_itself(by_database: Metastore) -> None:

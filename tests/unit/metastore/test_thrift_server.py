@@ -371,11 +371,11 @@ class TestMemory:
         snapshot = r1.metastore.read_snapshot([("lake", "flights")]).tables["lake.flights"]
         reads = CatalogReads(r1)
         assert reads.table("lake", "flights").name == "flights"
-        assert len(reads.partitions("lake", "flights")) == 0
+        assert reads.table_and_partitions("lake", "flights")[1] == []
         assert (r1.statistics().hits, r1.statistics().misses) == (0, {})
         reader = reads.reader(str(snapshot.write_ids), snapshot.table_id)
         assert reads.table("lake", "flights", reader).id == snapshot.table_id
-        assert reads.partitions("lake", "flights", reader) == []
+        assert reads.table_and_partitions("lake", "flights", reader)[1] == []
         assert (r1.statistics().hits, r1.statistics().misses) == (2, {})
 
     @pytest.mark.parametrize("eventual", [False, True])

@@ -1,0 +1,194 @@
+"""What a server's reads come from: memory or the database, and of which moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from thriftpy2.rpc import make_client
+
+from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
+from airflow_provider.metastore import CachedStore, Metastore, PartitionSpec
+from airflow_provider.metastore.thrift.catalog_handler import CatalogHandler
+from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.partition_handler import PartitionHandler
+from airflow_provider.metastore.thrift.reads import CatalogReads
+from airflow_provider.metastore.thrift.serve import ServiceOptions, served
+from airflow_provider.metastore.thrift.structs import TableStructs
+from airflow_provider.metastore.thrift.warehouse import Warehouse
+
+# As Hive's Java client serialises it: the beginning of a Kryo stream.
+KRYO = b"\x01\x00org.apache.hadoop.hive.ql.plan.ExprNodeGenericFuncDes\xe3\x01"
+
+
+def partitions_of(store: Metastore | CachedStore) -> PartitionHandler:
+    return PartitionHandler(CatalogReads(store), TableStructs(), Warehouse(None))
+
+
+def catalog_of(store: Metastore | CachedStore) -> CatalogHandler:
+    return CatalogHandler(CatalogReads(store), TableStructs(), Warehouse(None))
+
+
+def add_months(metastore: Metastore, *numbers: str) -> None:
+    specs = [PartitionSpec(("2013", number), f"/lake/flights/2013/{number}") for number in numbers]
+    metastore.add_partitions("lake", "flights", specs)
+
+
+def by_expression(text: bytes, **fields: Any) -> Any:
+    return hive.PartitionsByExprRequest(dbName="lake", tblName="flights", expr=text, **fields)
+
+
+def of_now(store: CachedStore) -> dict[str, Any]:
+    """What a reader with a snapshot of now says."""
+    snapshot = store.metastore.read_snapshot([("lake", "flights")]).tables["lake.flights"]
+    return {"validWriteIdList": str(snapshot.write_ids), "id": snapshot.table_id}
+
+
+def months(partitions: list[Any]) -> list[str]:
+    return [one.values[1] for one in partitions]
+
+
+def follow(store: CachedStore) -> None:
+    while store.updater.step():
+        pass
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Any]:
+    with served(ServiceOptions(url, port=0), housekeeping=False) as server:
+        opened = make_client(hive.ThriftHiveMetastore, "127.0.0.1", server.port, timeout=10_000)
+        yield opened
+        opened.close()
+
+
+def test_partitions_by_expression_are_those_of_the_filter_that_it_is(by_database: Metastore) -> None:
+    add_months(by_database, "1", "2", "3")
+    handler = partitions_of(by_database)
+
+    def found(text: bytes, **fields: Any) -> list[str]:
+        answer = handler.get_partitions_by_expr(by_expression(text, **fields))
+        assert answer.hasUnknownPartitions is False
+        return months(answer.partitions)
+
+    # As MSCK writes it.
+    assert found(b"(year='2013' AND month='1') OR (year='2013' AND month='3')") == ["1", "3"]
+    assert found(b"month > 1", maxParts=1) == ["2"]
+    assert found(b"month > 1\n and month < 3") == ["2"]
+    assert found(b"") == ["1", "2", "3"]
+    with pytest.raises(InvalidInputError, match="in the order"):
+        found(b"", order="1:+")
+
+
+@pytest.mark.parametrize("expression", [KRYO, b"\xff", b"\x01month = 1"])
+def test_an_expression_that_only_hive_can_read_is_refused_and_the_connection_lives_on(
+    client: Any, expression: bytes
+) -> None:
+    with pytest.raises(hive.MetaException, match="only Hive can read"):
+        client.get_partitions_by_expr(by_expression(expression))
+    with pytest.raises(hive.MetaException, match="is no partition filter"):
+        client.get_partitions_by_expr(by_expression(b"no filter"))
+    assert client.get_partitions_by_expr(by_expression(b"month = 1")).partitions == []
+
+
+def test_partitions_by_expression_come_from_memory_when_it_is_as_new_as_the_reader(r1: CachedStore) -> None:
+    add_months(r1.metastore, "1", "2")
+    follow(r1)
+    before = r1.statistics()
+    answer = partitions_of(r1).get_partitions_by_expr(by_expression(b"month = 2", **of_now(r1)))
+    assert months(answer.partitions) == ["2"]
+    assert (r1.statistics().hits, r1.statistics().misses) == (before.hits + 1, before.misses)
+
+
+def test_partitions_by_expression_come_from_the_database_when_the_reader_saw_more(r1: CachedStore) -> None:
+    add_months(r1.metastore, "1", "2")
+    before = r1.statistics()
+    answer = partitions_of(r1).get_partitions_by_expr(by_expression(b"month = 2", **of_now(r1)))
+    assert months(answer.partitions) == ["2"]
+    assert r1.statistics().hits == before.hits
+
+
+def test_partitions_are_dropped_by_the_filters_that_expressions_are(by_database: Metastore) -> None:
+    add_months(by_database, "1", "2", "3", "4")
+    handler = partitions_of(by_database)
+
+    def drop(*texts: bytes, if_exists: bool = False) -> list[str]:
+        expressions = [hive.DropPartitionsExpr(expr=text) for text in texts]
+        request = hive.DropPartitionsRequest(
+            dbName="lake",
+            tblName="flights",
+            parts=hive.RequestPartsSpec(exprs=expressions),
+            ifExists=if_exists,
+        )
+        return months(handler.drop_partitions_req(request).partitions)
+
+    with pytest.raises(NoSuchObjectError, match="no partition with month = 9"):
+        drop(b"month = 1", b"month = 9")
+    with pytest.raises(InvalidInputError, match="only Hive can read"):
+        drop(b"month = 1", KRYO)
+    with pytest.raises(InvalidInputError, match="an empty expression is every partition"):
+        drop(b" ")
+    assert months(by_database.get_partitions("lake", "flights")) == ["1", "2", "3", "4"]
+    assert drop(b"month = 1", b"month <= 2", b"month = 9", if_exists=True) == ["1", "2"]
+    assert drop(b"month = 9", if_exists=True) == []
+    assert months(by_database.get_partitions("lake", "flights")) == ["3", "4"]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda handler: handler.get_partitions("lake", "flights", -1),
+        lambda handler: handler.get_partition("lake", "flights", ["2013", "2"]),
+        lambda handler: handler.get_partition_names("lake", "flights", -1),
+        lambda handler: handler.get_partitions_ps("lake", "flights", ["2013"], -1),
+        lambda handler: handler.get_partitions_by_names("lake", "flights", ["year=2013/month=2"]),
+        lambda handler: handler.get_partitions_by_filter("lake", "flights", "month = 2", -1),
+    ],
+)
+def test_partitions_and_their_table_are_of_one_moment(
+    by_database: Metastore, monkeypatch: pytest.MonkeyPatch, ask: Callable[[PartitionHandler], Any]
+) -> None:
+    add_months(by_database, "2")
+    reads, read = [], by_database.engine.read
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        reads.append(arguments)
+        return read(*arguments, **options)
+
+    monkeypatch.setattr(by_database.engine, "read", noted)
+    assert ask(partitions_of(by_database))
+    assert len(reads) == 1
+
+
+def test_databases_and_functions_come_from_memory_as_long_as_none_changed(r1: CachedStore) -> None:
+    r1.metastore.create_function("lake", "twice", "org.example.Twice", resources=["/twice.jar"])
+    follow(r1)
+    catalog = catalog_of(r1)
+    catalog.get_all_databases()
+    before = r1.statistics()
+    assert catalog.get_database("Lake").name == "lake"
+    assert catalog.get_all_databases() == ["default", "lake"]
+    assert catalog.get_function("lake", "Twice").className == "org.example.Twice"
+    assert catalog.get_functions("lake", "*") == ["twice"]
+    assert [one.functionName for one in catalog.get_all_functions().functions] == ["twice"]
+    after = r1.statistics()
+    assert (after.hits, after.misses) == (before.hits + 5, before.misses)
+
+
+def test_a_change_of_databases_or_functions_shows_at_once_although_the_replica_is_behind(
+    r1: CachedStore,
+) -> None:
+    catalog = catalog_of(r1)
+    assert catalog.get_all_databases() == ["default", "lake"]
+    r1.metastore.create_database("shop")
+    r1.metastore.create_function("lake", "twice", "org.example.Twice")
+    before = r1.statistics()
+    assert catalog.get_all_databases() == ["default", "lake", "shop"]
+    assert catalog.get_database("shop").name == "shop"
+    assert catalog.get_functions("lake", "*") == ["twice"]
+    assert [one.functionName for one in catalog.get_all_functions().functions] == ["twice"]
+    r1.metastore.drop_function("lake", "twice")
+    assert catalog.get_all_functions().functions == []
+    with pytest.raises(NoSuchObjectError):
+        catalog.get_function("lake", "twice")
+    assert r1.statistics().hits == before.hits
