@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, agreed_config, open_lock
 from airflow_provider.metastore.table_name import is_location, split_table_name
 from airflow_provider.table import HudiTable
 
@@ -67,8 +67,17 @@ def lock_config() -> dict[str, Any]:
 
 
 def table_lock(table: HudiTable) -> LockProvider:
-    """A contender for the table's lock, as the option ``--lock`` says."""
-    return open_lock(lock_config(), table.storage)
+    """A contender for the table's lock, as the option ``--lock`` says, or else the table's own options.
+
+    :raises InvalidInputError: when the two say different things.
+    """
+    config = agreed_config(
+        lock_config(),
+        table.hudi_options.lock,
+        config_of="--lock",
+        options_of="the table's options",
+    )
+    return open_lock(config, table.storage)
 
 
 TableArgument = Annotated[

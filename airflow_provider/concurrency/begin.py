@@ -19,7 +19,7 @@ from airflow_provider.exceptions import (
     UnsupportedTableError,
     WriteConflictError,
 )
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
@@ -85,7 +85,7 @@ def begin_write(
         operation_key,
         base=newest.sequence if newest else 0,
     )
-    lock, policy, instant = lock or open_lock({}, storage), policy or ConflictPolicy(), ""
+    lock, policy, instant = lock or default_lock(table), policy or ConflictPolicy(), ""
     while True:
         instant, base = _take_instant(storage, commit_log, newest, info, later_than=instant)
         heartbeat = Heartbeat(storage, instant, info, is_alive)
@@ -160,7 +160,7 @@ def begin_planned(
         storage.delete(heartbeat_path(instant))
         raise
     heartbeat = Heartbeat(storage, instant, info, is_alive)
-    lock, base = lock or open_lock({}, storage), Base.at(storage, plan)
+    lock, base = lock or default_lock(table), Base.at(storage, plan)
     writer = Writer(table, instant, plan.action, info, base, heartbeat, lock, policy or ConflictPolicy())
     try:
         writer.plan(plan.written, (), early_check=False)

@@ -21,7 +21,7 @@ from airflow_provider.concurrency.indexes import current_indexes, log_missed
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
 from airflow_provider.concurrency.publish import publish, staged_metadata_path
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
@@ -84,7 +84,7 @@ def schedule(
     table.check_writable()
     storage = table.storage
     commit_log = CommitLog(storage)
-    with lock or open_lock({}, storage):
+    with lock or default_lock(table):
         while True:
             base = Base.now(storage, commit_log)
             reserved = left_alone = reserved_file_groups(storage, commit_log, base.timeline)

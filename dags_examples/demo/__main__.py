@@ -61,13 +61,14 @@ def main() -> None:
         first, later = ",".join(days[:10]), ",".join(days[10:])
         steady = ["flights_table=2013-01-01", f"flights_steady={first}"]
         steady += ["flights_index=2013-12-31", f"flights_steady={later}"]
+        own_spark = {"FLIGHTS_BACKFILL_SPARK_CONN_ID": "spark_steady"}
         # The backfill's newest quarter first, as a backfill usually wants it.
         backfill = ["after=flights_table,1", f"flights_backfill={','.join(quarters[::-1])}"]
         clustering = [f"after=flights_steady,{len(days)}", "flights_clustering=2014-01-01"]
         runs = ["dags_examples.demo.runs", str(report)]
         _wait(
             {
-                "flights_steady": _start(environment, "flights_steady", *runs, *steady),
+                "flights_steady": _start(environment | own_spark, "flights_steady", *runs, *steady),
                 "flights_backfill": _start(environment, "flights_backfill", *runs, *backfill, *clustering),
             }
         )
