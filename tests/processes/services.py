@@ -194,6 +194,8 @@ _CARRY_OUT = {
 def carry_out_plans(table: HudiTable) -> None:
     """Carry out what a scheduler planned that died before it began."""
     for pending in table.timeline().pending():
+        if pending.action not in _CARRY_OUT:
+            continue  # a writer's
         with suppress(NoSuchInstantError, WriteConflictError):
             _CARRY_OUT[pending.action](table, pending.requested_time)
 
