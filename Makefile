@@ -59,6 +59,7 @@ bench: setup     ## Side by side with peers
 	$(RUN) python -m benchmarks.commits
 	$(RUN) python -m benchmarks.services
 	$(RUN) python -m benchmarks.listing
+	$(RUN) python -m benchmarks.indexing
 	$(RUN) python -m benchmarks.metastore
 
 soak: setup      ## 100,000 interleavings and many more examples, for a night

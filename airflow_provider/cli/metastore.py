@@ -46,7 +46,7 @@ def serve(
     eventual_reads: Annotated[
         bool,
         typer.Option(
-            help="Answer for external tables and databases from memory although requests name no write "
+            help="Answer for external tables, databases and functions from memory although requests name no write "
             "ids: a moment late. Not where Iceberg tables are written."
         ),
     ] = False,
