@@ -184,8 +184,8 @@ def completed_indexing(table: HudiTable, instant: str) -> IndexResult | None:
     :param table: the table.
     :param instant: requested time of the plan.
     """
-    commit_log = CommitLog(table.storage)
-    of_plan = _of_plan(current_indexes(table.storage, commit_log, commit_log.newest()), instant)
+    storage, commit_log = table.storage, CommitLog(table.storage)
+    of_plan = _of_plan(current_indexes(storage, commit_log, publish_head(storage, commit_log)), instant)
     if not of_plan or not all(each.is_complete for each in of_plan):
         return None
     return _result(table, instant, of_plan, (), already_completed=True)

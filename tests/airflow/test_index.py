@@ -44,7 +44,11 @@ def flights(table: HudiTable) -> HudiTable:
 def test_a_dag_plans_builds_waits_and_drops(run_dag, flights, spark_connect):
     with DAG("indexes", **START) as dag:
         plan = ScheduleIndexOperator(
-            task_id="plan", **TABLE, indexes="column_stats", columns=["{{ params.c }}"], params={"c": "fare"}
+            task_id="plan",
+            **TABLE,
+            indexes=["column_stats", "bloom_filters"],
+            columns=["{{ params.c }}"],
+            params={"c": "fare"},
         )
         run = RunIndexOperator(
             task_id="run",
@@ -53,27 +57,22 @@ def test_a_dag_plans_builds_waits_and_drops(run_dag, flights, spark_connect):
             spark_conn_id=spark_connect,
         )
         ready = IndexReadySensor(task_id="ready", **TABLE, indexes="column_stats", deferrable=True)
-        both = BuildIndexOperator(
-            task_id="both",
-            **TABLE,
-            indexes=["column_stats", "record_index", "bloom_filters"],
-            spark_conn_id=spark_connect,
-        )
         again = BuildIndexOperator(
-            task_id="again", **TABLE, indexes=["record_index"], spark_conn_id="nowhere"
+            task_id="again", **TABLE, indexes=["column_stats"], spark_conn_id="nowhere"
         )
         drop = DropIndexOperator(task_id="drop", **TABLE, indexes=["bloom_filters"])
-        plan >> run >> ready >> both >> again >> drop
+        plan >> run >> ready >> again >> drop
     finished = run_dag(dag)
-    planned, ran, built = (xcom(finished, name) for name in ("plan", "run", "both"))
-    assert (ran["instant"], ran["indexes"]) == (planned["instant"], ["files", "column_stats"])
+    planned, ran = xcom(finished, "plan"), xcom(finished, "run")
+    assert ran["instant"] == planned["instant"]
+    assert ran["indexes"] == ["files", "column_stats", "bloom_filters"]
     assert (ran["table"], ran["action"], ran["txn_id"]) == ("lake.flights", "indexing", None)
     assert xcom(finished, "ready")["indexes"] == ["column_stats"]
-    assert built["indexes"] == ["record_index", "bloom_filters"]
-    assert built["records"] == 8 + 2  # keys, and a bloom filter of each file
+    # Both partitions and their list; four columns and a bloom filter of each file.
+    assert ran["records"] == 3 + 2 * (4 + 1)
     assert xcom(finished, "again")["instant"] is None, "all of it is complete: no Spark is asked for"
     assert xcom(finished, "drop")["indexes"] == ["bloom_filters"]
-    assert_indexes_equal_a_rebuild(flights, ["column_stats", "files", "record_index"])
+    assert_indexes_equal_a_rebuild(flights, ["column_stats", "files"])
 
 
 def test_the_example_s_dags(airflow_database):

@@ -101,7 +101,7 @@ def test_a_planner_that_was_taken_for_dead_plans_anew(table: HudiTable) -> None:
 
     storage = StandsStill(table.location)
     instant = schedule(
-        HudiTable(storage, table.config), planner, action=Action.INDEXING, operation="INDEX", priority=200
+        HudiTable(storage, table.config), planner, action=Action.CLUSTERING, operation="CLUSTER", priority=200
     )
     assert storage.rolled_back
     entries = list(CommitLog(table.storage).after(0))

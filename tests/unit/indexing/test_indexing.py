@@ -38,15 +38,6 @@ from .jvm import SCHEMA, rows
 ALL = ["files", "column_stats", "bloom_filters", "record_index", "partition_stats"]
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> HudiTable:
-    table = HudiTable.create(
-        str(tmp_path / "trips"), name="trips", schema=SCHEMA, record_key=["id"], partition_by=["city"]
-    )
-    ingest_arrow(table, rows([1, 2, 3]))
-    return table
-
-
 def files(table: HudiTable) -> set[str]:
     folder = Path(table.location)
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}

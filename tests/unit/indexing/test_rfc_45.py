@@ -1,4 +1,4 @@
-"""RFC-45's error cases, and the two instant tables in its text, each by its name there.
+"""RFC-45's error cases, each by its name there; its instant tables are in test_instant_tables.py.
 
 After each of them the indexes equal a rebuild (C6). "Writer" is one of ours where the case is about
 what a writer logs, and another Hudi's where it is about one that may not have logged.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -21,8 +20,7 @@ from airflow_provider.exceptions import (
     WriteConflictError,
 )
 from airflow_provider.indexing.base_files import IndexBuild, build_in_process
-from airflow_provider.indexing.catch_up import base_instant, instants_to_catch_up
-from airflow_provider.indexing.run import IndexResult, run_index
+from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.clean_plan import CleaningPolicy, Retention
@@ -37,37 +35,7 @@ from airflow_provider.table.timeline import Timeline
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .jvm import SCHEMA, JvmWrite, SharedLock, rows
-
-ALL = ["files", "column_stats", "bloom_filters", "record_index", "partition_stats"]
-A_MOMENT = 0.2  # seconds: a timeout that passes while something is pending for good
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> HudiTable:
-    table = HudiTable.create(
-        str(tmp_path / "trips"), name="trips", schema=SCHEMA, record_key=["id"], partition_by=["city"]
-    )
-    ingest_arrow(table, rows([1, 2, 3]))
-    return table
-
-
-def schedule(table: HudiTable) -> str:
-    instant = schedule_index(table, ALL, lock=SharedLock(table.location))
-    assert instant is not None
-    return instant
-
-
-def run(table: HudiTable, instant: str, timeout: float = 60.0, **settings: object) -> IndexResult:
-    result = run_index(
-        table,
-        instant,
-        timeout_seconds=timeout,
-        poll_seconds=0.01,
-        lock=SharedLock(table.location),
-        **settings,  # type: ignore[arg-type]
-    )
-    assert result is not None
-    return result
+from .played import A_MOMENT, ALL, indexed_keys, run, schedule
 
 
 def begun(table: HudiTable, ids: list[int]) -> Callable[[], object]:
@@ -95,11 +63,6 @@ def written(table: HudiTable, ids: list[int]) -> tuple[Writer, WriteStat]:
         file_id, "city=sf", done.path, num_writes=done.rows, num_inserts=done.rows, file_size=done.size
     )
     return writer, stat
-
-
-def indexed_keys(table: HudiTable) -> set[int]:
-    found = MetadataTable(metadata_storage(table.storage)).records("record_index")
-    return {int(key) for key, _ in found}
 
 
 def used(table: HudiTable) -> set[str]:
@@ -392,83 +355,6 @@ def test_case_5_the_hole_is_ours_and_needs_no_waiting(table: HudiTable) -> None:
     commit()
     assert_indexes_equal_a_rebuild(table, ALL)
     assert 50 in indexed_keys(table)
-
-
-# --- the two instant tables ---------------------------------------------------------------------
-
-
-def instant_of(number: int, action: Action, state: str) -> Instant:
-    requested = f"2026010100000{number:02d}00"
-    reached = {"C": State.COMPLETED, "I": State.INFLIGHT, "R": State.REQUESTED}[state]
-    completed = f"2026010100000{number:02d}50" if state == "C" else None
-    return Instant(requested, action, reached, completed)
-
-
-def numbers(instants: list[Instant]) -> list[int]:
-    return [int(each.requested_time[13:15]) for each in instants]
-
-
-def test_the_instant_table_of_the_multi_writer_scenario(table: HudiTable) -> None:
-    # t0 is the last completed instant, t1 and t2 are two inflight writers, the request comes at t3.
-    writes = [(0, "C"), (1, "I"), (2, "I")]
-    timeline = Timeline(table.storage, [instant_of(n, Action.COMMIT, state) for n, state in writes])
-    t3 = instant_of(3, Action.INDEXING, "R").requested_time
-    base = base_instant(timeline)
-    assert base == instant_of(0, Action.COMMIT, "C").requested_time
-    assert numbers(instants_to_catch_up(timeline, base, t3)) == [1, 2]
-
-
-def test_the_instant_table_of_case_5_with_writes_only(table: HudiTable) -> None:
-    states = dict.fromkeys(range(1, 9), "C") | {5: "I"}
-    timeline = Timeline(table.storage, [instant_of(n, Action.COMMIT, s) for n, s in states.items()])
-    base = base_instant(timeline)
-    assert base == instant_of(4, Action.COMMIT, "C").requested_time
-    plan = instant_of(9, Action.INDEXING, "R").requested_time
-    assert numbers(instants_to_catch_up(timeline, base, plan)) == [5, 6, 7, 8]
-
-
-def test_the_instant_table_of_case_5_with_table_services(table: HudiTable) -> None:
-    write, compaction = Action.DELTA_COMMIT, Action.COMPACTION
-    actions = [write, write, write, Action.CLEAN, write, write, compaction, write, Action.INDEXING, write]
-    instants = [
-        instant_of(number, action, state)
-        for number, (action, state) in enumerate(zip(actions, "CCCICCRCRI", strict=True), 1)
-    ]
-    timeline = Timeline(table.storage, instants)
-    base = base_instant(timeline)
-    assert base == instant_of(6, write, "C").requested_time
-    plan = instant_of(9, Action.INDEXING, "R").requested_time
-    assert numbers(instants_to_catch_up(timeline, base, plan)) == [4, 7, 8]
-
-
-def test_the_instant_table_of_case_5_with_table_services_played(table: HudiTable) -> None:
-    old = table.view().all_base_files()[0]
-    ingest_arrow(table, rows([1, 2, 3], 2.0))
-    clean4 = JvmWrite(table, Action.CLEAN).begin()
-    ingest_arrow(table, rows([5]))
-    ingest_arrow(table, rows([6]))
-    dc6 = table.timeline().commits()[-1].requested_time
-    compact7 = JvmWrite(table, Action.CLUSTERING)
-    ingest_arrow(table, rows([8]))
-    indexing9 = schedule(table)
-    dc10 = JvmWrite(table).begin()
-    plan = table.timeline().plan(Instant(indexing9, Action.INDEXING, State.REQUESTED))
-    assert plan is not None
-    assert plan["indexPartitionInfos"][0]["indexUptoInstant"] == dc6
-    with pytest.raises(IndexCatchUpTimeoutError) as timed_out:
-        run(table, indexing9, A_MOMENT)
-    assert timed_out.value.details["pending"] == [clean4.instant, compact7.instant]
-    clean4.clean(old)
-    with pytest.raises(IndexCatchUpTimeoutError) as timed_out:
-        run(table, indexing9, A_MOMENT)
-    assert timed_out.value.details["pending"] == [compact7.instant]
-    compact7.begin().cluster_nothing()
-    run(table, indexing9)
-    assert_indexes_equal_a_rebuild(table, ALL)
-    dc10.upsert([10])
-    ingest_arrow(HudiTable.open(table.location), rows([11]), lock=SharedLock(table.location))
-    assert_indexes_equal_a_rebuild(table, ALL)
-    assert indexed_keys(table) == {1, 2, 3, 5, 6, 8, 10, 11}
 
 
 # --- what the RFC's summary asks for besides ----------------------------------------------------

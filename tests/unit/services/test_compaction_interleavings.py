@@ -10,6 +10,7 @@ from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.services.cleaning import pending_cleans, run_clean
 from airflow_provider.services.compaction import pending_compactions
 from airflow_provider.table import HudiTable
 from airflow_provider.table.base_file import parse_base_file_name
@@ -40,6 +41,8 @@ def index_files(simulation: Simulation) -> None:
 def check_index(simulation: Simulation) -> None:
     """After :func:`check`: the index says which data files are there; none of a dead writer's."""
     table = simulation.table()
+    for instant in pending_cleans(table):  # whose files may be gone already
+        run_clean(table, instant, lock=NoLock())
     dead = {entry.rolls_back for entry in simulation.entries()}
     found: dict[str, int] = {}
     for status in table.storage.list(PARTITION):
