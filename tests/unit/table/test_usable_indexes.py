@@ -9,8 +9,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
+from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.usable import UsableIndexes
 from airflow_provider.table.properties import PROPERTIES_PATH, dump_properties
 from tests.unit.table.histories import Key
@@ -233,3 +234,43 @@ def test_the_record_index_is_not_asked_of_a_moment_before_it(indexed: IndexedHis
     after = indexed.table.timeline()
     indexed.commit({("a", 6): "z"})
     assert set(UsableIndexes(indexed.storage, after).locations(["2", "4", "6"]) or ()) == {"2", "4"}
+
+
+def test_what_instants_have_logged_is_told_until_it_is_compacted(indexed: IndexedHistory) -> None:
+    indexed.commit({("a", 2): "x"})
+    indexed.build("record_index")
+    first = indexed.commit({("a", 4): "y", ("a", 2): "z"})
+    second = indexed.commit({("a", 4): None, ("b", 1): "y"})
+    instants = [first.instant, second.instant]
+    storage = metadata_storage(indexed.storage)
+    came, went = MetadataTable(storage).logged_by("record_index", instants)
+    assert set(came) == {"4"}, "the other key has stayed where it was"
+    assert (went["4"], set(went)) == (None, {"4", "1"})
+    indexed.compact()
+    with pytest.raises(SnapshotUnavailableError, match="compacted"):
+        MetadataTable(storage).logged_by("record_index", instants)
+    assert set(UsableIndexes(indexed.storage, indexed.table.timeline()).locations(["1", "2", "4"]) or ()) == {
+        "1",
+        "2",
+    }
+
+
+def test_a_moment_is_told_until_it_has_been_compacted_twice(indexed: IndexedHistory) -> None:
+    indexed.commit({("a", 2): "x"})
+    indexed.build("record_index")
+    moment = indexed.table.timeline()
+
+    def told() -> list[str]:
+        table = MetadataTable(metadata_storage(indexed.storage), as_of=moment.newest_completion)
+        return [key for key, _ in table.records("record_index")]
+
+    assert told() == ["2"]
+    indexed.commit({("a", 4): "y"})
+    assert told() == ["2"], "what came later does not count"
+    indexed.compact()
+    assert told() == ["2"]
+    indexed.commit({("a", 6): "y"})
+    indexed.compact()
+    with pytest.raises(SnapshotUnavailableError, match="read a later moment"):
+        told()
+    assert UsableIndexes(indexed.storage, moment).locations(["2"]) is None
