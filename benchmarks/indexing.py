@@ -27,7 +27,6 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractFileSystem
 from rich.console import Console
@@ -273,14 +272,12 @@ def queries(table: HudiTable, size: Size) -> Table:
 # --- listing ------------------------------------------------------------------------------------
 
 
-class SlowFileSystem(DirFileSystem):  # type: ignore[misc]
+class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """Local files, as on a store: every request takes its time, and a listing comes in pages of 1,000."""
 
     protocol = "slow"
     requests = 0
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__("/", LocalFileSystem(auto_mkdir=True), **options)
+    _files = LocalFileSystem()
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -291,19 +288,17 @@ class SlowFileSystem(DirFileSystem):  # type: ignore[misc]
         time.sleep(LATENCY * count)
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
-        found = super().ls(path, detail=detail, **options)
+        found = self._files.ls(path, detail=detail, **options)
         self._request(1 + len(found) // 1000)
         return found
 
-    find, walk = AbstractFileSystem.find, AbstractFileSystem.walk  # by these requests
-
     def info(self, path: str, **options: Any) -> Any:
         self._request()
-        return super().info(path, **options)
+        return self._files.info(path, **options)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> Any:
         self._request()
-        return super().cat_file(path, start=start, end=end, **options)
+        return self._files.cat_file(path, start=start, end=end, **options)
 
 
 def listing(folder: str, size: Size) -> Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -30,8 +29,7 @@ class FileGroupId(NamedTuple):
     file_id: str
 
 
-@dataclass(frozen=True)
-class BaseFile:
+class BaseFile(NamedTuple):
     """The base file of one file slice.
 
     :param partition_path: partition path relative to the table.

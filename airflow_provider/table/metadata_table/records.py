@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import IntEnum
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
 from airflow_provider.table.instant import format_time, parse_time
@@ -64,8 +64,7 @@ class ValueType(IntEnum):
     LOCAL_TIMESTAMP_NANOS = 20
 
 
-@dataclass(frozen=True)
-class FileInfo:
+class FileInfo(NamedTuple):
     """A file, or a partition, that a list adds or takes out.
 
     :param size: bytes; 0 for a partition.

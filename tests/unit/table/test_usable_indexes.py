@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
+from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
+from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.usable import UsableIndexes
 from airflow_provider.table.properties import PROPERTIES_PATH, dump_properties
+from airflow_provider.table.storage import Storage
 from tests.unit.table.histories import Key
 from tests.unit.table.indexed import ALL, IndexedHistory, build_indexes
 
@@ -26,26 +31,20 @@ def by_listing(history: IndexedHistory, as_of: str | None = None) -> FileSystemV
     return FileSystemView(history.storage, timeline if as_of is None else timeline.as_of(as_of))
 
 
-def never_listed(history: IndexedHistory, monkeypatch: pytest.MonkeyPatch) -> None:
+def never_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on it is an error to list a folder of data, or to ask for a file's size."""
-    storage = type(history.storage)
-    names, stat, folders = storage.names, storage.stat, storage.folders_holding
+    names, stat = Storage.names, Storage.stat
 
-    def no_names(self: object, path: str) -> object:
-        assert path.startswith(".hoodie"), f"{path} was listed"
-        return names(self, path)  # type: ignore[arg-type]
+    def only_of_hudi(self: Storage, path: str, then: Callable[[Storage, str], Any]) -> Any:
+        assert path.startswith(".hoodie"), f"{path} was looked at"
+        return then(self, path)
 
-    def no_stat(self: object, path: str) -> object:
-        assert path.startswith(".hoodie"), f"the size of {path} was asked for"
-        return stat(self, path)  # type: ignore[arg-type]
-
-    def no_folders(self: object, name: str) -> object:
+    def no_folders(self: Storage, name: str) -> Any:
         raise AssertionError("all folders were walked")
 
-    assert folders is not None
-    monkeypatch.setattr(storage, "names", no_names)
-    monkeypatch.setattr(storage, "stat", no_stat)
-    monkeypatch.setattr(storage, "folders_holding", no_folders)
+    monkeypatch.setattr(Storage, "names", lambda self, path: only_of_hudi(self, path, names))
+    monkeypatch.setattr(Storage, "stat", lambda self, path: only_of_hudi(self, path, stat))
+    monkeypatch.setattr(Storage, "folders_holding", no_folders)
 
 
 @pytest.fixture
@@ -124,7 +123,7 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def the_same_files_as_by_listing(self) -> None:
         table = self.history.opened
-        for as_of in [None, *(commit.completion_time for commit in table.timeline().commits())]:
+        for as_of in [None, *(commit.completion_time for commit in table.timeline().commits()[-4:])]:
             view, listed = table.view(as_of), by_listing(self.history, as_of)
             assert view.partitions() == listed.partitions()
             for partition in ("p=a", "p=b", "p=none"):
@@ -167,6 +166,7 @@ def _sorted(view: FileSystemView, partition: str) -> list[tuple[str, int]]:
 
 
 TestHistories = Histories.TestCase
+TestHistories.settings = settings(stateful_step_count=15)
 
 
 def test_no_folder_is_listed(indexed: IndexedHistory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_no_folder_is_listed(indexed: IndexedHistory, monkeypatch: pytest.Monkey
     indexed.build("files")
     indexed.commit({("b", 1): "y", ("a", 2): "z"})
     expected = by_listing(indexed).all_base_files()
-    never_listed(indexed, monkeypatch)
+    never_listed(monkeypatch)
     assert indexed.opened.base_files() == expected
 
 
@@ -233,3 +233,43 @@ def test_the_record_index_is_not_asked_of_a_moment_before_it(indexed: IndexedHis
     after = indexed.table.timeline()
     indexed.commit({("a", 6): "z"})
     assert set(UsableIndexes(indexed.storage, after).locations(["2", "4", "6"]) or ()) == {"2", "4"}
+
+
+def test_what_instants_have_logged_is_told_until_it_is_compacted(indexed: IndexedHistory) -> None:
+    indexed.commit({("a", 2): "x"})
+    indexed.build("record_index")
+    first = indexed.commit({("a", 4): "y", ("a", 2): "z"})
+    second = indexed.commit({("a", 4): None, ("b", 1): "y"})
+    instants = [first.instant, second.instant]
+    storage = metadata_storage(indexed.storage)
+    came, went = MetadataTable(storage).logged_by("record_index", instants)
+    assert set(came) == {"4"}, "the other key has stayed where it was"
+    assert (went["4"], set(went)) == (None, {"4", "1"})
+    indexed.compact()
+    with pytest.raises(SnapshotUnavailableError, match="compacted"):
+        MetadataTable(storage).logged_by("record_index", instants)
+    assert set(UsableIndexes(indexed.storage, indexed.table.timeline()).locations(["1", "2", "4"]) or ()) == {
+        "1",
+        "2",
+    }
+
+
+def test_a_moment_is_told_until_it_has_been_compacted_twice(indexed: IndexedHistory) -> None:
+    indexed.commit({("a", 2): "x"})
+    indexed.build("record_index")
+    moment = indexed.table.timeline()
+
+    def told() -> list[str]:
+        table = MetadataTable(metadata_storage(indexed.storage), as_of=moment.newest_completion)
+        return [key for key, _ in table.records("record_index")]
+
+    assert told() == ["2"]
+    indexed.commit({("a", 4): "y"})
+    assert told() == ["2"], "what came later does not count"
+    indexed.compact()
+    assert told() == ["2"]
+    indexed.commit({("a", 6): "y"})
+    indexed.compact()
+    with pytest.raises(SnapshotUnavailableError, match="read a later moment"):
+        told()
+    assert UsableIndexes(indexed.storage, moment).locations(["2"]) is None
