@@ -9,7 +9,7 @@ from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.table.base_file import parse_base_file_name
-from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table.changes import TableChange, records_of
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
@@ -34,6 +34,7 @@ def assert_indexes_equal_a_rebuild(table: HudiTable, partitions: Iterable[str] |
     assert sorted(table.config.metadata_partitions) == complete, "the table config names other indexes"
     if partitions is not None:
         assert complete == sorted(partitions)
+    assert set(table.view().all_base_files()) == set(_listed(table).all_base_files())
     pending = [instant.requested_time for instant in table.timeline().pending()]
     metadata_table = MetadataTable(metadata_storage(storage), pending)
     wanted = records_of(storage, _all_files(table), complete, _columns(table))
@@ -51,13 +52,18 @@ def assert_indexes_equal_a_rebuild(table: HudiTable, partitions: Iterable[str] |
 
 def _all_files(table: HudiTable) -> TableChange:
     """All committed base files, as if they came at once; the live ones with their record keys."""
-    view, added = table.view(), []
+    view, added = _listed(table), []
     for partition in view.all_partitions():
         for status in table.storage.list(partition):
             parsed = parse_base_file_name(status.name)
             if parsed is not None and view.shows(parsed[2]):
                 added.append(BaseFile(partition, *parsed, status.path, status.size))
     return TableChange(tuple(added), (), tuple((None, each) for each in view.all_base_files()))
+
+
+def _listed(table: HudiTable) -> FileSystemView:
+    """The table's files by listing its folders, which no index says."""
+    return FileSystemView(table.storage, table.timeline())
 
 
 def _columns(table: HudiTable) -> tuple[str, ...]:
