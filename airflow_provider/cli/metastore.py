@@ -46,8 +46,8 @@ def serve(
     eventual_reads: Annotated[
         bool,
         typer.Option(
-            help="Answer for external tables, databases and functions from memory although requests name no write "
-            "ids: a moment late. Not where Iceberg tables are written."
+            help="Answer for external tables, databases and functions from memory although requests name no "
+            "write ids: a moment late. Not where Iceberg tables are written."
         ),
     ] = False,
     clients_have_hudi: Annotated[

@@ -11,7 +11,7 @@ all that is needed for that.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog, ServicePlan, schedule
@@ -44,6 +44,8 @@ from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
 log = logging.getLogger(__name__)
+
+_PATIENCE = 50  # deltacommits, so that a load does not write a large index again for a few records
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def preview_compaction(table: HudiTable, settings: CompactionSettings | None = N
     # An index that is being built is left alone (RFC-45, error case 4).
     partitions = config.metadata_partitions
     slices = (each for partition in partitions for each in metadata_table.file_slices(partition))
-    return plan_compaction(slices, settings)
+    return plan_compaction(slices, timeline, settings)
 
 
 def due_compactions(table: HudiTable, settings: CompactionSettings | None = None) -> dict[str, Any]:
@@ -272,7 +274,8 @@ def compact_when_due(
         # Two reads of small files and a listing; the plan lists every partition.
         timeline = Timeline.load(metadata_storage(table.storage))
         if timeline.instants and (_is_due(table, timeline) or has_pending(timeline)):
-            compact(table, lock=lock)
+            settings = replace(CompactionSettings.of(table.config), patience=_PATIENCE)
+            compact(table, settings, lock=lock)
     except (TableServiceError, OSError) as error:
         log.warning("the metadata table of %s could not be compacted now: %s", table.location, error)
 

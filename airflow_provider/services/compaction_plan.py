@@ -27,6 +27,8 @@ _OURS = "airflow_provider"
 
 _MIB = 1024 * 1024
 
+_SMALL_SHARE = 0.1  # of a base file
+
 
 @dataclass(frozen=True)
 class CompactionSettings:
@@ -35,10 +37,13 @@ class CompactionSettings:
     :param max_delta_commits: deltacommits since the last compaction after which another is due.
     :param log_file_size_threshold: bytes that the log files of a file group must have; smaller ones stay
         (Hudi's ``LogFileSizeBasedCompactionStrategy``). 0 for every file group that has any.
+    :param patience: deltacommits for which log files may wait that are small beside their base file, because
+        all of it is written again for them. 0: they do not wait.
     """
 
     max_delta_commits: int = _DEFAULTS[MAX_DELTA_COMMITS]
     log_file_size_threshold: int = _DEFAULTS[LOG_FILE_SIZE_THRESHOLD]
+    patience: int = 0
 
     @classmethod
     def of(
@@ -160,18 +165,28 @@ class CompactionPlan:
         return cls(tuple(map(_from_avro, record["operations"] or ())))
 
 
-def plan_compaction(slices: Iterable[FileSlice], settings: CompactionSettings) -> CompactionPlan | None:
+def plan_compaction(
+    slices: Iterable[FileSlice], timeline: Timeline, settings: CompactionSettings
+) -> CompactionPlan | None:
     """Choose what to compact.
 
     :param slices: the newest slice of each file group that may be compacted.
+    :param timeline: of the table whose file groups these are.
     :param settings: which of them are.
     :return: None when there is nothing to compact.
     """
-    found = (CompactionOperation.of(each) for each in slices)
-    operations = tuple(
-        each for each in found if each is not None and each.log_bytes >= settings.log_file_size_threshold
-    )
-    return CompactionPlan(operations) if operations else None
+    done = [i.completion_time or "" for i in timeline.commits() if i.action is Action.DELTA_COMMIT]
+    operations = []
+    for file_slice in slices:
+        operation = CompactionOperation.of(file_slice)
+        if operation is None or operation.log_bytes < settings.log_file_size_threshold:
+            continue
+        oldest = file_slice.log_files[0].completion_time
+        waited = sum(completion_time >= oldest for completion_time in done)
+        is_small = operation.log_bytes < _SMALL_SHARE * operation.base_bytes
+        if not is_small or waited >= settings.patience:
+            operations.append(operation)
+    return CompactionPlan(tuple(operations)) if operations else None
 
 
 def delta_commits_since(timeline: Timeline) -> int:

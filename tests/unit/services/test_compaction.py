@@ -36,7 +36,12 @@ from airflow_provider.table.hudi_table import PROPERTIES_PATH
 from airflow_provider.table.instant import Action, Instant, State, after
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
+from airflow_provider.table.metadata_table.reader import (
+    FileSlice,
+    MetadataFile,
+    MetadataTable,
+    metadata_storage,
+)
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 from tests.unit.concurrency.simulation import NoLock
@@ -133,7 +138,9 @@ def test_the_plan_is_the_one_that_the_jvm_made(jvm_tables: JvmTables) -> None:
     then = MetadataTable(storage, pending=[i.requested_time for i in later])
     partitions = [each for each in MetadataPartition if each != "bloom_filters"]
     ours = plan_compaction(
-        (each for partition in partitions for each in then.file_slices(partition)), CompactionSettings()
+        (each for partition in partitions for each in then.file_slices(partition)),
+        then.timeline,
+        CompactionSettings(),
     )
     assert ours is not None
     written = decode(ours.to_avro())
@@ -156,6 +163,24 @@ def test_the_plan_is_the_one_that_the_jvm_made(jvm_tables: JvmTables) -> None:
     assert told(written) == told(theirs)
     assert CompactionPlan.from_avro(ours.to_avro()) == ours
     assert CompactionPlan.from_avro(encode("HoodieCompactionPlan", theirs)) is None, "theirs is for them"
+
+
+def test_few_records_beside_a_large_base_file_wait(table: HudiTable) -> None:
+    """All of it would be written again for them; but they do not wait for ever."""
+    base = MetadataFile("base", "10", "10", 100_000)
+    few, many = (MetadataFile("log", "20", "21", size) for size in (9_000, 11_000))
+    slices = [
+        FileSlice("record_index", f"record-index-{n}", base, (log,)) for n, log in enumerate((few, many))
+    ]
+    done = [Instant(str(n), Action.DELTA_COMMIT, State.COMPLETED, str(n + 1)) for n in range(11, 23)]
+    timeline = Timeline(table.storage, done)
+
+    def planned(patience: int) -> list[str]:
+        plan = plan_compaction(slices, timeline, CompactionSettings(patience=patience))
+        return [each.file_id for each in plan.operations] if plan else []
+
+    assert planned(0) == planned(3) == ["record-index-0", "record-index-1"]
+    assert planned(4) == ["record-index-1"], "three commits since are not four"
 
 
 def test_what_completes_after_the_plan_is_left_to_the_next(table: HudiTable) -> None:
