@@ -37,6 +37,7 @@ from airflow_provider.table.instant import Action, Instant, State, after
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import (
+    METADATA_FOLDER,
     FileSlice,
     MetadataFile,
     MetadataTable,
