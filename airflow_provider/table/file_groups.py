@@ -186,19 +186,20 @@ class FileSystemView:
 
     def _list(self, partition_path: str, sizes: Mapping[str, int] | None) -> dict[str, BaseFile]:
         replaced = self.replaced
-        newest: dict[str, tuple[str, str, str]] = {}
+        slices: dict[str, list[tuple[str, str, str]]] = {}
         for name in self._storage.names(partition_path) if sizes is None else sizes:
-            parsed = parse_base_file_name(name)
-            if parsed is None:
-                continue
-            file_id, write_token, instant = parsed
-            if not self.shows(instant) or FileGroupId(partition_path, file_id) in replaced:
-                continue
-            known = newest.get(file_id)
-            if known is None or instant > known[0]:
-                newest[file_id] = (instant, write_token, name)
+            if parsed := parse_base_file_name(name):
+                file_id, write_token, instant = parsed
+                slices.setdefault(file_id, []).append((instant, write_token, name))
         found = {}
-        for file_id, (instant, write_token, name) in newest.items():
+        for file_id, of_group in slices.items():
+            if (partition_path, file_id) in replaced:
+                continue
+            # Nearly always the newest one: what is older is not looked at.
+            newest = next((each for each in sorted(of_group, reverse=True) if self.shows(each[0])), None)
+            if newest is None:
+                continue
+            instant, write_token, name = newest
             path = f"{partition_path}/{name}" if partition_path else name
             size = self._size(path) if sizes is None else sizes[name]
             found[file_id] = BaseFile(partition_path, file_id, write_token, instant, path, size)
