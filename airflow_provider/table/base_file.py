@@ -6,7 +6,7 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import TracebackType
 from typing import BinaryIO, Self
 
@@ -59,6 +59,7 @@ def base_file_name(file_id: str, write_token: str, instant: str) -> str:
     return f"{file_id}_{write_token}_{instant}.parquet"
 
 
+@lru_cache(maxsize=65_536)  # a partition is listed again by each of its writes
 def parse_base_file_name(name: str) -> tuple[str, str, str] | None:
     """The file id, write token and instant in a base file's name; None for another file."""
     match = _NAME.match(name)
