@@ -1,8 +1,8 @@
 """Indexes of the flights, built while the loads of ``flights.py`` go on.
 
 ``flights_index`` makes sure every night that the indexes are there: the first run builds them, and later ones
-find nothing to do. ``flights_index_anew`` makes one of them of other columns. The table is that of
-``flights.py``.
+find nothing to do. ``flights_index_anew`` is run by hand after ``COLUMNS`` has been edited. The table is that
+of ``flights.py``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from airflow_provider.sensors import IndexReadySensor
 TABLE = "lake.flights"
 SPARK = os.environ.get("FLIGHTS_BACKFILL_SPARK_CONN_ID") or None
 
+# Queries ask for these.
+COLUMNS = ["dest", "carrier", "dep_delay", "time_hour"]
+
 with DAG(
     "flights_index",
     schedule="@daily",
@@ -36,8 +39,7 @@ with DAG(
         task_id="build",
         table=TABLE,
         indexes=["column_stats", "record_index"],
-        # Queries ask for these.
-        columns=["dest", "carrier", "dep_delay", "time_hour"],
+        columns=COLUMNS,
         spark_conn_id=SPARK,
     )
     ready = IndexReadySensor(
@@ -46,14 +48,13 @@ with DAG(
     build >> ready
 
 with DAG("flights_index_anew", schedule=None, catchup=False, max_active_runs=1, tags=["flights"]):
-    # Of other columns: dropped, planned at once, and built where there is room for Spark.
+    # Dropped, planned at once, and built where there is room for Spark; the loads go on.
     drop = DropIndexOperator(task_id="drop", table=TABLE, indexes=["column_stats"])
     plan = ScheduleIndexOperator(
         task_id="plan",
         table=TABLE,
         indexes=["column_stats"],
-        columns=["{{ params.column }}", "time_hour"],
-        params={"column": "tailnum"},
+        columns=COLUMNS,
     )
     run = RunIndexOperator(
         task_id="run",

@@ -56,7 +56,9 @@ def publish_index_change(storage: Storage, entry: LogEntry, staged: str) -> None
         return
     write_index_config(storage)
     if entry.operation == DROP_INDEX:
-        _remove(storage, entry)
+        with suppress(FileNotFoundError):
+            dropped = decode(storage.read(staged))["indexPartitionInfos"]
+            _remove(storage, entry, {info["metadataPartitionPath"] for info in dropped})
 
 
 def write_index_config(storage: Storage) -> None:
@@ -112,7 +114,7 @@ def _definition(info: dict[str, Any]) -> IndexDefinition | None:
     return column_stats_definition(json.loads(extra[COLUMNS])) if COLUMNS in extra else None
 
 
-def _remove(storage: Storage, entry: LogEntry) -> None:
+def _remove(storage: Storage, entry: LogEntry, dropped: Collection[str]) -> None:
     """Delete what the dropped indexes left: nobody uses them any more."""
     kept = {index.partition for index in entry.indexes or ()}
     gone = set(MetadataPartition) - kept
@@ -128,18 +130,20 @@ def _remove(storage: Storage, entry: LogEntry) -> None:
         return
     for path in paths:
         storage.delete(path)
-    _remove_plans(storage, gone)
+    _remove_plans(storage, entry.indexes or (), dropped)
     nothing = encode("HoodieIndexPlan", {"version": 1, "indexPartitionInfos": []})
     for state, content in ((State.REQUESTED, nothing), (State.INFLIGHT, b"")):
         storage.put_if_absent(instant_path(Instant(entry.instant, Action.INDEXING, state)), content)
 
 
-def _remove_plans(storage: Storage, gone: Collection[str]) -> None:
-    """Take plans from the timeline of which nothing is to be built any more."""
+def _remove_plans(storage: Storage, kept: Collection[IndexState], dropped: Collection[str]) -> None:
+    """Take plans of dropped indexes from the timeline of which nothing is left to be built."""
     timeline = Timeline.load(storage)
     for pending in timeline.pending():
         plan = timeline.plan(pending) if pending.action is Action.INDEXING else None
         named = {info["metadataPartitionPath"] for info in (plan or {}).get("indexPartitionInfos") or ()}
-        if named and named <= set(gone):
+        # One of another Hudi writer's has no instant here.
+        left = any(each.partition in named and each.instant in (pending.requested_time, "") for each in kept)
+        if named.intersection(dropped) and not left:
             for state in (State.INFLIGHT, State.REQUESTED):
                 storage.delete(instant_path(Instant(pending.requested_time, Action.INDEXING, state)))

@@ -230,6 +230,26 @@ def test_a_pending_index_alone_is_dropped_and_its_plan_leaves_the_timeline(table
     assert_indexes_equal_a_rebuild(table, ["bloom_filters", "files"])
 
 
+def test_a_plan_whose_indexes_went_one_by_one_leaves_the_timeline(table: HudiTable) -> None:
+    schedule_index(table, ["record_index", "bloom_filters"])
+    drop_index(table, ["record_index"])
+    anew = schedule_index(table, ["record_index"])
+    assert len(table.timeline().pending()) == 2
+    drop_index(table, ["bloom_filters"])
+    assert len(table.timeline().pending()) == 2, "files is still to be built by the first"
+    run_index(table)
+    schedule_index(table, ["column_stats", "bloom_filters"])
+    drop_index(table, ["column_stats"])
+    schedule_index(table, ["column_stats"])
+    drop_index(table, ["bloom_filters"])
+    pending = [each.requested_time for each in table.timeline().pending()]
+    assert pending == pending_indexings(table)
+    assert anew in pending
+    while run_index(table):
+        pass
+    assert_indexes_equal_a_rebuild(table, ["column_stats", "files", "record_index"])
+
+
 def test_a_plan_is_not_rolled_back(table: HudiTable) -> None:
     instant = schedule_index(table, ["files"])
     assert instant is not None
