@@ -5,7 +5,8 @@
   filters in the metadata table, by those in the files' footers, and by a join with the keys of every file;
 * queries: a key, and a range, with and without indexes: files and bytes to read, and seconds;
 * beside: p50 of small commits, alone and while another process builds the record index;
-* listing: 20,000 files in 200 partitions, on local disk and on a store of which every request takes 10 ms.
+* listing: 20,000 files in 200 partitions, on local disk and on a store of which every request takes 10 ms, by
+  the index and by walking the folders.
 
 Usage: ``python -m benchmarks.indexing [--small] [--only build tagging ...]``. On a busy machine only the
 ratios mean something.
@@ -316,9 +317,6 @@ def listing(folder: str, size: Size) -> Table:
         def by_folders(location: str = location) -> int:
             opened = HudiTable.open(location)
             plain = HudiTable(opened.storage, opened.config.with_metadata_partitions([]))
-            if location.startswith("slow"):  # each folder is listed once, with its files' sizes
-                found = plain.storage.list("", recursive=True)
-                return sum(each.name.endswith(".parquet") for each in found)
             return len(plain.view().all_base_files())
 
         first = 0.0

@@ -115,7 +115,7 @@ class FileSystemView:
         new = [partition for partition in partition_paths if partition not in self._listed]
         known = self.indexes.files(new) if new and self.indexes else None
         for partition in new:
-            sizes = None if known is None else known.get(partition, {})
+            sizes = self._storage.sizes(partition) if known is None else known.get(partition, {})
             self._listed[partition] = self._list(partition, sizes)
 
     def base_file(self, file_group: FileGroupId) -> BaseFile | None:
@@ -184,10 +184,10 @@ class FileSystemView:
         commits, pending, starts = self._commits
         return instant in commits or (instant < starts and instant not in pending)
 
-    def _list(self, partition_path: str, sizes: Mapping[str, int] | None) -> dict[str, BaseFile]:
+    def _list(self, partition_path: str, sizes: Mapping[str, int | None]) -> dict[str, BaseFile]:
         replaced = self.replaced
         slices: dict[str, list[tuple[str, str, str]]] = {}
-        for name in self._storage.names(partition_path) if sizes is None else sizes:
+        for name in sizes:
             if parsed := parse_base_file_name(name):
                 file_id, write_token, instant = parsed
                 slices.setdefault(file_id, []).append((instant, write_token, name))
@@ -201,7 +201,8 @@ class FileSystemView:
                 continue
             instant, write_token, name = newest
             path = f"{partition_path}/{name}" if partition_path else name
-            size = self._size(path) if sizes is None else sizes[name]
+            known_size = sizes[name]
+            size = self._size(path) if known_size is None else known_size
             found[file_id] = BaseFile(partition_path, file_id, write_token, instant, path, size)
         return found
 

@@ -212,6 +212,15 @@ class Storage:
             return []
         return [name for name in found if not name.startswith(_STAGED)]
 
+    def sizes(self, path: str) -> Mapping[str, int | None]:
+        """Names of the files and folders in a folder, with their bytes where the listing tells these too.
+
+        A local one does not, and an object store's does: there it spares a request a file.
+        """
+        if self._is_local:
+            return dict.fromkeys(self.names(path))
+        return {status.name: status.size for status in self.list(path)}
+
     def folders_holding(self, name: str) -> Iterable[str]:
         """Folders, at any depth, in which there is a file of this name; the root is ``""``.
 
