@@ -27,6 +27,7 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.indexing.base_files import Build, build_in_process, index_build
 from airflow_provider.indexing.catch_up import CatchUp
+from airflow_provider.indexing.duplicates import check_one_place
 from airflow_provider.indexing.entries import Change, Indexes, change_indexes
 from airflow_provider.indexing.schedule import check_lock
 from airflow_provider.locks import LockProvider, default_lock
@@ -270,13 +271,23 @@ class _Run:
         done = Instant(self._instant, Action.DELTA_COMMIT, State.COMPLETED, self._planned().completion_time)
         metadata_table.put_if_absent(instant_path(done), content)
 
+    def _check_one_place(self, of_plan: Indexes, view: FileSystemView, since: str) -> None:
+        if any(each.partition == MetadataPartition.RECORD_INDEX for each in of_plan):
+            check_one_place(self._storage, view, since=since)
+
     def _complete(self, caught_up: tuple[str, ...]) -> IndexResult:
+        # Most of it before the lock.
+        newest = publish_head(self._storage, self._log)
+        checked = newest.completion_time if newest else ""
+        self._check_one_place(self._pending(), FileSystemView(self._storage, self._table.timeline()), "")
+
         def decide(base: Base, indexes: Indexes) -> Change | None:
             of_plan = _of_plan(indexes, self._instant)
             if not of_plan:
                 raise _dropped(self._storage, self._instant)
             if all(each.is_complete for each in of_plan):
                 return None  # by another run
+            self._check_one_place(of_plan, base.view(self._log), checked)
             after = tuple(
                 each._replace(is_complete=True) if each.instant == self._instant else each for each in indexes
             )

@@ -193,6 +193,22 @@ class MetadataTable:
         changes = self._changes(file_slice, HFileReader.scan)
         return {key.decode() for key, of_key in changes.items() if of_key[-1] is _DELETED}
 
+    def said_of_changed(self, file_slice: FileSlice, since: str) -> Iterator[tuple[str, Changes]]:
+        """All that was said of the keys that log files changed: by the base file, then by each of them.
+
+        None: that the key is taken out.
+
+        :param since: only of keys that were changed after this completion time.
+        """
+        later = (each for each in file_slice.log_files if each.completion_time > since)
+        changed = set(self._changes(replace(file_slice, log_files=tuple(later)), HFileReader.scan))
+        if not changed:
+            return
+        find = partial(HFileReader.get_all, keys=changed)
+        base = dict(self._base_records(file_slice, find))
+        for key, said in sorted(self._changes(file_slice, find, changed).items()):
+            yield key.decode(), [*([base[key]] if key in base else []), *said]
+
     def look_up(self, partition: str, keys: Iterable[str]) -> dict[str, Payload]:
         """The records of those keys that have one.
 

@@ -18,6 +18,7 @@ from airflow_provider.exceptions import (
     TableError,
     UnknownOperationError,
 )
+from airflow_provider.indexing.base_files import IndexBuild, build_in_process
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
@@ -28,6 +29,7 @@ from airflow_provider.services.restore import restore
 from airflow_provider.services.upgrade import downgrade, upgrade
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.hudi_table import PROPERTIES_PATH
+from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
 from airflow_provider.table.storage import Storage
@@ -174,6 +176,26 @@ def test_a_key_in_two_places_is_refused_and_named(table: HudiTable) -> None:
     drop_index(table, ["record_index"])
     built(table, "record_index")
     assert_indexes_equal_a_rebuild(table, ["files", "record_index"])
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_key_that_comes_to_another_partition_while_it_is_built_is_refused(
+    table: HudiTable, is_deleted: bool
+) -> None:
+    """Nobody can ask the index yet; the commit that puts it there comes when the base files are written."""
+
+    def build(planned: IndexBuild) -> list[WriteStat]:
+        stats = build_in_process(planned)
+        ingest_arrow(table, rows([3], city="la"))
+        if is_deleted:  # there; what is logged of it would hide the other one
+            ingest_arrow(table, rows([3], city="la"), "delete")
+        return stats
+
+    schedule_index(table, ["record_index"])
+    other = "no other place" if is_deleted else "city=la"
+    with pytest.raises(DuplicateRecordKeyError, match=f"key '3' lives in city=sf/.* was built, in {other}"):
+        run_index(table, build=build)
+    assert_indexes_equal_a_rebuild(table, [])
 
 
 def test_a_key_that_was_deleted_and_came_again_since_the_plan_is_in_one_place(table: HudiTable) -> None:

@@ -1,0 +1,57 @@
+"""Record keys that came to be in two places while the record index was built.
+
+Nobody could ask the index yet, so a writer may have added a key to one partition that lives in another. The
+index has one place for a key, and would not know of the other one.
+"""
+
+from __future__ import annotations
+
+from airflow_provider.exceptions import DuplicateRecordKeyError
+from airflow_provider.table.base_file import read_base_file
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
+from airflow_provider.table.metadata_table.records import RecordLocation
+from airflow_provider.table.schema import META_COLUMNS
+from airflow_provider.table.storage import Storage
+
+_RECORD_KEY = META_COLUMNS[2]
+
+
+def check_one_place(storage: Storage, view: FileSystemView, *, since: str = "") -> None:
+    """Make sure that no key that was logged to the record index lives where the index does not say.
+
+    Only the file groups are read that such a key has left, or should have.
+
+    :param storage: the table's storage.
+    :param view: the snapshot up to which was logged.
+    :param since: only keys that were logged after this completion time.
+    :raises DuplicateRecordKeyError: when one lives in another place too.
+    """
+    left: dict[FileGroupId, dict[str, RecordLocation | None]] = {}
+    metadata_table = MetadataTable(metadata_storage(storage))
+    for file_slice in metadata_table.file_slices(MetadataPartition.RECORD_INDEX):
+        for key, said in metadata_table.said_of_changed(file_slice, since):
+            places = [each if isinstance(each, RecordLocation) else None for each in said]
+            for place in places[:-1]:
+                if place is not None and _file_group(place) != _file_group(places[-1]):
+                    left.setdefault(FileGroupId(place.partition_path, place.file_id), {})[key] = places[-1]
+    for group, keys in sorted(left.items()):
+        base_file = view.base_file(group)
+        if base_file is None:
+            continue
+        there = read_base_file(storage, base_file.path, [_RECORD_KEY])[_RECORD_KEY]
+        if both := sorted(keys.keys() & set(there.to_pylist())):
+            known = keys[both[0]]
+            this = "/".join(group).lstrip("/")
+            other = "/".join(_file_group(known) or ("no other place",)).lstrip("/")
+            raise DuplicateRecordKeyError(
+                f"table {storage.root}: record key {both[0]!r} lives in {this} and, by what was written "
+                f"while record_index was built, in {other}: it has one place for a key of the whole table; drop "
+                "record_index, and delete one of the two before it is built again",
+                key=both[0],
+            )
+
+
+def _file_group(location: RecordLocation | None) -> FileGroupId | None:
+    return None if location is None else FileGroupId(location.partition_path, location.file_id)
