@@ -47,7 +47,7 @@ def check_one_place(storage: Storage, view: FileSystemView, *, since: str = "") 
             other = "/".join(_file_group(known) or ("no other place",)).lstrip("/")
             raise DuplicateRecordKeyError(
                 f"table {storage.root}: record key {both[0]!r} lives in {this} and, by what was written "
-                f"while record_index was built, in {other}: it has one place for a key of the whole table; drop "
+                f"while record_index was built, in {other}: it has one place for a key of the table; drop "
                 "record_index, and delete one of the two before it is built again",
                 key=both[0],
             )
