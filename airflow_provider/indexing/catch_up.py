@@ -71,12 +71,13 @@ def is_foreign(storage: Storage, pending: PendingInstant) -> bool:
     :param storage: the table's storage.
     :param pending: the instant.
     """
-    return pending.owner == _UNKNOWN and not _is_planned_here(CommitLog(storage), pending.instant)
+    return pending.owner == _UNKNOWN and not _is_known_here(CommitLog(storage), pending.instant)
 
 
-def _is_planned_here(commit_log: CommitLog, instant: str) -> bool:
+def _is_known_here(commit_log: CommitLog, instant: str) -> bool:
+    # Planned, or ended in this moment: then its heartbeat has gone since the look at the timeline.
     for entry in commit_log.backwards():
-        if entry.plans and entry.instant == instant:
+        if instant in (entry.instant, entry.rolls_back):
             return True
         if entry.completion_time < instant:
             break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from airflow_provider.table.hudi_table import HudiTable
 
 
 class Live:
-    """The one method of a view that planning uses."""
+    """What of a view planning uses."""
 
     def __init__(self, **sizes: list[int]) -> None:
         self._files = {
@@ -31,6 +32,8 @@ class Live:
             ]
             for partition, found in sizes.items()
         }
+
+    def look_at(self, partitions: Iterable[str]) -> None: ...
 
     def base_files(self, partition: str) -> list[BaseFile]:
         return self._files.get(partition, [])

@@ -81,7 +81,7 @@ class CompactedInterleaving(Interleaving):
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_any_interleaving_of_compactors_keeps_the_index(share: int) -> None:
-    examples = max(1, int(os.environ.get("INTERLEAVINGS", "40")) // SHARES)
+    examples = max(1, int(os.environ.get("INTERLEAVINGS", "400")) // (10 * SHARES))
     machine = settings(max_examples=examples, stateful_step_count=60)
     run_state_machine_as_test(CompactedInterleaving, settings=machine)  # type: ignore[no-untyped-call]
 
