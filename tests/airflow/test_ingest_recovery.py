@@ -98,6 +98,9 @@ class TestKill:
             assert session != os.getsid(0)
             # The driver, and its JVM when it has one.
             assert len(processes_of(session)) >= (1 if where == "spark_connect_alone" else 2)
+            # A task of a Spark that is another's outlives its driver for a moment, and may write a file that
+            # the next clean takes: here all are written, and the job waits for the lock.
+            until(lambda: table.storage.list(".hoodie/commit_log/staged"))
             started = time.monotonic()
             operator.on_kill()
             thread.join(30)
