@@ -87,6 +87,15 @@ def dead_worker(source: Path, store: Store, when, tmp_path: Path) -> dict:
     return state
 
 
+def until_all_is_written(table):
+    """And the job waits for the lock that a test holds.
+
+    A task of a Spark that is another's outlives its driver for a moment, and may write a file meanwhile,
+    which the next clean takes.
+    """
+    until(lambda: table.storage.list(".hoodie/commit_log/staged"))
+
+
 class TestKill:
     @everywhere
     def test_on_kill_ends_every_process_and_undoes_the_write(self, metastore, table, source, request, where):
@@ -98,9 +107,7 @@ class TestKill:
             assert session != os.getsid(0)
             # The driver, and its JVM when it has one.
             assert len(processes_of(session)) >= (1 if where == "spark_connect_alone" else 2)
-            # A task of a Spark that is another's outlives its driver for a moment, and may write a file that
-            # the next clean takes: here all are written, and the job waits for the lock.
-            until(lambda: table.storage.list(".hoodie/commit_log/staged"))
+            until_all_is_written(table)
             started = time.monotonic()
             operator.on_kill()
             thread.join(30)
@@ -117,7 +124,7 @@ class TestKill:
         fired_at: list[float] = []
 
         def fire():
-            until(lambda: writer_pid(table))
+            until_all_is_written(table)
             fired_at.append(time.monotonic())
             os.kill(os.getpid(), signal.SIGUSR1)
 
@@ -157,6 +164,7 @@ class TestDeath:
         with open_lock({}, table.storage):
             thread, outcome = in_thread(lambda: operator.execute({}))
             pid = until(lambda: writer_pid(table))
+            until_all_is_written(table)
             os.kill(pid, signal.SIGKILL)
             thread.join(60)
         [error] = outcome

@@ -185,8 +185,8 @@ def delivered(airflow) -> list[int]:
         sqlite3.connect(f"file:{airflow.home}/airflow.db?mode=ro", uri=True, timeout=30)
     ) as database:
         stored = database.execute(
-            "SELECT asset_event.extra FROM asset_event JOIN asset ON asset.id = asset_id WHERE name = 'arrivals' "
-            "ORDER BY asset_event.id"
+            "SELECT asset_event.extra FROM asset_event JOIN asset ON asset.id = asset_id "
+            "WHERE name = 'arrivals' ORDER BY asset_event.id"
         ).fetchall()
     payloads = [json.loads(extra)["payload"] for (extra,) in stored]
     return [event["event_id"] for payload in payloads for event in payload["events"]]
