@@ -22,7 +22,7 @@ from airflow_provider.concurrency import (
     schedule,
 )
 from airflow_provider.concurrency.heartbeat import observe
-from airflow_provider.concurrency.indexes import StagedChange, current_indexes
+from airflow_provider.concurrency.indexes import StagedChange, current_indexes, staged_path
 from airflow_provider.concurrency.instant_time import completion_time_after
 from airflow_provider.concurrency.plans import reserved_file_groups
 from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
@@ -159,8 +159,9 @@ def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = Non
     gone = TableChange(removed=tuple(sorted(set(planned_files(plan)) - failed)))
     with lock or default_lock(table):
         _put_completion(storage, commit_log, planned, gone)
-    publish_head(storage, commit_log)  # before the staged file goes: another one's entry names it too
+    publish_head(storage, commit_log)  # before the staged files go: another one's entry needs them too
     storage.delete(staged)
+    storage.delete(staged_path(instant))
     result = _result(table, instant)
     if result is None:
         raise NoSuchInstantError(f"table {storage.root}: clean {instant} is gone", instant=instant)

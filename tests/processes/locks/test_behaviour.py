@@ -159,7 +159,7 @@ def test_who_contends_all_the_time_does_not_starve_the_others(backend: Backend, 
 
 @every_server
 def test_holder_and_waiter_outlive_a_restart_of_the_backend(backend: Backend) -> None:
-    options = {"lease_seconds": 30, "connection_timeout_seconds": 20}
+    options = {"lease_seconds": 60, "connection_timeout_seconds": 50}
     holder, waiter = backend.contender(**options), backend.contender(**options)
     holder.acquire()
     waiter.tell("acquire", 60)
@@ -198,7 +198,7 @@ def test_without_the_backend_nobody_waits_for_long_and_nobody_holds(backend: Bac
 
 @every_server
 def test_a_timeout_holds_while_the_backend_is_away(backend: Backend) -> None:
-    options = {"lease_seconds": 30, "connection_timeout_seconds": 20}
+    options = {"lease_seconds": 60, "connection_timeout_seconds": 50}
     holder, waiter = backend.contender(**options), backend.contender(**options)
     holder.acquire()
     waiter.tell("acquire", 2)
