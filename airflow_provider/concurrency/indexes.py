@@ -288,9 +288,11 @@ def missed(storage: Storage, indexes: Iterable[IndexState], timeline: Timeline) 
     plans = [index.instant for index in indexes if index.instant]
     metadata_table = metadata_storage(storage)
     known = Timeline.load(metadata_table)
-    logged = [each.requested_time for each in known.instants if not each.requested_time.startswith(_FIRST)]
     # What completed before is in what the first index began with.
-    since = min([*plans, *logged[:1]], default="")
+    since = min(plans, default="")
+    if any(not index.instant for index in indexes):  # another Hudi writer's, whose plan nobody knows
+        logged = (each.requested_time for each in known.completed())
+        since = min((each for each in logged if not each.startswith(_FIRST)), default="")
     found = [
         instant
         for instant in timeline.completed()

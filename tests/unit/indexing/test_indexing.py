@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 from hudi import HudiTableBuilder
 
-from airflow_provider.concurrency import rollback, rollback_dead_writers
+from airflow_provider.concurrency import CommitLog, begin_write, rollback, rollback_dead_writers
 from airflow_provider.concurrency.index_changes import write_index_config
+from airflow_provider.concurrency.indexes import current_indexes, missed
 from airflow_provider.exceptions import (
     DuplicateRecordKeyError,
     InvalidInputError,
@@ -29,9 +30,11 @@ from airflow_provider.services.restore import restore
 from airflow_provider.services.upgrade import downgrade, upgrade
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.hudi_table import PROPERTIES_PATH
+from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
+from airflow_provider.table.metadata_table.writer import UPSERT, begin_instant
 from airflow_provider.table.storage import Storage
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
@@ -239,6 +242,21 @@ def test_without_files_the_whole_metadata_table_goes_and_a_plan_with_it(table: H
     upgrade(table.location)
     built(table, *ALL)
     assert_indexes_equal_a_rebuild(table, ALL)
+
+
+def test_what_was_committed_without_an_index_is_not_missed_by_a_later_one(table: HudiTable) -> None:
+    """A writer that began before the new plan, and logs to it, is no sign of what was logged before."""
+    built(table, "record_index")
+    drop_index(table, ["files"])
+    writer = begin_write(table, operation="UPSERT")
+    ingest_arrow(table, rows([7]))
+    schedule_index(table, ["record_index"])
+    begin_instant(metadata_storage(table.storage), Action.DELTA_COMMIT, writer.instant, UPSERT)
+    commit_log = CommitLog(table.storage)
+    indexes = current_indexes(table.storage, commit_log, commit_log.newest())
+    assert len(indexes) == 2
+    assert missed(table.storage, indexes, table.timeline()) == []
+    writer.abort()
 
 
 def test_a_pending_index_alone_is_dropped_and_its_plan_leaves_the_timeline(table: HudiTable) -> None:
