@@ -4,7 +4,7 @@
 * tagging: 2,000 rows spread over all files, whose file groups are found by the record index, by the bloom
   filters in the metadata table, by those in the files' footers, and by a join with the keys of every file;
 * queries: a key, and a range, with and without indexes: files and bytes to read, and seconds;
-* beside: p50 of small commits, alone and while another process builds the record index;
+* beside: p50 of small commits, before, after and while another process builds the record index;
 * listing: 20,000 files in 200 partitions, on local disk and on a store of which every request takes 10 ms, by
   the index and by walking the folders.
 
@@ -65,6 +65,7 @@ SCHEMA = pa.schema(
 INDEXES = ("files", "column_stats", "bloom_filters", "record_index")
 LATENCY = 0.01  # seconds a request
 RUNS = 3
+SECONDS_A_COMMIT = 0.25
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,10 @@ def _built(table: HudiTable, size: Size) -> tuple[str, ...]:
 
 
 def beside(table: HudiTable, size: Size) -> Table:
-    """Commits of one row each, alone and while another process builds the record index anew."""
+    """Commits of one row each, a few a second, while another process builds the record index anew.
+
+    And before and after that, because each commit adds a file.
+    """
     number = size.files * size.rows
 
     def commit() -> float:
@@ -153,20 +157,23 @@ def beside(table: HudiTable, size: Size) -> Table:
         row = rows_of(0, replace(size, rows=1)).set_column(0, "id", pa.array([number]))
         begun = time.perf_counter()
         ingest_arrow(table, row, "bulk_insert")
-        return time.perf_counter() - begun
+        took = time.perf_counter() - begun
+        time.sleep(max(0.0, SECONDS_A_COMMIT - took))
+        return took
 
     drop_index(table, ["record_index"])
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         pool.apply(time.time)  # the process is there
-        alone = [commit() for _ in range(size.commits)]
+        before = [commit() for _ in range(size.commits)]
         schedule_index(table, ["record_index"])
         builder = pool.apply_async(_run, (table.location,))
         during = []
         while not builder.ready():
             during.append(commit())
         builder.get()
+        after = [commit() for _ in range(size.commits)]
     shown = Table("commits", "number", "p50, ms", title="beside the build of the record index")
-    for name, took in (("alone", alone), ("during the build", during)):
+    for name, took in (("before", before), ("during the build", during), ("after", after)):
         shown.add_row(name, str(len(took)), f"{statistics.median(took) * 1000:.0f}")
     return shown
 
