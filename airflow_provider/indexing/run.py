@@ -272,14 +272,22 @@ class _Run:
         metadata_table.put_if_absent(instant_path(done), content)
 
     def _check_one_place(self, of_plan: Indexes, view: FileSystemView, since: str) -> None:
-        if any(each.partition == MetadataPartition.RECORD_INDEX for each in of_plan):
+        if not any(each.partition == MetadataPartition.RECORD_INDEX for each in of_plan):
+            return
+        try:
             check_one_place(self._storage, view, since=since)
+        except FileNotFoundError:
+            self._pending()  # was it dropped in this moment?
+            raise
 
     def _complete(self, caught_up: tuple[str, ...]) -> IndexResult:
         # Most of it before the lock.
         newest = publish_head(self._storage, self._log)
         checked = newest.completion_time if newest else ""
-        self._check_one_place(self._pending(), FileSystemView(self._storage, self._table.timeline()), "")
+        try:
+            self._check_one_place(self._pending(), FileSystemView(self._storage, self._table.timeline()), "")
+        except FileNotFoundError:  # cleaned since: then all of it under the lock
+            checked = ""
 
         def decide(base: Base, indexes: Indexes) -> Change | None:
             of_plan = _of_plan(indexes, self._instant)
