@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -241,8 +242,17 @@ def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) 
     def view() -> FileSystemView:
         return FileSystemView(storage, timeline.showing(lambda i: (i.completion_time or "") < moment))
 
-    there = [stat for stat in said.write_stats if storage.stat(stat.path) is not None]  # or cleaned since
-    return change_of_write(there, replaced, said.operation_type.upper(), instant.requested_time, view)
+    # Without what was cleaned since; of a slice whose predecessor was, the keys that left cannot be told.
+    there = [stat for stat in said.write_stats if storage.stat(stat.path) is not None]
+    known = [
+        stat if _has_predecessor(storage, stat) else replace(stat, prev_base_file=None) for stat in there
+    ]
+    return change_of_write(known, replaced, said.operation_type.upper(), instant.requested_time, view)
+
+
+def _has_predecessor(storage: Storage, stat: WriteStat) -> bool:
+    path = f"{stat.partition_path}/{stat.prev_base_file}".lstrip("/")
+    return stat.prev_base_file is not None and storage.stat(path) is not None
 
 
 def _deleted(record: Mapping[str, Any]) -> Iterable[str]:

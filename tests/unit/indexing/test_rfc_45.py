@@ -220,6 +220,17 @@ def test_case_3b_another_hudi_writer_begins_during_the_build_and_completes_after
     assert indexed_keys(table) == {1, 2, 3, 4, 5}
 
 
+def test_case_3b_and_what_it_merged_on_is_cleaned_before_it_is_logged(table: HudiTable) -> None:
+    """The next of our commits logs what the JVM did not, also then."""
+    run(table, schedule(table))
+    table = HudiTable.open(table.location)
+    [old, *_] = table.base_files()
+    JvmWrite(table).begin().upsert([1, 50], into=old)
+    JvmWrite(table, Action.CLEAN).begin().clean(old)
+    ingest_arrow(table, rows([60]), lock=SharedLock(table.location))
+    assert_indexes_equal_a_rebuild(table, ALL)
+
+
 def test_case_3c_a_writer_is_about_to_commit_while_the_file_groups_are_made(table: HudiTable) -> None:
     class CommitsMeanwhile(SharedLock):
         """The writer waits for the lock as long as the file groups are made."""
