@@ -1,8 +1,8 @@
 """An empty commit before a dead first write, so that nothing it left can become visible.
 
 Readers take a data file that is older than the timeline for one of an archived commit (Hudi's
-``containsOrBeforeTimelineStarts``). A dead writer may still write such a file after its rollback; what hides it
-is a completed commit that was requested earlier. Where a table has none, because it was its first
+``containsOrBeforeTimelineStarts``). A dead writer may still write such a file after its rollback; what hides
+it is a completed commit that was requested earlier. Where a table has none, because it was its first
 write that died, one is put before the rollback.
 """
 
@@ -49,7 +49,8 @@ def ensure_commit_before(storage: Storage, commit_log: CommitLog, dead: str) -> 
         if find_rollback(commit_log, instant) is not None:
             # This one stood still for so long that others took it for dead.
             uncommitted.delete()
-            return ensure_commit_before(storage, commit_log, dead)
+            ensure_commit_before(storage, commit_log, dead)
+            return
         if _has_commit_before(storage, dead):  # others had the same to do
             clean_up(storage, instant, Action.COMMIT)
             return
