@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import TracebackType
@@ -209,12 +210,14 @@ class BaseFileWriter:
 
         :return: what was written; an empty file is a file too.
         """
-        self._flush()
+        with ThreadPoolExecutor(1, "bloom-filter") as pool:
+            bloom = pool.submit(self._bloom)  # most of the work of a large file's end
+            self._flush()
         parquet = self._parquet or self._open(self._file_schema.empty_table())
         footer = {_AVRO_SCHEMA: self._avro_schema}
         if self._min_key is not None and self._max_key is not None:
             footer |= {_MIN_KEY: self._min_key, _MAX_KEY: self._max_key}
-        footer[_BLOOM], footer[_BLOOM_TYPE] = self._bloom().to_footer()
+        footer[_BLOOM], footer[_BLOOM_TYPE] = bloom.result().to_footer()
         parquet.add_key_value_metadata(footer)
         parquet.close()
         size = self._close_sink()
@@ -379,7 +382,9 @@ class BaseFileReader:
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows; see :func:`read_base_file`."""
-        return self._parquet.read(columns=_listed(columns))
+        metadata = self._parquet.metadata
+        size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+        return self._parquet.read(columns=_listed(columns), use_threads=size >= _WORTH_THREADS)
 
     def row_groups(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The rows, one row group at a time, each as :func:`read_base_file` gives them.
@@ -474,7 +479,7 @@ def _listed(columns: Sequence[str] | None) -> list[str] | None:
     return None if columns is None else list(columns)
 
 
-_WORTH_THREADS = 1 << 20  # bytes of a row group
+_WORTH_THREADS = 1 << 20  # bytes that are read at once
 
 _SAMPLE_ROWS = 16_384
 
