@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.concurrency.service_failures import MAX_FAILURES
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.operators.failing import failing_without_retries
@@ -42,6 +43,8 @@ class CleanOperator(TableOperator):
         ``hoodie.clean.commits.retained`` and so on, or Hudi's default, 10, 3 or 24, when None (templated).
     :param reverted_after: how long a revert has to be over before the files of the rewrite that it undid
         are deleted: longer than any query runs; a timedelta or seconds (templated).
+    :param max_failures: failures in a row after which cleaning stops itself on the table; None tries again
+        whatever happened.
     :param dry_run: only tells what would go; each file is in the task's log (templated).
     """
 
@@ -60,6 +63,7 @@ class CleanOperator(TableOperator):
         policy: str | None = None,
         retained: float | str | None = None,
         reverted_after: timedelta | float | str = timedelta(days=1),
+        max_failures: int | None = MAX_FAILURES,
         dry_run: bool | str = False,
         **kwargs: Any,
     ) -> None:
@@ -67,6 +71,7 @@ class CleanOperator(TableOperator):
         self.policy = policy
         self.retained = retained
         self.reverted_after = reverted_after
+        self.max_failures = max_failures
         # BaseOperator has a method dry_run.
         self.only_tell = dry_run
 

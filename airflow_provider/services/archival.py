@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,6 +35,7 @@ from airflow_provider.concurrency.heartbeat import observe
 from airflow_provider.concurrency.held import held_instants
 from airflow_provider.concurrency.publish import clean_up, publish_head
 from airflow_provider.concurrency.readers import registered_consumers
+from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, stopping_itself
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, TableServiceError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.table.archived_timeline import ArchivedInstant, newest_archived
@@ -95,6 +96,7 @@ def archive(
     keep_max: int | None = None,
     dead_writer_seconds: float = DEAD_WRITER_SECONDS,
     lock: LockProvider | None = None,
+    max_failures: int | None = MAX_FAILURES,
 ) -> ArchivalPlan:
     """Archive what is due. Run again after a crash, it goes on there.
 
@@ -104,7 +106,9 @@ def archive(
     :param dead_writer_seconds: see :func:`plan_archival`.
     :param lock: the table lock, taken only where something is due;
         :func:`~airflow_provider.locks.default_lock` when None.
+    :param max_failures: failures in a row after which archival stops itself on the table; None never.
     :return: what was archived.
+    :raises ServiceStoppedError: when archival failed too often on this table.
     :raises InvalidInputError: when the numbers cannot work.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -112,6 +116,19 @@ def archive(
     planned = partial(
         plan_archival, table, keep_min=keep_min, keep_max=keep_max, dead_writer_seconds=dead_writer_seconds
     )
+    with stopping_itself(table, Service.ARCHIVAL, lambda: _input(table), max_failures):
+        return _archive(table, planned, lock)
+
+
+def _input(table: HudiTable) -> str:
+    """What archival works on: it begins with the oldest instant."""
+    oldest = table.timeline().instants[:1]
+    return f"the timeline from {oldest[0].requested_time} on" if oldest else "an empty timeline"
+
+
+def _archive(
+    table: HudiTable, planned: Callable[[], ArchivalPlan], lock: LockProvider | None
+) -> ArchivalPlan:
     plan = planned()
     if not plan:
         return plan

@@ -26,6 +26,7 @@ from airflow_provider.concurrency import (
     rollback_dead_writers,
 )
 from airflow_provider.concurrency.heartbeat import heartbeat_path
+from airflow_provider.concurrency.service_failures import failures_in_a_row
 from airflow_provider.exceptions import (
     HigherPriorityWriteError,
     NoSuchInstantError,
@@ -44,7 +45,6 @@ from airflow_provider.services.clustering import (
 from airflow_provider.services.clustering_job import ClusteringJob
 from airflow_provider.services.clustering_plan import ClusteringGroup, ClusteringSettings
 from airflow_provider.services.clustering_task import ClusteringTask
-from airflow_provider.services.failures import failures_in_a_row
 from airflow_provider.services.row_order import LAYOUTS, row_order
 from airflow_provider.table import increment, snapshot
 from airflow_provider.table.base_file import read_base_file, read_footer
@@ -271,7 +271,7 @@ def test_every_group_hit_leaves_nothing_to_commit(table: LakeTable) -> None:
     assert pending_clusterings(table.table) == []
     table.check()
     # The input has changed, so that this was no failure.
-    assert failures_in_a_row(table.table, Action.CLUSTERING) == []
+    assert failures_in_a_row(table.table) == []
 
 
 def test_a_live_writer_of_higher_priority_is_not_disturbed(table: LakeTable) -> None:
@@ -415,7 +415,7 @@ def test_a_success_begins_the_count_anew(table: LakeTable) -> None:
         fail(table)
     plan(table)
     cluster_in_process(table.table)
-    assert failures_in_a_row(table.table, Action.CLUSTERING) == []
+    assert failures_in_a_row(table.table) == []
 
 
 # --- progress -----------------------------------------------------------------------------------
