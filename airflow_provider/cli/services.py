@@ -17,7 +17,7 @@ from airflow_provider.concurrency import rollback as roll_back
 from airflow_provider.concurrency import rollback_dead_writers
 from airflow_provider.concurrency.service_failures import Service, clear_failures
 from airflow_provider.concurrency.service_failures import failures as failures_of
-from airflow_provider.services import archival, cleaning, compaction
+from airflow_provider.services import archival, cleaning, compaction, table_options
 from airflow_provider.services import restore as restoring
 from airflow_provider.services import savepoint as savepointing
 from airflow_provider.services.clean_plan import CleaningPolicy, Retention
@@ -41,7 +41,7 @@ Retained = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (plan, rollback, clean, compact, archive, failures, savepoint, restore, upgrade):
+    for command in (plan, rollback, clean, compact, archive, failures, options, savepoint, restore, upgrade):
         app.command()(command)
 
 
@@ -145,14 +145,31 @@ def failures(
     """What services have failed in a row, and so may have stopped themselves."""
     if clear is not None:
         clear_failures(table, clear)
-    show(
-        [
-            {"service": str(each), **asdict(failure)}
-            for each in Service
-            for failure in failures_of(table, each)
-        ],
-        as_json,
-    )
+    found = ((service, failure) for service in Service for failure in failures_of(table, service))
+    show([{"service": str(service), **asdict(failure)} for service, failure in found], as_json)
+
+
+def options(
+    table: TableArgument,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change an option; may be repeated."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Let the default hold again; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What Hudi's options say for everybody who works on a table; changes them too."""
+    given: dict[str, str] = {}
+    for each in set_ or ():
+        key, equals, value = each.partition("=")
+        if not equals or key.strip() in given:
+            raise typer.BadParameter(f"{key!r} must be given once, as KEY=VALUE", param_hint="--set")
+        given[key.strip()] = value
+    if given or unset:
+        table = table_options.change_options(table, given, unset=unset or (), lock=table_lock(table))
+    show(table_options.describe_options(table), as_json)
 
 
 def savepoint(

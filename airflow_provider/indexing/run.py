@@ -326,8 +326,8 @@ class _Run:
         return _pending(self._storage, self._log, self._instant)
 
     def _planned(self) -> LogEntry:
-        for entry in self._log.backwards():
-            if entry.plans and entry.instant == self._instant:
+        for entry in self._log.about(self._instant):
+            if entry.plans:
                 return entry
         raise _dropped(self._storage, self._instant)
 

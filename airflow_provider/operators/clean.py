@@ -92,17 +92,19 @@ class CleanOperator(TableOperator):
                 Topic.CLEANING, policy=policy, retained=retained, reverted_after=reverted_after
             )
         )
-        plan = plan_clean(table, retention)
-        self._tell(plan, each_file=only_tell)
         result: dict[str, Any] = {"table": self.table, **_NOTHING}
+        plans: list[CleanPlan] = []
         if only_tell:
-            result |= {"files_deleted": len(plan.files), "bytes": plan.size}
+            plans = [plan_clean(table, retention)]
+            result |= {"files_deleted": len(plans[0].files), "bytes": plans[0].size}
         else:
-            done = [each.to_dict() for each in clean(table, retention, lock=self._lock(table, options))]
-            if done:
+            lock, most = self._lock(table, options), self.max_failures
+            cleaned = clean(table, retention, lock=lock, on_plan=plans.append, max_failures=most)
+            if done := [each.to_dict() for each in cleaned]:
                 counts = ("files_deleted", "files_failed", "bytes")
                 result |= done[-1] | {count: sum(each[count] for each in done) for count in counts}
-        told = plan.to_dict()
+        self._tell(plans[-1], each_file=only_tell)
+        told = plans[-1].to_dict()
         return {
             **result,
             "held": told["held"],
@@ -113,7 +115,7 @@ class CleanOperator(TableOperator):
     def _tell(self, plan: CleanPlan, *, each_file: bool) -> None:
         for file in plan.files if each_file else ():
             self.log.info("%s, %d bytes, %s", file.path, file.size, file.reason)
-        self.log.info("to be deleted: %d files, %d bytes", len(plan.files), plan.size)
+        self.log.info("planned to be deleted: %d files, %d bytes", len(plan.files), plan.size)
         for held in plan.held:
             self.log.info("kept for %s: %d files, %d bytes", held.by, held.files, held.size)
         for name in plan.expired_consumers:

@@ -38,13 +38,13 @@ from airflow_provider.concurrency.readers import registered_consumers
 from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, stopping_itself
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, TableServiceError
 from airflow_provider.locks import LockProvider, default_lock
+from airflow_provider.services.orphans import DeadInstant, dead_on_timeline
 from airflow_provider.table.archived_timeline import ArchivedInstant, newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.history_files import append_history, merge_history
 from airflow_provider.table.hudi_options import OPTIONS
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, parse_time
-from airflow_provider.table.metadata import decode
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import TIMELINE_FOLDER, Timeline, instant_path
 
@@ -223,7 +223,7 @@ def plan_archival(
     if not stays:
         starts = timeline.instants[0].requested_time if timeline.instants else ""
         return ArchivalPlan(trim=_trimmable(storage, commit_log, head, starts))
-    dead = _rolled_back(storage, timeline)
+    dead = dead_on_timeline(storage, timeline)
     bounds += [*_bounds(storage, timeline, head), *_dead_bounds(storage, dead, dead_writer_seconds)]
     held_by = None
     for bound in bounds:
@@ -311,41 +311,13 @@ def _replaced_bounds(storage: Storage, timeline: Timeline, stays: str) -> Iterat
                 return
 
 
-class _Dead(NamedTuple):
-    """An instant that was rolled back, reverted, or undone by a restore.
-
-    :param since: when.
-    :param kept: its data files that the rollback left to readers, relative to the table.
-    """
-
-    since: str
-    kept: tuple[str, ...]
-
-
-def _rolled_back(storage: Storage, timeline: Timeline) -> dict[str, _Dead]:
-    """The instants that rollbacks and restores on the timeline made dead."""
-    found = {}
-    for instant in timeline.completed():
-        if instant.action is Action.ROLLBACK:
-            told = decode(timeline.read(instant))
-            partitions = (told.get("partitionMetadata") or {}).values()
-            kept = (url for each in partitions for url in each.get("failedDeleteFiles") or ())
-            paths = tuple(url.removeprefix(storage.url("")).lstrip("/") for url in kept)
-            for dead in told.get("commitsRollback") or ():
-                found[str(dead)] = _Dead(instant.completion_time or "", paths)
-        elif instant.action is Action.RESTORE:
-            for undone in decode(timeline.read(instant)).get("restoreInstantInfo") or ():
-                found[str(undone["commitTime"])] = _Dead(instant.completion_time or "", ())
-    return found
-
-
-def _dead_bounds(storage: Storage, dead: dict[str, _Dead], seconds: float) -> Iterator[_Bound]:
+def _dead_bounds(storage: Storage, dead: dict[str, DeadInstant], seconds: float) -> Iterator[_Bound]:
     """Readers must not take a file of a dead instant, also a late one, for one of an archived commit."""
-    for instant, (since, kept) in dead.items():
-        age = max(0.0, time.time() - parse_time(since).timestamp())
+    for instant, how in dead.items():
+        age = max(0.0, time.time() - parse_time(how.at).timestamp())
         if age < seconds:
             yield _Bound(instant, f"{instant} was rolled back only {age:.0f} s ago", may_be_dead=True)
-        elif any(storage.stat(path) is not None for path in kept):
+        elif any(storage.stat(path) is not None for path in how.kept):
             why = f"{instant} was reverted, and its files are not cleaned yet"
             yield _Bound(instant, why, may_be_dead=True)
 

@@ -28,10 +28,10 @@ from airflow_provider.services.clean_plan import CleaningPolicy, Retention
 from airflow_provider.services.cleaning import clean, schedule_clean
 from airflow_provider.services.compaction import compact, compact_when_due, schedule_compaction
 from airflow_provider.table import HudiTable
-from airflow_provider.table.history_files import HISTORY_FOLDER
-from airflow_provider.table.hudi_table import PROPERTIES_PATH
+from airflow_provider.table.archived_timeline import HISTORY_FOLDER
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
+from airflow_provider.table.properties import PROPERTIES_PATH
 from airflow_provider.table.timeline import instant_path
 from tests.unit.services.indexed_table import EVERY_COMMIT, commit, indexed_table
 
