@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.bloom_filter import BloomFilter
+from airflow_provider.table.dictionary_encoding import worth_a_dictionary
 from airflow_provider.table.properties import dump_properties
 from airflow_provider.table.schema import (
     META_COLUMNS,
@@ -295,7 +296,7 @@ class BaseFileWriter:
             self._sink,
             self._file_schema,
             compression="snappy",
-            use_dictionary=_worth_a_dictionary(sample),
+            use_dictionary=worth_a_dictionary(sample),
             store_schema=False,  # the file shall look like the JVM's, not like Arrow's
         )
         return self._parquet
@@ -480,40 +481,3 @@ def _listed(columns: Sequence[str] | None) -> list[str] | None:
 
 
 _WORTH_THREADS = 1 << 20  # bytes that are read at once
-
-_SAMPLE_ROWS = 16_384
-
-
-def _worth_a_dictionary(table: pa.Table) -> list[str]:
-    """The leaf columns for which Parquet should try a dictionary.
-
-    Trying costs a hash table look-up a value; for keys and measurements it is in vain.
-    """
-    chosen: list[str] = []
-    sample = table.slice(0, _SAMPLE_ROWS)
-    for field in table.schema:
-        if field.name in (_SEQUENCE, _RECORD_KEY):
-            continue
-        if pa.types.is_nested(field.type) or not table.num_rows:
-            chosen.extend(_leaves(field, field.name))
-            continue
-        values = sample[field.name].drop_null()
-        if pa.types.is_dictionary(field.type) or 2 * pc.count_distinct(values).as_py() <= len(values):
-            chosen.append(field.name)
-    return chosen
-
-
-def _leaves(field: pa.Field, path: str) -> Iterator[str]:
-    """The Parquet paths of a column's leaves."""
-    kind = field.type
-    if pa.types.is_struct(kind):
-        for position in range(kind.num_fields):
-            child = kind.field(position)
-            yield from _leaves(child, f"{path}.{child.name}")
-    elif pa.types.is_list(kind):
-        yield from _leaves(kind.value_field, f"{path}.list.element")
-    elif pa.types.is_map(kind):
-        yield from _leaves(kind.key_field, f"{path}.key_value.key")
-        yield from _leaves(kind.item_field, f"{path}.key_value.value")
-    else:
-        yield path
