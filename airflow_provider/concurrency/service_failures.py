@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import islice
-from typing import Any
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.exceptions import (
@@ -208,11 +208,10 @@ def _counts(error: Exception) -> bool:
 
 
 def _keep(storage: Storage, service: Service, error: Exception, given: str) -> None:
-    at = now()
-    failure = Failure(at, f"{type(error).__name__}: {error}", given, describe_owner())
-    content: dict[str, Any] = asdict(failure)
+    failure = Failure(now(), f"{type(error).__name__}: {error}", given, describe_owner())
+    name = f"{time.time_ns()}-{uuid.uuid4().hex[:8]}.json"  # in their order, also within a millisecond
     try:
-        storage.put(f"{_folder(service)}/{at}-{uuid.uuid4().hex[:8]}.json", json.dumps(content).encode())
+        storage.put(f"{_folder(service)}/{name}", json.dumps(asdict(failure)).encode())
     except OSError as not_kept:  # the storage may be what failed
         log.warning("table %s: that %s failed could not be kept: %s", storage.root, service, not_kept)
 

@@ -26,7 +26,12 @@ from airflow_provider.concurrency import (
     rollback_dead_writers,
 )
 from airflow_provider.concurrency.heartbeat import heartbeat_path
-from airflow_provider.concurrency.service_failures import failures_in_a_row
+from airflow_provider.concurrency.service_failures import (
+    Service,
+    clear_failures,
+    failures,
+    failures_in_a_row,
+)
 from airflow_provider.exceptions import (
     HigherPriorityWriteError,
     NoSuchInstantError,
@@ -396,7 +401,12 @@ def clear_by_a_person(table: LakeTable) -> None:
     table.ingest("bulk_insert", [row(100, "c")])
 
 
-@pytest.mark.parametrize("clear", [clear_by_a_changed_input, clear_by_a_person])
+def clear_by_a_command(table: LakeTable) -> None:
+    assert len(failures(table.table, Service.CLUSTERING)) == 3
+    clear_failures(table.table, Service.CLUSTERING)
+
+
+@pytest.mark.parametrize("clear", [clear_by_a_changed_input, clear_by_a_person, clear_by_a_command])
 def test_it_stops_itself_after_three_failures_until_it_is_cleared(
     table: LakeTable, clear: Callable[[LakeTable], None]
 ) -> None:
