@@ -37,7 +37,7 @@ def change_options(
 ) -> HudiTable:
     """Change options that a table keeps. Whoever opens it from now on works by them.
 
-    :param table: the table; also one whose options contradict each other, to mend it.
+    :param table: the table.
     :param given: new values, by Hudi's names.
     :param unset: names of options for which the default is to hold again.
     :param lock: the table lock, as the options say it now; :func:`~airflow_provider.locks.default_lock`
