@@ -227,6 +227,17 @@ class CommitLog:
             yield entry
             sequence -= 1
 
+    def about(self, instant: str) -> Iterator[LogEntry]:
+        """Entries that schedule, complete, keep, roll back or undo an instant, from the newest on.
+
+        :param instant: its requested time, before which nothing is said about it.
+        """
+        for entry in self.backwards():
+            if instant in (entry.instant, entry.rolls_back) or instant in entry.undoes:
+                yield entry
+            if entry.completion_time < instant:
+                return
+
     def append(self, sequence: int, entry: LogEntry) -> bool:
         """Put an entry at a sequence, if nobody has.
 

@@ -63,6 +63,7 @@ def build_index(
         operation_key=job.operation_key,
         is_alive=is_alive,
         around=lambda instant: tasks_end_with(spark, instant),
+        max_failures=job.max_failures,
     )
 
 
