@@ -53,8 +53,10 @@ SERVICES: dict[str, Callable[[Simulation, str], None]] = {
     "reader": add_reader,
     "leased reader": add_leased_reader,
 }
-# What is drawn costs as much as what is run: one draw says everything that a step has to know.
-UPSERTS = list(
+# A draw costs about as much as a storage operation: few of them say all that a step has to know.
+TURNS = st.binary(max_size=8)
+Upsert = tuple[tuple[str, ...], ConflictPolicy, int, bool]
+UPSERTS: list[Upsert] = list(
     itertools.product(
         [keys for size in range(1, 5) for keys in itertools.combinations(KEYS, size)],
         [FAIL, REBASE, REVERT],
@@ -62,8 +64,6 @@ UPSERTS = list(
         [False, False, True],
     )
 )
-TURNS = st.binary(max_size=8)
-Upsert = tuple[tuple[str, ...], ConflictPolicy, int, bool]
 PAIRS = list(itertools.combinations_with_replacement(sorted(SERVICES), 2))
 
 
@@ -90,6 +90,7 @@ class Interleaving(RuleBasedStateMachine):
 
     @initialize(upsert=st.sampled_from(UPSERTS))
     def a_table(self, upsert: Upsert) -> None:
+        # Hypothesis leaves rules out, each of half of the runs: without a writer a run would show little.
         self.simulation = written().copy()
         self._begin_upsert(upsert)
 
