@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -131,6 +132,7 @@ class LogEntry:
         return json.dumps(content, separators=(",", ":")).encode()
 
     @classmethod
+    @lru_cache(maxsize=64)  # the newest are asked for again and again
     def from_json(cls, sequence: int, data: bytes) -> LogEntry:
         """Read a file's content; fields of later versions are ignored."""
         content = json.loads(data)
