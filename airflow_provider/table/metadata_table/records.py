@@ -142,8 +142,7 @@ class StoredBloomFilter:
     is_deleted: bool = False
 
 
-@dataclass(frozen=True)
-class RecordLocation:
+class RecordLocation(NamedTuple):
     """Where a record key lives.
 
     :param partition_path: partition path relative to the table.
