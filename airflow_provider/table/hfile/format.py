@@ -223,12 +223,12 @@ def decode_block(block: bytes, expected: tuple[bytes, ...], compression: Compres
     :raises ValueError: when it is not one of them, cut off or damaged.
     :raises CompressionError: likewise.
     """
-    magic, size = block_size(block)
+    magic, on_disk, uncompressed, _, _, _, with_header = _HEADER.unpack_from(block)
     if magic not in expected:
         wanted = " or ".join(each.decode() for each in expected)
         raise ValueError(f"a block begins with {magic!r}, expected is {wanted}")
-    _, on_disk, uncompressed, _, _, _, with_header = _HEADER.unpack_from(block)
-    if not BLOCK_HEADER_SIZE <= with_header <= BLOCK_HEADER_SIZE + on_disk or size > len(block):
+    size = BLOCK_HEADER_SIZE + on_disk
+    if not BLOCK_HEADER_SIZE <= with_header <= size <= len(block):
         raise ValueError(f"a block of {size} bytes with {with_header} bytes of data is cut off or damaged")
     stored = block[BLOCK_HEADER_SIZE:with_header]
     data = _gunzip(stored, uncompressed) if compression is Compression.GZ else stored
@@ -290,11 +290,11 @@ def decode_pairs(data: bytes, wanted: Container[bytes] | None = None) -> Iterato
 
 
 def find_pairs(data: bytes, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """The pairs of a few keys in a data block, without a look at the others.
+    """The pairs of a few keys in a data block, in their order, without a look at the others.
 
     Right only where no value holds bytes that look like the pair of such a key.
 
-    :param wanted: keys, in their order.
+    :param wanted: keys.
     :raises ValueError: when the block does not begin with a pair.
     """
     first = _LENGTHS.size
@@ -302,7 +302,7 @@ def find_pairs(data: bytes, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, by
         raise ValueError(f"{len(data)} bytes of a data block are no pair")
     whole, _, key_length = _LENGTHS.unpack_from(data)
     rest = whole - key_length  # what is in a key beside its bytes is the same for all
-    for key in wanted:
+    for key in sorted(wanted):
         searched = _KEY_LENGTH.pack(len(key)) + key
         found = data.find(searched)
         while found >= 0:

@@ -17,7 +17,6 @@ from airflow_provider.table.storage import Storage
 _TAIL = 32 * 1024  # enough for the trailer and most files' indexes: one request
 _FEW = 16  # keys of one block that are worth to be searched for
 _READ_AHEAD = 8 * 1024 * 1024  # fetched at a time where one block after another is read
-_WORTH_SKIPPING = 256 * 1024  # between two blocks: a request on an object store takes longer than so much
 
 
 class HFileReader:
@@ -175,7 +174,7 @@ class HFileReader:
         return self._lower[entry.offset]
 
     def _data_blocks(self, entries: Iterable[IndexEntry]) -> Iterator[tuple[IndexEntry, bytes]]:
-        for group in _neighbours(entries):
+        for group in _neighbours(entries, self._content.worth_skipping):
             start = group[0].offset
             blocks = self._content.read(start, group[-1].offset + group[-1].size)
             for entry in group:
@@ -188,7 +187,7 @@ class HFileReader:
 
     def _found(self, block: bytes, wanted: set[bytes]) -> list[tuple[bytes, bytes]]:
         with self._naming_the_file:
-            return list(hfile.find_pairs(block, sorted(wanted)))
+            return list(hfile.find_pairs(block, wanted))
 
 
 class _NamingTheFile:
@@ -208,13 +207,13 @@ class _NamingTheFile:
             ) from error
 
 
-def _neighbours(entries: Iterable[IndexEntry]) -> Iterator[list[IndexEntry]]:
+def _neighbours(entries: Iterable[IndexEntry], worth_skipping: int) -> Iterator[list[IndexEntry]]:
     """Blocks that are so near to one another in the file that one request for all is cheapest."""
     group: list[IndexEntry] = []
     for entry in entries:
         if group:
             gap = entry.offset - group[-1].offset - group[-1].size
-            if not 0 <= gap <= _WORTH_SKIPPING or entry.offset + entry.size - group[0].offset > _READ_AHEAD:
+            if not 0 <= gap <= worth_skipping or entry.offset + entry.size - group[0].offset > _READ_AHEAD:
                 yield group
                 group = []
         group.append(entry)

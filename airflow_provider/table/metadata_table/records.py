@@ -180,7 +180,10 @@ Payload = FileList | ColumnStats | StoredBloomFilter | RecordLocation | Secondar
 
 def is_tombstone(payload: Payload) -> bool:
     """Whether a record says no more than that what was there before it is gone."""
-    return isinstance(payload, ColumnStats | StoredBloomFilter | SecondaryKey) and payload.is_deleted
+    return isinstance(payload, _WITH_TOMBSTONES) and payload.is_deleted
+
+
+_WITH_TOMBSTONES = (ColumnStats, StoredBloomFilter, SecondaryKey)
 
 
 def merge(older: Payload | None, newer: Payload) -> Payload:
