@@ -114,8 +114,7 @@ class IndexBuild:
         file_id = file_group_id(partition, number - self._first[partition])
         metadata_table, records = metadata_storage(self.storage), self._merged(entries)
         if partition is MetadataPartition.RECORD_INDEX:
-            if taken_out := self._taken_out(MetadataTable(metadata_table), file_id):
-                records = self._checked(records, taken_out)
+            records = self._checked(records, self._taken_out(MetadataTable(metadata_table), file_id))
         return write_base_file(metadata_table, partition.value, file_id, self.instant, records)
 
     def _entries(
@@ -133,11 +132,14 @@ class IndexBuild:
         """One record a key; decoded only where there are several."""
         decode = RecordDecoder(schema_text())
         for key, same in groupby(entries, key=itemgetter(0)):
-            _, data = next(same)
-            merged: Payload | None = None
-            for _, other in same:
-                merged = self._both(key, decode(data) if merged is None else merged, decode(other))
-            yield key, data if merged is None else merged
+            first, *others = (data for _, data in same)
+            if not others:
+                yield key, first
+                continue
+            merged = decode(first)
+            for other in others:
+                merged = self._both(key, merged, decode(other))
+            yield key, merged
 
     def _both(self, key: str, one: Payload, other: Payload) -> Payload:
         if isinstance(one, RecordLocation) and isinstance(other, RecordLocation):
@@ -230,9 +232,7 @@ def write_listing(build: IndexBuild) -> list[WriteStat]:
     return _write(build, numbers, build.entries_of_listing())
 
 
-def _write(
-    build: IndexBuild, numbers: Iterable[int], batches: Iterable[pa.RecordBatch]
-) -> list[WriteStat]:
+def _write(build: IndexBuild, numbers: Iterable[int], batches: Iterable[pa.RecordBatch]) -> list[WriteStat]:
     entries = pa.Table.from_batches(batches, ENTRIES).combine_chunks()
     groups = entries["file_group"].to_numpy()
     order = np.argsort(groups, kind="stable")

@@ -56,6 +56,7 @@ class ByteRange:
 
     def part(self, start: int, size: int) -> ByteRange:
         """A range within this one, read through it."""
+
         def read(begin: int, end: int) -> bytes:
             return self.read(start + begin, start + end)
 

@@ -94,6 +94,9 @@ class BlockIndex:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def __iter__(self) -> Iterator[IndexEntry]:
+        return map(self.__getitem__, range(len(self)))
+
     def __getitem__(self, number: int) -> IndexEntry:
         # Of thousands of entries a few are needed.
         return IndexEntry(self.keys[number], *_POINTER.unpack_from(self._data, self._positions[number]))

@@ -139,9 +139,7 @@ def write_base_file(
     """
     path = _base_file_path(partition, file_id, instant, write_token)
     sink = io.BytesIO()
-    writer = HFileWriter(
-        sink, block_size=_BLOCK_SIZES.get(partition, BLOCK_SIZE), created=_created(instant)
-    )
+    writer = HFileWriter(sink, block_size=_BLOCK_SIZES.get(partition, BLOCK_SIZE), created=_created(instant))
     keys: list[str] = []
     for key, payload in records:
         writer.append(key.encode(), payload if isinstance(payload, bytes) else encode_payload(payload))
