@@ -123,7 +123,7 @@ class IndexBuild:
         for name, records in records_of(self.storage, change, partitions, self.columns).items():
             partition = MetadataPartition(name)
             added = {key: payload for key, payload in records.items() if payload is not None}
-            keys = pa.array(added, pa.string())
+            keys = pa.array(list(added), pa.string())
             numbers = self._first[partition] + file_group_indexes(keys, self.file_groups[partition])
             payloads = pa.array(map(encode_payload, added.values()), pa.binary())
             yield pa.record_batch([pa.array(numbers, pa.int32()), keys, payloads], schema=ENTRIES)

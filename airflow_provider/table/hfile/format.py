@@ -328,7 +328,9 @@ def encode_index_key(key: bytes) -> bytes:
 
 def _index_key(data: bytes, begin: int, end: int) -> bytes:
     # HBase has more than the key there.
-    key_at = begin + 2
+    key_at = begin + _KEY_LENGTH.size
+    if key_at > end:
+        raise ValueError(f"an index key has {end - begin} bytes, and its length takes {_KEY_LENGTH.size}")
     key_end = key_at + (data[begin] << 8 | data[begin + 1])
     if key_end > end:
         raise ValueError(f"an index key of {key_end - key_at} bytes is cut off at byte {end - begin}")
