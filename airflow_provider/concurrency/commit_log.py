@@ -171,11 +171,13 @@ class CommitLog:
     :param storage: the table's storage.
     """
 
-    # How far the log is known to go, so that its end is found by a step or two and no listing.
-    _known_heads: WeakKeyDictionary[Storage, int] = WeakKeyDictionary()
+    # The newest entries that were read: they never change, and every write asks several times for those that
+    # came since. From the last one the log's end is found by a step or two and no listing.
+    _known: WeakKeyDictionary[Storage, dict[int, LogEntry]] = WeakKeyDictionary()
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._entries = self._known.setdefault(storage, {})
 
     def head(self) -> int:
         """Sequence of the newest entry; 0 when there is none."""
@@ -183,7 +185,10 @@ class CommitLog:
 
     def newest(self) -> LogEntry | None:
         """The newest entry; None for an empty log."""
-        newest = self.read(self._known_heads.get(self._storage, 0))
+        last = max(self._entries, default=0)
+        newest = self._load(last)
+        if newest != self._entries.get(last):  # trimmed, or the table was made anew
+            self._entries.clear()
         # What is in the trimmed part is of somebody who was killed there after standing still (see append).
         while newest is None or newest.sequence <= self.trimmed():  # or trimmed since, perhaps right now
             listed = max(self._listed(), default=0)
@@ -199,6 +204,16 @@ class CommitLog:
 
         :raises CorruptTableError: when the file is not an entry.
         """
+        if (known := self._entries.get(sequence)) is not None:
+            return known
+        entry = self._load(sequence)
+        if entry is not None:
+            self._entries[sequence] = entry
+            if len(self._entries) > _KEPT:
+                self._entries.pop(min(self._entries), None)
+        return entry
+
+    def _load(self, sequence: int) -> LogEntry | None:
         if sequence < 1:
             return None
         path = _path(sequence)
@@ -207,14 +222,11 @@ class CommitLog:
         except FileNotFoundError:
             return None
         try:
-            entry = LogEntry.from_json(sequence, data)
+            return LogEntry.from_json(sequence, data)
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptTableError(
                 f"table {self._storage.root}: {path} is not a commit log entry: {error}", path=path
             ) from error
-        if sequence > self._known_heads.get(self._storage, 0):
-            self._known_heads[self._storage] = sequence
-        return entry
 
     def after(self, sequence: int) -> Iterator[LogEntry]:
         """Entries with a larger sequence, in order, up to the head at the moment of asking."""
@@ -287,6 +299,9 @@ class CommitLog:
     def _listed(self) -> list[int]:
         names = self._storage.names(COMMIT_LOG_FOLDER)
         return [int(name[:-5]) for name in names if name.endswith(".json")]
+
+
+_KEPT = 256
 
 
 def _path(sequence: int) -> str:

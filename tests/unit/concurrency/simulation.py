@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
@@ -173,8 +173,8 @@ class FolderStorage(MemoryStorage):
             found = getattr(outer, name)(f"{folder}/{path}" if path else folder, *moved)
             relative = len(folder) + 1
             if name == "list":
-                return [replace(status, path=status.path[relative:]) for status in found]
-            return replace(found, path=found.path[relative:]) if isinstance(found, FileStatus) else found
+                return [status._replace(path=status.path[relative:]) for status in found]
+            return found._replace(path=found.path[relative:]) if isinstance(found, FileStatus) else found
 
         return operate
 
