@@ -30,6 +30,8 @@ from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
+STAGED_FOLDER = ".hoodie/commit_log/staged"
+
 
 def completed_instant(entry: LogEntry) -> Instant:
     """The completed instant that an entry stands for."""
@@ -138,7 +140,7 @@ def files_in(storage: Storage, partitions: Iterable[str], instant: str) -> list[
 
 def staged_metadata_path(instant: str) -> str:
     """Where a writer stages its commit metadata before its entry is put."""
-    return f".hoodie/commit_log/staged/{instant}.avro"
+    return f"{STAGED_FOLDER}/{instant}.avro"
 
 
 def staged_plan_path(instant: str) -> str:
@@ -147,7 +149,7 @@ def staged_plan_path(instant: str) -> str:
     Not where the metadata of the same instant goes when it is carried out: somebody who was about to
     move the plan, stood still and wakes up then would move that.
     """
-    return f".hoodie/commit_log/staged/{instant}.requested.avro"
+    return f"{STAGED_FOLDER}/{instant}.requested.avro"
 
 
 def _is_newest(storage: Storage, entry: LogEntry) -> bool:

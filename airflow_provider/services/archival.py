@@ -33,7 +33,7 @@ import tenacity
 from airflow_provider.concurrency import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import observe
 from airflow_provider.concurrency.held import held_instants
-from airflow_provider.concurrency.publish import clean_up, publish_head
+from airflow_provider.concurrency.publish import STAGED_FOLDER, clean_up, publish_head
 from airflow_provider.concurrency.readers import registered_consumers
 from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, stopping_itself
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, TableServiceError
@@ -148,11 +148,21 @@ def _archive(
             clean_up(storage, instant.requested_time, instant.action)
         take_off(storage, plan.instants)
         CommitLog(storage).trim(plan.trim)
+        _delete_forgotten(storage)
     merge_history(storage)
     if plan.instants:
         first, last = plan.instants[0].requested_time, plan.instants[-1].requested_time
         log.info("table %s: archived %d instants, %s to %s", table.location, len(plan.instants), first, last)
     return plan
+
+
+def _delete_forgotten(storage: Storage) -> None:
+    """What was staged for instants that are archived, by somebody who died before the entry: a savepoint's."""
+    upto = newest_archived(storage)
+    for status in storage.list(STAGED_FOLDER):
+        is_old = time.time() - status.modified > DEAD_WRITER_SECONDS
+        if is_old and status.name.partition(".")[0] <= upto:
+            storage.delete(status.path)
 
 
 def archive_when_due(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,7 +27,7 @@ from airflow_provider.concurrency import (
     schedule,
 )
 from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER
-from airflow_provider.concurrency.publish import ensure_published
+from airflow_provider.concurrency.publish import STAGED_FOLDER, ensure_published
 from airflow_provider.concurrency.revert import put_revert
 from airflow_provider.concurrency.transactions import is_completed, partitions_of
 from airflow_provider.exceptions import (
@@ -269,6 +270,17 @@ def test_a_dead_instant_is_passed_only_when_its_writer_cannot_wake_up_any_more(t
     assert plan.leftovers == (path,)
     assert table.storage.stat(path) is None
     assert fares(table) == before, "nothing that was rolled back shows"
+
+
+def test_what_a_savepoint_left_whose_maker_died_goes_with_its_commit(table: HudiTable) -> None:
+    kept, *_ = commits(table, 6)
+    staged = [f"{STAGED_FOLDER}/{kept}.savepoint.{age}.avro" for age in ("new", "old")]
+    for path in staged:
+        table.storage.put(path, b"")
+    os.utime(table.storage.url(staged[1]), (0, 0))
+    archive(table, **FEW)
+    assert kept not in on_timeline(table)
+    assert [table.storage.stat(path) is not None for path in staged] == [True, False]
 
 
 def test_a_reverted_clustering_stays_until_its_files_are_cleaned(table: HudiTable) -> None:
