@@ -157,7 +157,7 @@ def _archive(
 
 
 def _delete_forgotten(storage: Storage) -> None:
-    """What was staged for instants that are archived, by somebody who died before the entry: a savepoint's."""
+    """What was staged for a savepoint of an archived commit, by somebody who died before the entry."""
     upto = newest_archived(storage)
     for status in storage.list(STAGED_FOLDER):
         is_old = time.time() - status.modified > DEAD_WRITER_SECONDS
