@@ -110,7 +110,7 @@ class StagedChange:
         if indexes:
             self._write(indexes, change())
         elif before:
-            self._storage.delete(staged_path(self._instant))
+            drop_staged(self._storage, self._instant)
         for path in before - self._paths:
             self._storage.delete(path)
 

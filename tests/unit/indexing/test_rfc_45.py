@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -20,6 +21,7 @@ from airflow_provider.exceptions import (
     WriteConflictError,
 )
 from airflow_provider.indexing.base_files import IndexBuild, build_in_process
+from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
@@ -34,8 +36,10 @@ from airflow_provider.table.base_file import BaseFileWriter, new_file_id
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.metadata import WriteStat, decode
-from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
+from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
+from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
+from tests.unit.concurrency.simulation import NoLock
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .jvm import SCHEMA, JvmWrite, SharedLock, rows
@@ -414,6 +418,46 @@ def test_two_runs_at_once_one_is_told(table: HudiTable) -> None:
     run(table, instant, build=build)
     assert_indexes_equal_a_rebuild(table, ALL)
     assert snapshot(HudiTable.open(table.location)).to_table().num_rows == 3
+
+
+def test_a_drop_that_stands_still_takes_nothing_of_the_index_that_comes_after_it(table: HudiTable) -> None:
+    run(table, schedule(table))
+    writer, stat = written(table, [7])
+    goes_on = threading.Event()
+
+    class StandsStill(Storage):
+        """It has looked what there is to be deleted, and has lost its lock."""
+
+        stands = threading.Event()
+
+        def delete(self, path: str) -> bool:
+            if path.startswith(f"{METADATA_FOLDER}/record_index"):
+                self.stands.set()
+                assert goes_on.wait(60)
+            return super().delete(path)
+
+    storage = StandsStill(table.location)
+    drop = threading.Thread(
+        target=drop_index,
+        args=(HudiTable(storage, table.config), ["record_index"]),
+        kwargs={"lock": NoLock()},
+    )
+
+    class Waited(SharedLock):
+        """The writer has staged for the index that is dropped, and built again, before it has the lock."""
+
+        def __enter__(self) -> SharedLock:
+            drop.start()
+            assert storage.stands.wait(60)
+            run(table, schedule(table))
+            return super().__enter__()
+
+    writer._lock = Waited(table.location)
+    writer.commit([stat])
+    goes_on.set()
+    drop.join()
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert indexed_keys(table) == {1, 2, 3, 7}
 
 
 def age(table: HudiTable, path: str) -> None:
