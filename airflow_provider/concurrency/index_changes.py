@@ -127,7 +127,7 @@ def _remove(storage: Storage, entry: LogEntry, dropped: Collection[str]) -> None
         paths = [DEFINITIONS_PATH, *(each.path for each in storage.list(METADATA_FOLDER, recursive=True))]
     # What a writer has staged it takes away itself, or stages again under the same names for an index that
     # was scheduled since.
-    pending = {instant.requested_time for instant in Timeline.load(storage).pending()}
+    pending = {i.requested_time for i in Timeline.load(storage).pending() if i.action is not Action.INDEXING}
     paths = [path for path in paths if not any(instant in path for instant in pending)]
     # What somebody has scheduled since is not in this list, nor a writer's of after that entry.
     if CommitLog(storage).head() != entry.sequence:
