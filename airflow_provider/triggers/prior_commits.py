@@ -13,9 +13,9 @@ from airflow_provider.triggers.polling import PollingTrigger, Progress, while_br
 def prior_commits(table: HudiTable, before: str) -> Progress:
     """Whether every write requested before an instant is completed or rolled back.
 
-    Those are waited for that hold a fenced read: see :attr:`~airflow_provider.table.instant.Action.holds_fence`.
-    A writer whose heartbeat expired blocks too: only a rollback ends it (design, section 4),
-    which the next writer of the table does.
+    What is waited for is what holds a fenced read
+    (:attr:`~airflow_provider.table.instant.Action.holds_fence`). A writer whose heartbeat expired
+    blocks too: only a rollback ends it (design, section 4), which the next writer of the table does.
 
     :param table: the table.
     :param before: requested time of an instant, 17 digits; that instant itself does not block.
