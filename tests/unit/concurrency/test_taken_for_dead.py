@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -17,7 +18,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import CommitLog, ServicePlan, Writer, begin_write, rollback, schedule
+from airflow_provider.concurrency import (
+    CommitLog,
+    ServicePlan,
+    Writer,
+    begin_write,
+    rollback,
+    rollback_dead_writers,
+    schedule,
+)
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER, heartbeat_path, observe
 from airflow_provider.exceptions import HeartbeatExpiredError, InstantRolledBackError
 from airflow_provider.locks import InProcessLockProvider
@@ -111,6 +120,33 @@ def test_a_planner_that_was_taken_for_dead_plans_anew(table: HudiTable) -> None:
     entries = list(CommitLog(table.storage).after(0))
     assert [entry.instant for entry in entries if entry.plans] == [instant]
     assert instant != storage.rolled_back
+
+
+def test_what_a_planner_staged_that_failed_goes_with_the_next_writer(table: HudiTable) -> None:
+    class Fails(Storage):
+        """Takes no entry."""
+
+        def put_if_absent(self, path: str, data: bytes) -> bool:
+            if path.startswith(".hoodie/commit_log/"):
+                raise OSError(errno.EIO, "no entry is taken", path)
+            return super().put_if_absent(path, data)
+
+    failing = HudiTable(Fails(table.location), table.config)
+    with pytest.raises(OSError, match="no entry is taken"):
+        schedule(
+            failing,
+            lambda view, taken: ServicePlan(frozenset(), b"plan"),
+            action=Action.CLUSTERING,
+            operation="CLUSTER",
+            priority=200,
+        )
+    [instant] = observe(table.storage)
+    path = table.storage.url(heartbeat_path(instant))
+    long_ago = time.time() - 3600
+    os.utime(path, (long_ago, long_ago))
+    assert rollback_dead_writers(table) == [instant]
+    assert table.storage.list(".hoodie/commit_log/staged") == []
+    assert table.storage.list(HEARTBEAT_FOLDER) == []
 
 
 def test_a_rollback_that_was_taken_for_dead_takes_another_instant(table: HudiTable) -> None:
