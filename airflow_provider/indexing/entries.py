@@ -12,7 +12,7 @@ from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.history import Base
 from airflow_provider.concurrency.indexes import current_indexes, log_missed
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
-from airflow_provider.concurrency.publish import publish, staged_metadata_path
+from airflow_provider.concurrency.publish import publish, staged_metadata_path, staged_plan_path
 from airflow_provider.locks import LockProvider
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.instant import Action
@@ -70,8 +70,7 @@ def change_indexes(
             change = decide(base, indexes)
             if change is None:
                 return None
-            if lock.excludes_hudi:
-                log_missed(storage, indexes, base.timeline)
+            log_missed(storage, indexes, base.timeline)
             if (entry := _put(storage, commit_log, base, change, operation, instant, plans)) is not None:
                 return entry
 
@@ -90,13 +89,14 @@ def _put(
     if (instant := known) is None:
         info = HeartbeatInfo(owner, Action.INDEXING, operation, 0, 10.0, 6, base=base.sequence)
         instant, _ = request_instant(storage, commit_log, base.newest, info, later_than=later_than)
+    staged = staged_plan_path(instant) if plans else staged_metadata_path(instant)
     entry = LogEntry(
         instant=instant,
         action=Action.INDEXING,
         completion_time=completion_time_after(base.newest, instant, later_than=later_than),
         operation=operation,
         priority=PRIORITIES["table_service"],
-        metadata_path=staged_metadata_path(instant),
+        metadata_path=staged,
         plans=plans,
         owner=owner,
         indexes=change.indexes(instant),
@@ -104,11 +104,11 @@ def _put(
     )
     put = False
     try:
-        storage.put(staged_metadata_path(instant), change.content)
+        storage.put(staged, change.content)
         put = commit_log.append(entry.sequence, entry)
         if not put:
             if known is None:  # under a known one somebody else may have staged, and been first
-                storage.delete(staged_metadata_path(instant))
+                storage.delete(staged)
                 storage.delete(heartbeat_path(instant))
             return None
         try:

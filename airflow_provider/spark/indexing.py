@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
-from airflow_provider.indexing.base_files import Entry, IndexBuild, write_listing
+from airflow_provider.indexing.base_files import IndexBuild, write_listing
 from airflow_provider.indexing.index_job import IndexJob
 from airflow_provider.indexing.run import IndexResult, run_index
 from airflow_provider.locks import LockProvider, open_lock
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _FILES_A_TASK = 8
 """So many that a task's start does not count, where there are enough for all cores."""
 
-_ENTRY = pa.schema([("file_group", pa.int32()), ("key", pa.string()), ("record", pa.binary())])
 _WRITTEN = pa.schema([("file_group", pa.int32()), ("write_stat", pa.string()), ("error", pa.string())])
 _ENTRIES_A_BATCH = 20_000
 
@@ -56,17 +55,24 @@ def build_index(
         job.instant,
         timeout_seconds=job.timeout_seconds,
         poll_seconds=job.poll_seconds,
-        build=lambda build: _write_base_files(spark, build),
+        build=lambda build: write_base_files(spark, build),
         lock=lock or open_lock(job.lock, table.storage),
         heartbeat_interval=job.heartbeat_interval,
         tolerable_misses=job.tolerable_misses,
         operation_key=job.operation_key,
         is_alive=is_alive,
         around=lambda instant: tasks_end_with(spark, instant),
+        max_failures=job.max_failures,
     )
 
 
-def _write_base_files(spark: SparkSession, build: IndexBuild) -> list[WriteStat]:
+def write_base_files(spark: SparkSession, build: IndexBuild) -> list[WriteStat]:
+    """Write the base files of an indexing plan.
+
+    :param spark: a session, local or over Spark Connect.
+    :param build: what to write.
+    :return: one write stat a base file.
+    """
     stats = write_listing(build)
     numbers = build.numbers_of_files
     if not numbers:
@@ -98,13 +104,9 @@ def _reader(build: IndexBuild) -> _Task:
         spare_loaded_modules()
         for batch in batches:
             for position in batch.column(0).to_pylist():
-                found = list(build.entries_of(build.files[position]))
-                for start in range(0, len(found), _ENTRIES_A_BATCH):
-                    columns = zip(*found[start : start + _ENTRIES_A_BATCH], strict=True)
-                    yield pa.RecordBatch.from_arrays(
-                        [pa.array(each, of.type) for each, of in zip(columns, _ENTRY, strict=True)],
-                        schema=_ENTRY,
-                    )
+                for found in build.entries_of(build.files[position]):
+                    for start in range(0, found.num_rows, _ENTRIES_A_BATCH):
+                        yield found.slice(start, _ENTRIES_A_BATCH)
 
     return read
 
@@ -127,6 +129,6 @@ def _writer(build: IndexBuild) -> _Task:
     return write
 
 
-def _entries(batches: Iterable[pa.RecordBatch]) -> Iterator[Entry]:
+def _entries(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, str, bytes]]:
     for batch in batches:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

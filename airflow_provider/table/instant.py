@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 
 from airflow_provider.exceptions import InvalidInputError
 
@@ -106,6 +107,7 @@ class Instant:
         return f"{self.requested_time}.{self.action}.{self.state}"
 
     @classmethod
+    @lru_cache(maxsize=4_096)  # a timeline is listed again and again
     def parse(cls, file_name: str, layout: int = 2) -> Instant | None:
         """The instant that a timeline file stands for; None for any other file.
 
@@ -156,3 +158,8 @@ def now() -> str:
 def after(text: str) -> str:
     """The instant time one millisecond later."""
     return format_time(parse_time(text) + timedelta(milliseconds=1))
+
+
+def before(text: str) -> str:
+    """The instant time one millisecond earlier."""
+    return format_time(parse_time(text) - timedelta(milliseconds=1))
