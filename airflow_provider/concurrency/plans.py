@@ -171,6 +171,7 @@ def _put_plan(
                 touches_all = bool(changes) or moment.sequence > base.sequence
             if is_dead or touches_all or touched & plan.file_groups:
                 storage.delete(staged_plan_path(instant))
+                storage.delete(heartbeat_path(instant))
                 return None
             entry = LogEntry(
                 instant=instant,
@@ -191,7 +192,8 @@ def _put_plan(
             put = commit_log.append(entry.sequence, entry)
         publish(storage, entry)
     finally:
-        storage.delete(heartbeat_path(instant))
+        if put:  # otherwise it stays, for the next writer to find by it what was staged
+            storage.delete(heartbeat_path(instant))
     return instant
 
 

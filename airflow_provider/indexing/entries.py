@@ -102,11 +102,14 @@ def _put(
         indexes=change.indexes(instant),
         sequence=base.sequence + 1,
     )
+    put = False
     try:
         storage.put(staged, change.content)
-        if not commit_log.append(entry.sequence, entry):
+        put = commit_log.append(entry.sequence, entry)
+        if not put:
             if known is None:  # under a known one somebody else may have staged, and been first
                 storage.delete(staged)
+                storage.delete(heartbeat_path(instant))
             return None
         try:
             publish(storage, entry)
@@ -115,5 +118,5 @@ def _put(
             log.warning("%s %s is not published yet: %s", operation, instant, error)
         return entry
     finally:
-        if known is None:
+        if put and known is None:  # otherwise it stays, for the next writer to find by it what was staged
             storage.delete(heartbeat_path(instant))

@@ -3,13 +3,20 @@
 Each step is one statement, so that no transaction stays open while the lock is held, and
 every time in it is the database's: leases do not depend on whose clock runs fast. The row
 is never deleted, because its counter is the fencing token.
+
+Contenders wait in a line of tickets, first come first served. Like that of the files
+(:mod:`~airflow_provider.locks.waiting_line`) it is a courtesy: who finds a living waiter before itself
+does not try. The lease row keeps two contenders apart, whatever the line says.
 """
 
 from __future__ import annotations
 
+import random
+import time
 import uuid
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import (
@@ -24,7 +31,11 @@ from sqlalchemy import (
     String,
     Table,
     create_engine,
+    delete,
     event,
+    exists,
+    func,
+    insert,
     inspect,
     or_,
     select,
@@ -35,7 +46,7 @@ from sqlalchemy.schema import CreateTable
 from sqlalchemy.sql import ColumnElement
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError
+from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError, LockUnavailableError
 from airflow_provider.locks.lease import LeaseLock
 from airflow_provider.locks.protocol import LockHolder
 from airflow_provider.metastore.engine import mask_url, parse_url
@@ -53,11 +64,33 @@ locks = Table(
     Column("renewed_at", BigInteger),
 )
 
+waiters = Table(
+    "table_lock_waiters",
+    locks.metadata,
+    Column("ticket", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("lock_key", String(1024), nullable=False),
+    Column("contender", String(32), nullable=False),
+    Column("owner", String(1024), nullable=False),
+    Column("shown_at", BigInteger, nullable=False),
+)
+
+# A waiter that did not show itself for so long is passed over; the line stands still until then.
+_PATIENCE_MILLIS = 2000
+_SHOWN_EVERY_SECONDS = 0.5
+# Its ticket is removed so long after its last sign of life.
+_ABANDONED_MILLIS = 60_000
+# Who is next in the line looks so many times per poll interval.
+_LOOKS = 10
+
 _EXPIRED = current_millis() - locks.c.renewed_at > locks.c.lease_millis
+_SILENT = current_millis() - waiters.c.shown_at
+_WAITS = _SILENT <= _PATIENCE_MILLIS
 
 
 class DatabaseLockProvider(LeaseLock):
-    """A lock as a row of the table ``table_locks``, which is created when it is not there.
+    """A fair lock as a row of the table ``table_locks``; first come, first served by ``table_lock_waiters``.
+
+    Both are created when they are not there.
 
     :param storage: the table's storage.
     :param url: SQLAlchemy URL, ``postgresql+psycopg://user@host/database`` or
@@ -66,7 +99,8 @@ class DatabaseLockProvider(LeaseLock):
     :param lock_key: name of the lock; the table's location by default.
     :param timeout_seconds: how long :meth:`acquire` waits by default.
     :param lease_seconds: a holder that did not renew for so long has lost the lock.
-    :param poll_interval_seconds: the longest pause between two looks while waiting.
+    :param poll_interval_seconds: the longest pause between two looks while waiting; who is next in the line
+        looks 10 times as often.
     :param connection_timeout_seconds: how long a database that is away is waited for.
     :param owner: who contends, for people; host and process by default.
     :raises InvalidConnectionError: when the URL is missing or cannot work, or its driver is not installed.
@@ -101,6 +135,29 @@ class DatabaseLockProvider(LeaseLock):
         self._key = lock_key or storage.root
         self._contender = uuid.uuid4().hex
         self._is_prepared = False
+        self._ticket: int | None = None
+        self._shown = 0.0
+        self._ahead = 0
+
+    def acquire(self, timeout: float | None = None) -> None:
+        """See :meth:`LeaseLock.acquire`; who did not acquire the lock does not stay in the line."""
+        try:
+            super().acquire(timeout)
+        except LockUnavailableError:
+            raise  # nobody can be told: nobody waits long for who is not seen
+        except BaseException:
+            with suppress(*self.unusable), self._connect() as connection:
+                self._leave_the_line(connection)
+            raise
+
+    def waiters(self) -> list[str]:
+        """See :meth:`LockProvider.waiters`."""
+        query = select(waiters.c.owner).where(waiters.c.lock_key == self._key, _WAITS)
+        try:
+            with self._connect() as connection:
+                return list(connection.execute(query.order_by(waiters.c.ticket)).scalars())
+        except self.unusable as error:
+            raise self._translated(error) from None
 
     def _look(self) -> LockHolder | None:
         age = current_millis() - locks.c.renewed_at
@@ -112,13 +169,21 @@ class DatabaseLockProvider(LeaseLock):
         return None if row is None else LockHolder(row[0], int(row[1]), max(0, row[2]) / 1000)
 
     def _try_acquire(self) -> int | None:
+        with self._connect() as connection:
+            if self._ticket is not None and not self._is_next(connection):
+                return None
+            token = self._take(connection)
+            if token is None:
+                self._stand(connection)
+            elif self._ticket is not None:
+                with suppress(*self.unusable):
+                    self._leave_the_line(connection)
+        return token
+
+    def _take(self, connection: Connection) -> int | None:
         take = (
             update(locks)
-            # One's own name there: the answer to an earlier statement was lost on its way.
-            .where(
-                locks.c.lock_key == self._key,
-                or_(locks.c.contender.is_(None), locks.c.contender == self._contender, _EXPIRED),
-            )
+            .where(locks.c.lock_key == self._key, self._is_free(), ~exists().where(*self._before()))
             .values(
                 fencing_token=locks.c.fencing_token + 1,
                 contender=self._contender,
@@ -128,9 +193,60 @@ class DatabaseLockProvider(LeaseLock):
             )
             .returning(locks.c.fencing_token)
         )
-        with self._connect() as connection:
-            token = connection.execute(take).scalar_one_or_none()
+        token = connection.execute(take).scalar_one_or_none()
         return None if token is None else int(token)
+
+    def _is_free(self) -> ColumnElement[bool]:
+        # One's own name there: the answer to an earlier statement was lost on its way.
+        return or_(locks.c.contender.is_(None), locks.c.contender == self._contender, _EXPIRED)
+
+    def _before(self) -> list[ColumnElement[bool]]:
+        """Conditions of a living waiter that stands before this contender, which may have no ticket yet."""
+        others = [waiters.c.lock_key == self._key, waiters.c.contender != self._contender, _WAITS]
+        return others if self._ticket is None else [*others, waiters.c.ticket < self._ticket]
+
+    def _is_next(self, connection: Connection) -> bool:
+        """Whether it is worth a try; for who has a ticket, and a look only: it keeps nobody from writing."""
+        self._stand(connection)
+        ahead = select(func.count()).select_from(waiters).where(*self._before()).scalar_subquery()
+        query = select(ahead, self._is_free()).where(locks.c.lock_key == self._key)
+        self._ahead, is_free = connection.execute(query).one()
+        return self._ahead == 0 and bool(is_free)
+
+    def _stand(self, connection: Connection) -> None:
+        """Take a ticket, or show oneself in the place one has."""
+        now = time.monotonic()
+        if self._ticket is not None and now - self._shown < _SHOWN_EVERY_SECONDS:
+            return
+        if self._ticket is not None:
+            show: ReturningUpdate[Any] = (
+                update(waiters)
+                .where(waiters.c.ticket == self._ticket, waiters.c.contender == self._contender)
+                .values(shown_at=current_millis())
+                .returning(waiters.c.ticket)
+            )
+            # None where it was silent for so long that its ticket was removed.
+            self._ticket = connection.execute(show).scalar_one_or_none()
+        if self._ticket is None:
+            stand = insert(waiters).values(
+                lock_key=self._key,
+                contender=self._contender,
+                owner=self._owner,
+                shown_at=current_millis(),
+            )
+            self._ticket = connection.execute(stand.returning(waiters.c.ticket)).scalar_one()
+        self._shown = now
+
+    def _leave_the_line(self, connection: Connection) -> None:
+        """Give one's ticket up, and remove those of waiters that are long gone."""
+        gone = or_(waiters.c.contender == self._contender, _SILENT > _ABANDONED_MILLIS)
+        connection.execute(delete(waiters).where(waiters.c.lock_key == self._key, gone))
+        self._ticket = None
+
+    def _pause(self, attempt: int) -> float:
+        # The nearer to the lock the more often one looks, so that it is not idle for long.
+        longest = min(self._poll_interval, self._poll_interval / _LOOKS * max(1, self._ahead))
+        return random.uniform(0, longest)  # noqa: S311 - no secret
 
     def _renew(self, token: int) -> bool:
         return self._change(token, {"renewed_at": current_millis()}, ~_EXPIRED)
@@ -178,7 +294,8 @@ class DatabaseLockProvider(LeaseLock):
             said = said.replace(str(self._url.password), "***")
         return (
             f"database {mask_url(self._url)} cannot be used: {said}; "
-            "check that it runs and is reachable, and that the user may write table_locks"
+            "check that it runs and is reachable, and that the user may write table_locks and "
+            "table_lock_waiters"
         )
 
     def _may_pass(self, error: Exception) -> bool:
@@ -232,11 +349,12 @@ def _set_up_sqlite(dbapi_connection: Any, record: Any) -> None:
 
 
 def _prepare(connection: Connection, key: str) -> None:
-    if not inspect(connection).has_table(locks.name):
-        try:
-            connection.execute(CreateTable(locks, if_not_exists=True))
-        except (sqlalchemy_errors.IntegrityError, sqlalchemy_errors.ProgrammingError):
-            # PostgreSQL: IF NOT EXISTS does not help two sessions that create it at once.
-            if not inspect(connection).has_table(locks.name):
-                raise
+    if not inspect(connection).has_table(waiters.name):  # which came later than the other
+        for table in (locks, waiters):
+            try:
+                connection.execute(CreateTable(table, if_not_exists=True))
+            except (sqlalchemy_errors.IntegrityError, sqlalchemy_errors.ProgrammingError):
+                # PostgreSQL: IF NOT EXISTS does not help two sessions that create it at once.
+                if not inspect(connection).has_table(table.name):
+                    raise
     insert_if_absent(connection, locks, {"lock_key": key, "fencing_token": 0})

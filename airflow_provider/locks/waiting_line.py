@@ -50,8 +50,10 @@ class WaitingLine:
                 place += 1
             self._place = place
             status = self._storage.stat(self._path(place))
-            if status is None:
-                raise FileNotFoundError(self._path(place))
+            if status is None:  # swept: this process stood still here for very long
+                self._place = None
+                self.stand(files)
+                return
             self._shown = time.monotonic()
             self._clock_ahead = status.modified - self._shown
         elif time.monotonic() - self._shown > _SHOWN_EVERY_SECONDS:

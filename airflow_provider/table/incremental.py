@@ -19,6 +19,7 @@ A table of version 6 keeps no completion times. There ``completion`` is read as 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -32,7 +33,7 @@ from airflow_provider.exceptions import CheckpointExpiredError, InvalidInputErro
 from airflow_provider.table.archived_timeline import archived_commits
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, format_time, parse_time
+from airflow_provider.table.instant import Action, Instant, State, format_time, parse_time
 from airflow_provider.table.metadata import (
     RESTORED_TO_COMPLETION,
     REWRITES,
@@ -41,6 +42,7 @@ from airflow_provider.table.metadata import (
     decode,
 )
 from airflow_provider.table.schema import with_meta_columns
+from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -234,14 +236,16 @@ class _Moment:
         heartbeats = [name for name in table.storage.names(_HEARTBEAT_FOLDER) if name.isdigit()]
         timeline = table.timeline()
         commits = timeline.commits()
-        in_flight = [i for i in timeline.pending() if i.action in WRITE_ACTIONS]
+        in_flight = [i for i in timeline.pending() if i.action.holds_fence]
         in_flight += [i for i in commits if _completion(i) > newest]
         # An instant exists from its heartbeat on. What is older than the timeline has ended.
         first = min((i.requested_time for i in timeline.instants), default="")
         in_flight += [
-            Instant(name, Action.COMMIT, State.REQUESTED)
+            Instant(name, action, State.REQUESTED)
             for name in heartbeats
-            if name > first and timeline.find(name) is None
+            if name > first
+            and timeline.find(name) is None
+            and (action := _action_begun(table.storage, name)).holds_fence
         ]
         return cls(
             timeline,
@@ -412,6 +416,15 @@ def _expired(table: HudiTable, start: str | None, why: str) -> CheckpointExpired
         location=table.location,
         checkpoint=start,
     )
+
+
+def _action_begun(storage: Storage, instant: str) -> Action:
+    """What the heartbeat of an instant that is not on the timeline yet says that it is; a write otherwise."""
+    try:
+        said = json.loads(storage.read(f"{_HEARTBEAT_FOLDER}/{instant}"))["action"]
+    except (FileNotFoundError, ValueError, KeyError):  # it has ended just now, or it is the JVM's, and empty
+        return Action.COMMIT
+    return Action(said) if said in set(Action) else Action.COMMIT
 
 
 def _order(order: Order | str) -> Order:

@@ -44,6 +44,14 @@ class Action(StrEnum):
         """The actions under which a completed instant of this action may have been pending."""
         return tuple(action for action in Action if action.when_completed is self)
 
+    @property
+    def holds_fence(self) -> bool:
+        """Whether a pending instant of this action can still show rows, so that fenced readers wait for it.
+
+        Table services change no row, an indexing neither, and a rollback takes away what nobody has seen.
+        """
+        return self in WRITE_ACTIONS
+
 
 _WHEN_COMPLETED = {
     Action.CLUSTERING: Action.REPLACE_COMMIT,

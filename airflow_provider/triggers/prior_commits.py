@@ -7,22 +7,21 @@ from typing import Any
 from airflow_provider.concurrency import PendingInstant, pending_instants
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action
 from airflow_provider.triggers.polling import PollingTrigger, Progress, while_briefly_unavailable
 
 
 def prior_commits(table: HudiTable, before: str) -> Progress:
     """Whether every write requested before an instant is completed or rolled back.
 
-    A writer whose heartbeat expired blocks too: only a rollback ends it (design, section 4),
-    which the next writer of the table does.
+    What is waited for is what holds a fenced read
+    (:attr:`~airflow_provider.table.instant.Action.holds_fence`). A writer whose heartbeat expired
+    blocks too: only a rollback ends it (design, section 4), which the next writer of the table does.
 
     :param table: the table.
     :param before: requested time of an instant, 17 digits; that instant itself does not block.
     """
     earlier = (pending for pending in pending_instants(table) if pending.instant < before)
-    # An indexing shows and hides no row.
-    blocking = tuple(_describe(each) for each in earlier if each.action is not Action.INDEXING)
+    blocking = tuple(_describe(each) for each in earlier if each.action.holds_fence)
     return Progress(blocking, {"table": table.location, "before": before})
 
 

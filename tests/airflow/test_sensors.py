@@ -17,7 +17,13 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowSensorTimeout, TaskDeferred
 
-from airflow_provider.concurrency import begin_write, rollback_dead_writers
+from airflow_provider.concurrency import (
+    begin_planned,
+    begin_write,
+    pending_instants,
+    rollback_dead_writers,
+)
+from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.exceptions import (
     ConsumerGoneError,
     InvalidInputError,
@@ -27,8 +33,14 @@ from airflow_provider.exceptions import (
     NotATableError,
     TransactionAbortedError,
 )
+from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import Column
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
+from airflow_provider.services.clean_plan import Retention
+from airflow_provider.services.cleaning import schedule_clean
+from airflow_provider.services.clustering import schedule_clustering
+from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.table import increment
 from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.conftest import xcom
 
@@ -383,6 +395,31 @@ class TestPriorCommitsFence:
             .look()
             .is_done
         )
+
+    def test_planned_services_hold_neither_the_sensor_nor_a_fenced_read(self, table):
+        def load(operation: str, number: int) -> str:
+            rows = pa.Table.from_pylist([{"id": number}], table.schema)
+            return ingest_arrow(table, rows, operation)["instant"]
+
+        for number in range(3):
+            load("bulk_insert", number)
+        for _ in range(2):
+            load("upsert", 0)
+        clean = schedule_clean(table, Retention(retained=1))
+        clustering = schedule_clustering(table, ClusteringSettings())
+        newest = load("bulk_insert", 3)
+        sensor = PriorCommitsFenceSensor(task_id="t", table="lake.flights", before=_later(newest))
+        # And a planner of a clustering that died before its instant was on the timeline.
+        planner = _later(clustering)
+        table.storage.put(heartbeat_path(planner), HeartbeatInfo("me", "clustering", "CLUSTER").to_json())
+
+        assert {each.instant for each in pending_instants(table)} == {clean, clustering, planner}
+        assert sensor.look().is_done
+        fenced = increment(table, order="fenced")
+        assert (fenced.end, fenced.held_by) == (newest, None)
+        with begin_planned(table, clustering):  # somebody carries it out
+            assert sensor.look().is_done
+            assert increment(table, order="fenced").held_by is None
 
     def test_a_dead_writer_blocks_until_it_is_rolled_back(self, table):
         dead = begin(table, heartbeat_interval=0.1, tolerable_misses=2)

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.java_gateway import JavaGateway
 
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.table.storage import Storage
 from tests.processes.hive_metastore import LOCK_TIMEOUT_SECONDS, hive_metastore
 from tests.processes.locks.contender import Contender
+from tests.processes.locks.curator import java_gateway
 from tests.processes.metastore_service import metastore_service
 from tests.processes.servers import (
     Postgres,
@@ -37,7 +39,7 @@ SERVERS = [
     "metastore-service",
     "hive-metastore",
 ]
-FAIR = ["filesystem", "zookeeper", *METASTORES]
+FAIR = ["filesystem", "sqlite", "postgresql", "zookeeper", *METASTORES]
 
 
 @dataclass
@@ -86,6 +88,12 @@ def lock_processes() -> ForkServerContext:
 def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZookeeperServer]:
     with zookeeper(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def jvm() -> Iterator[JavaGateway]:
+    with java_gateway() as gateway:
+        yield gateway
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -40,10 +41,6 @@ class Contender:
 
     def is_held(self) -> bool:
         return bool(self.ask("is_held"))
-
-    def append_tokens(self, path: Path, times: int) -> None:
-        """Under the lock, each time: read a file, write it again with the fencing token added."""
-        self.ask("append_tokens", path, times)
 
     def ask(self, *command: Any) -> Any:
         self.tell(*command)
@@ -89,9 +86,18 @@ def _do(lock: LockProvider, command: str, arguments: list[Any]) -> Any:
         lock.acquire(*arguments)
         return lock.fencing_token
     if command == "append_tokens":
-        path, times = arguments
-        for _ in range(times):
-            with lock:
-                path.write_text(f"{path.read_text()}{lock.fencing_token}\n")
+        _append_tokens(lock, *arguments)
         return None
     return getattr(lock, command)(*arguments)
+
+
+def _append_tokens(lock: LockProvider, path: Path, times: int, seconds: float = 0.0) -> None:
+    """Under the lock, each time: read a file, write it again with the fencing token added.
+
+    :param seconds: how long that takes; a second holder meanwhile makes that a token is lost.
+    """
+    for _ in range(times):
+        with lock:
+            found = path.read_text()
+            time.sleep(seconds)
+            path.write_text(f"{found}{lock.fencing_token}\n")

@@ -64,6 +64,28 @@ def test_the_lease_of_a_dead_holder_runs_out(backend: Backend) -> None:
 
 
 @every_provider
+def test_those_who_wait_for_a_dead_holder_take_its_lock_one_after_the_other(
+    backend: Backend, tmp_path: Path
+) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("")
+    holder = backend.contender(lease_seconds=SHORT_LEASE)
+    heirs = [backend.contender() for _ in range(4)]
+    for heir in heirs:
+        assert not heir.is_held()  # it is there
+    token = holder.acquire()
+    for heir in heirs:
+        heir.tell("append_tokens", file, 2, 0.03)
+    time.sleep(0.2)  # they wait
+    holder.kill()
+    for heir in heirs:
+        heir.answer()
+    tokens = [int(token) for token in file.read_text().split()]
+    assert len(tokens) == 8
+    assert [token, *tokens] == sorted({token, *tokens})
+
+
+@every_provider
 def test_a_paused_holder_wakes_up_without_the_lock(backend: Backend) -> None:
     sleeper, heir = backend.contender(lease_seconds=SHORT_LEASE), backend.contender(lease_seconds=60)
     token = sleeper.acquire()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -12,6 +14,8 @@ import sqlalchemy as sa
 
 from airflow_provider.exceptions import InvalidConnectionError, LockTimeoutError, LockUnavailableError
 from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks.database import locks, waiters
+from airflow_provider.metastore.schema import current_millis
 from airflow_provider.table.storage import Storage
 from tests.processes.locks.contender import Contender
 from tests.processes.servers import Postgres
@@ -45,6 +49,46 @@ def test_processes_make_the_table_at_once(
     assert [contender.answer() for contender in contenders] == [1] * 6  # each has a table of its own
     for contender in contenders:
         contender.kill()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_database_of_before_there_was_a_line_gets_one(kind: str, database: sa.URL, tmp_path: Path) -> None:
+    url = database if kind == "postgresql" else sa.make_url(f"sqlite:///{tmp_path}/locks.db")
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        locks.create(connection)
+        held = {"lock_key": "/lake/t", "fencing_token": 7, "contender": "c", "owner": "before"}
+        connection.execute(sa.insert(locks).values(**held, lease_millis=300, renewed_at=current_millis()))
+    engine.dispose()
+    heir = database_lock(url)
+    assert heir.waiters() == []
+    holder = heir.holder()
+    assert holder is not None
+    assert (holder.owner, holder.fencing_token) == ("before", 7)
+    heir.acquire(timeout=30)
+    assert heir.fencing_token == 8
+    heir.release()
+
+
+def test_a_waiter_whose_ticket_was_removed_takes_another(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/locks.db"
+    holder, waiter, observer = (database_lock(url, owner=name) for name in ("holder", "waiter", "observer"))
+    holder.acquire()
+    waiting = threading.Thread(target=waiter.acquire, args=(30,))
+    waiting.start()
+    engine = sa.create_engine(url)
+    deadline = time.monotonic() + 20
+    for _ in range(2):
+        while observer.waiters() != ["waiter"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with engine.begin() as connection:
+            connection.execute(sa.delete(waiters))
+    holder.release()
+    waiting.join()
+    assert waiter.is_held()
+    assert observer.waiters() == []
+    engine.dispose()
 
 
 def test_a_key_makes_one_lock_of_two_tables(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from kazoo.client import KazooClient
-from py4j.java_gateway import GatewayParameters, JavaGateway, JavaObject, launch_gateway
+from py4j.java_gateway import JavaGateway
 
 from airflow_provider.exceptions import (
     InvalidConnectionError,
@@ -30,10 +30,9 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.table.storage import Storage
-from dags_examples.demo.spark_server import java_environment
 from tests.processes.locks.contender import Contender
+from tests.processes.locks.curator import Curator
 from tests.processes.servers import (
-    JARS,
     TcpProxy,
     ZookeeperServer,
     free_port,
@@ -52,32 +51,6 @@ def settle(condition: Any, seconds: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-class Curator:
-    """JVM Hudi's side: Curator's InterProcessMutex, as its ZookeeperBasedLockProvider makes it."""
-
-    def __init__(self, gateway: JavaGateway, hosts: str, path: str) -> None:
-        jvm = gateway.jvm.org.apache.curator
-        self._client = jvm.framework.CuratorFrameworkFactory.newClient(hosts, jvm.retry.RetryOneTime(100))
-        self._client.start()
-        self.mutex: JavaObject = jvm.framework.recipes.locks.InterProcessMutex(self._client, path)
-        self._millis = gateway.jvm.java.util.concurrent.TimeUnit.MILLISECONDS
-
-    def acquire(self, millis: int) -> bool:
-        return bool(self.mutex.acquire(millis, self._millis))
-
-    def close(self) -> None:
-        self._client.close()
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[JavaGateway]:
-    java_environment()
-    port = launch_gateway(classpath=f"{JARS}/*", die_on_exit=True)
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-    yield gateway
-    gateway.shutdown()
 
 
 @pytest.fixture

@@ -5,7 +5,11 @@ Each of these was found by killing and stopping real processes.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,9 +18,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import CommitLog, ServicePlan, Writer, begin_write, rollback, schedule
-from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER, observe
-from airflow_provider.exceptions import InstantRolledBackError
+from airflow_provider.concurrency import (
+    CommitLog,
+    ServicePlan,
+    Writer,
+    begin_write,
+    rollback,
+    rollback_dead_writers,
+    schedule,
+)
+from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER, heartbeat_path, observe
+from airflow_provider.exceptions import HeartbeatExpiredError, InstantRolledBackError
+from airflow_provider.locks import InProcessLockProvider
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import Action
@@ -109,6 +122,33 @@ def test_a_planner_that_was_taken_for_dead_plans_anew(table: HudiTable) -> None:
     assert instant != storage.rolled_back
 
 
+def test_what_a_planner_staged_that_failed_goes_with_the_next_writer(table: HudiTable) -> None:
+    class Fails(Storage):
+        """Takes no entry."""
+
+        def put_if_absent(self, path: str, data: bytes) -> bool:
+            if path.startswith(".hoodie/commit_log/"):
+                raise OSError(errno.EIO, "no entry is taken", path)
+            return super().put_if_absent(path, data)
+
+    failing = HudiTable(Fails(table.location), table.config)
+    with pytest.raises(OSError, match="no entry is taken"):
+        schedule(
+            failing,
+            lambda view, taken: ServicePlan(frozenset(), b"plan"),
+            action=Action.CLUSTERING,
+            operation="CLUSTER",
+            priority=200,
+        )
+    [instant] = observe(table.storage)
+    path = table.storage.url(heartbeat_path(instant))
+    long_ago = time.time() - 3600
+    os.utime(path, (long_ago, long_ago))
+    assert rollback_dead_writers(table) == [instant]
+    assert table.storage.list(".hoodie/commit_log/staged") == []
+    assert table.storage.list(HEARTBEAT_FOLDER) == []
+
+
 def test_a_rollback_that_was_taken_for_dead_takes_another_instant(table: HudiTable) -> None:
     class StandsStill(Storage):
         """Before it puts its entry, another one rolls its instant back."""
@@ -158,3 +198,117 @@ def test_who_was_taken_for_dead_leaves_no_staged_metadata(table: HudiTable) -> N
     with pytest.raises(InstantRolledBackError):
         _rolled_back_meanwhile(table, lambda writer: writer.commit([]))
     assert table.storage.list(".hoodie/commit_log/staged") == []
+
+
+# --- writers that count themselves dead -----------------------------------------------------
+
+
+class _NoBeats(Storage):
+    """Takes a writer's beats only until it is told to refuse them."""
+
+    refuses = False
+
+    def put(self, path: str, data: bytes) -> None:
+        if self.refuses and path.startswith(HEARTBEAT_FOLDER):
+            raise OSError(errno.EIO, "no beat is taken", path)
+        super().put(path, data)
+
+    def outlast(self, seconds: float) -> None:
+        """Let nobody beat for longer than that."""
+        self.refuses = True
+        time.sleep(2 * seconds)
+
+
+class _LongOnItsWay(InProcessLockProvider):
+    """Whoever gets it has been silent for too long meanwhile."""
+
+    def __init__(self, wait: Callable[[], None]) -> None:
+        super().__init__(f"lock {id(self)}")
+        self._wait = wait
+
+    def acquire(self, timeout: float | None = None) -> None:
+        super().acquire(timeout)
+        self._wait()
+
+
+@pytest.mark.parametrize("silent", ["before it plans", "before it commits", "under the lock"])
+def test_who_was_silent_for_too_long_gives_up_though_nobody_has_rolled_it_back(
+    table: HudiTable, silent: str
+) -> None:
+    storage, tolerance = _NoBeats(table.location), 0.5
+    passed: list[str] = []
+
+    def come_to(moment: str) -> None:
+        passed.append(moment)
+        if moment == silent:
+            storage.outlast(tolerance)
+
+    def write(writer: Writer) -> None:
+        with writer:
+            come_to("before it plans")
+            writer.plan([], [""])
+            come_to("before it commits")
+            writer.commit([])
+
+    writer = begin_write(
+        HudiTable(storage, table.config),
+        operation="INSERT",
+        lock=_LongOnItsWay(lambda: come_to("under the lock")),
+        heartbeat_interval=tolerance / 5,
+        tolerable_misses=5,
+    )
+    with pytest.raises(HeartbeatExpiredError, match="no beat for"):
+        write(writer)
+    assert silent in passed
+    assert (passed == ["before it plans"]) == (silent == "before it plans")
+    _assert_rolled_back(table, writer.instant)
+
+
+def test_a_writer_ends_with_the_process_that_it_belongs_to(table: HudiTable) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as driven:
+        writer = begin_write(
+            table,
+            operation="INSERT",
+            heartbeat_interval=0.05,
+            tolerable_misses=10_000,
+            is_alive=lambda: driven.poll() is None,
+        )
+        writer.plan([], [""])
+        begun = _beat(table, writer)
+        _until(lambda: _beat(table, writer) != begun)
+        driven.kill()
+        driven.wait()
+        _until(lambda: _is_lost(writer))
+    last = _beat(table, writer)
+    time.sleep(0.3)
+    assert _beat(table, writer) == last
+    with pytest.raises(HeartbeatExpiredError, match="the process that this writer belongs to is gone"):
+        writer.commit([])
+    _assert_rolled_back(table, writer.instant)
+
+
+def _beat(table: HudiTable, writer: Writer) -> int:
+    return Path(table.storage.url(heartbeat_path(writer.instant))).stat().st_mtime_ns
+
+
+def _is_lost(writer: Writer) -> bool:
+    try:
+        writer.check([])
+    except HeartbeatExpiredError:
+        return True
+    return False
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _assert_rolled_back(table: HudiTable, instant: str) -> None:
+    entries = list(CommitLog(table.storage).after(0))
+    assert [entry.rolls_back for entry in entries if entry.rolls_back] == [instant]
+    assert instant not in {entry.instant for entry in entries}
+    assert table.timeline().pending() == ()
+    assert table.storage.list(HEARTBEAT_FOLDER) == []

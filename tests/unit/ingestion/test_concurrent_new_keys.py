@@ -1,8 +1,9 @@
-"""Writers that add the same keys at the same time, to a table with a record index (C5)."""
+"""Writers that add the same keys at the same time, most of them to a table with a record index (C5)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from airflow_provider.exceptions import InvalidRecordKeyError, WriteConflictErro
 from airflow_provider.ingestion import ingest_arrow
 from tests.ingestion.interleaving import Clustering, MeetingLock
 from tests.ingestion.lake import Lake, LakeTable
-from tests.ingestion.record_index import SCHEMA, SMALL, build, check_index, rows
+from tests.ingestion.record_index import SCHEMA, SMALL, base_files_gone, build, check_index, rows
 
 
 @pytest.fixture
@@ -102,3 +103,22 @@ def test_data_files_of_the_others_are_not_read(table: LakeTable) -> None:
         path.rename(path.with_suffix(""))
     assert sorted(row["id"] for row in table.rows() if row["p"] == "c") == [50, 51, 52]
     check_index(table)
+
+
+def test_without_an_index_nothing_is_read_but_the_new_files_of_both(lake: Lake) -> None:
+    table = lake.create(SCHEMA, partition_by=["p"])
+    for ids in (range(5), range(5, 10)):
+        table.ingest("bulk_insert", rows(ids, "c"), **SMALL)
+    with ExitStack() as gone:
+
+        def other(*ids: int) -> None:
+            before = {base_file.path for base_file in table.table.base_files()}
+            table.ingest("upsert", rows(ids, "c"), **SMALL)
+            added = {base_file.path for base_file in table.table.base_files()} - before
+            gone.enter_context(base_files_gone(table, keep=added))
+
+        assert overtaken(table, "upsert", rows([52], "c"), lambda: other(50, 51))["rebases"] == 0
+        gone.close()
+        with pytest.raises(WriteConflictError, match="added the same new record key 61"):
+            overtaken(table, "upsert", rows([61, 62], "c"), lambda: other(60, 61), on_conflict="raise")
+    assert sorted(row["id"] for row in table.rows()) == [*range(10), 50, 51, 52, 60, 61]

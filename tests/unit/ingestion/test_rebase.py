@@ -6,7 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
@@ -17,7 +17,9 @@ from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingestion import Ingestion, write_rows
 from airflow_provider.services.orphans import delete_reverted_files
+from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.storage import Storage
 from tests.ingestion.interleaving import Clustering, MeetingLock
 from tests.ingestion.lake import KIB, Lake, LakeTable
 
@@ -356,12 +358,28 @@ def test_giving_way_to_a_writer_of_higher_priority(table: LakeTable) -> None:
     high.plan(groups)
     low: dict[str, Any] = {"priority": PRIORITIES["backfill"]}
     batch = table.arrow([row(1, "mine", "b")])
+    storage = _Creating(table.location)
+    seen = HudiTable(storage, table.table.config)
     for policy in ({"on_higher_priority": "fail"}, {"yield_timeout": 0.2}):
         with high_goes_on(table), pytest.raises(HigherPriorityWriteError, match=high.instant):
-            ingest_arrow(table.location, batch, **low, **policy)
+            ingest_arrow(seen, batch, **low, **policy)
+        assert storage.created == []  # not a row was written in vain
     high.abort()
-    assert ingest_arrow(table.location, batch, **low)["rows_updated"] == 1
+    assert ingest_arrow(seen, batch, **low)["rows_updated"] == 1
+    assert len(storage.created) == 1
     table.check_now(expected(row(1, "mine", "b")))
+
+
+class _Creating(Storage):
+    """Notes every data file that is begun."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.created: list[str] = []
+
+    def create(self, path: str) -> BinaryIO:
+        self.created.append(path)
+        return super().create(path)
 
 
 @contextmanager

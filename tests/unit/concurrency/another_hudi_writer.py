@@ -1,0 +1,119 @@
+"""Trips, and a Hudi writer of another kind, such as the JVM's: instants written by hand, and no log entry."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+from hudi import HudiTableBuilder
+
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.base_file import BaseFileWriter, new_file_id, read_base_file
+from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.instant import Action, Instant, State, after, now
+from airflow_provider.table.keys import record_keys
+from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode, encode_commit_metadata
+from airflow_provider.table.timeline import instant_path
+
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("fare", pa.float64())])
+
+
+def create_trips(location: str) -> HudiTable:
+    """A table with two trips."""
+    table = HudiTable.create(location, name="trips", schema=SCHEMA, record_key=["id"], partition_by=["city"])
+    ingest_arrow(table, rows({1: 1.0, 2: 2.0}))
+    return table
+
+
+def rows(fares: dict[int, float], city: str = "sf") -> pa.Table:
+    """Trips with these ids and fares."""
+    columns = {"id": list(fares), "city": [city] * len(fares), "fare": list(fares.values())}
+    return pa.table(columns, SCHEMA)
+
+
+class Jvm:
+    """Writes instants and data files as the JVM does, and no log entry.
+
+    :param requested: requested time; now when None.
+    """
+
+    def __init__(self, table: HudiTable, *, requested: str | None = None) -> None:
+        self.table = table
+        self.instant = requested or now()
+        time.sleep(0.002)  # it has the millisecond to itself
+        self.completion_time = after(max(now(), self.instant))
+
+    def upsert(self, fares: dict[int, float], *, into: BaseFile | None = None) -> None:
+        file_id = into.file_id if into else new_file_id()
+        with self._file(file_id) as sink:
+            inserts = len(fares)
+            if into is not None:
+                old = read_base_file(self.table.storage, into.path)
+                kept = [key not in fares for key in old["id"].to_pylist()]
+                inserts -= kept.count(False)
+                sink.write_preserved(old.filter(pa.array(kept)))
+            sink.write(rows(fares), record_keys(rows(fares), ["id"]))
+            stat = self._closed(sink, file_id, into.instant if into else "null", inserts)
+        self._complete(Action.COMMIT, CommitMetadata("UPSERT", (stat,), {}, {}))
+
+    def cluster(self, inputs: list[BaseFile]) -> None:
+        with self._file(file_id := new_file_id()) as sink:
+            for each in inputs:
+                sink.write_preserved(read_base_file(self.table.storage, each.path))
+            stat = self._closed(sink, file_id, "null", 0)
+        replaced = {"city=sf": tuple(each.file_id for each in inputs)}
+        self._complete(Action.REPLACE_COMMIT, CommitMetadata("CLUSTER", (stat,), replaced, {}))
+
+    def begin_rollback_of(self, instant: str) -> None:
+        plan = {
+            "instantToRollback": {"commitTime": instant, "action": "commit"},
+            "RollbackRequests": [],
+            "version": 1,
+        }
+        self._put(Action.ROLLBACK, State.REQUESTED, encode("HoodieRollbackPlan", plan))
+
+    def begin_restore_of(self, instant: str) -> None:
+        plan = {"instantsToRollback": [{"commitTime": instant, "action": "commit"}]}
+        self._put(Action.RESTORE, State.REQUESTED, encode("HoodieRestorePlan", plan))
+
+    def _file(self, file_id: str) -> BaseFileWriter:
+        return BaseFileWriter(
+            self.table.storage,
+            partition_path="city=sf",
+            file_id=file_id,
+            write_token="0-1-2",
+            instant=self.instant,
+            schema=SCHEMA,
+            table_name="trips",
+        )
+
+    def _closed(self, sink: BaseFileWriter, file_id: str, prev_commit: str, inserts: int) -> WriteStat:
+        written = sink.close()
+        return WriteStat(
+            file_id, "city=sf", written.path, prev_commit, num_writes=written.rows, num_inserts=inserts
+        )
+
+    def _complete(self, action: Action, metadata: CommitMetadata) -> None:
+        pending = Action.CLUSTERING if metadata.operation_type == "CLUSTER" else action
+        self._put(pending, State.REQUESTED, b"")
+        self._put(pending, State.INFLIGHT, b"")
+        self._put(action, State.COMPLETED, encode_commit_metadata(metadata, action))
+
+    def _put(self, action: Action, state: State, content: bytes) -> None:
+        completed = self.completion_time if state is State.COMPLETED else None
+        self.table.storage.put(instant_path(Instant(self.instant, action, state, completed)), content)
+
+
+def fares(table: HudiTable) -> dict[int, float]:
+    """What both readers find, which must be the same."""
+    ours = snapshot(table).to_table().sort_by("id").to_pydict()
+    theirs = HudiTableBuilder.from_base_uri(table.location).build().read()
+    found = pa.Table.from_batches(theirs).select(["id", "fare"]).sort_by("id").to_pydict()
+    assert {name: ours[name] for name in ("id", "fare")} == found
+    return dict(zip(ours["id"], ours["fare"], strict=True))
+
+
+def only_file(table: HudiTable) -> BaseFile:
+    (base_file,) = table.view().base_files("city=sf")
+    return base_file

@@ -1,0 +1,94 @@
+"""Contenders that reclaim a dead holder's file lock at once, in any order of their storage operations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+from airflow_provider.locks.filesystem import LOCKS_FOLDER, FilesystemLockProvider
+from airflow_provider.table.hudi_table import HudiTable
+from tests.unit.concurrency.simulation import Actor, Simulation
+
+LONG = 1000  # steps: more than anybody takes
+
+
+class Reclaimed:
+    """A lock whose holder is dead, reclaimed by one contender after the other.
+
+    The first contender stands still before one of its operations, for so long that the others pass it over.
+    Before one of the second's operations it goes on.
+
+    :ivar held: who held the lock, each time that somebody took it.
+    """
+
+    def __init__(self, first_stops: int, second_stops: int, turns: int) -> None:
+        self.simulation = Simulation()
+        self.held: list[dict[str, int]] = []
+        self._holders: dict[str, int] = {}
+        assert FilesystemLockProvider(self.simulation.table().storage)._try_acquire() == 1
+        self._age("lock")
+        for name, its_turns in (("first", 1), ("second", turns)):
+            self.simulation.add(name, self._take_turns(name, its_turns))
+        first, second = self.simulation.actors
+        self._go(first, first_stops)
+        self._age("waiter")
+        self._go(second, second_stops)
+        self.second_stood = not second.done
+        self.first_stood = not first.done
+        self._go(first, LONG)
+        self._go(second, LONG)
+        for actor in (first, second):
+            if actor.failure is not None:
+                raise actor.failure
+
+    def tried(self, name: str, token: int) -> bool:
+        """Whether a contender got as far as to take the lock for the time of this number."""
+        return f"{name}: put_if_absent {LOCKS_FOLDER}/lock{token}.acquired" in self.simulation.trace
+
+    def _take_turns(self, name: str, turns: int) -> Callable[[HudiTable, Actor], None]:
+        def work(table: HudiTable, actor: Actor) -> None:
+            for turn in range(turns):
+                lock = FilesystemLockProvider(table.storage)
+                token = lock._try_acquire()
+                if token is None:
+                    return
+                self._holders[name] = token
+                self.held.append(dict(self._holders))
+                if turn < turns - 1:
+                    del self._holders[name]
+                    assert lock._give_back(token)
+
+        return work
+
+    def _go(self, actor: Actor, steps: int) -> None:
+        for _ in range(steps):
+            if not actor.done:
+                self.simulation.step(actor)
+
+    def _age(self, kind: str) -> None:
+        files = self.simulation.files
+        for path in [path for path in files if path.startswith(f"{LOCKS_FOLDER}/{kind}")]:
+            files[path] = (files[path][0], 0.0)
+
+
+def every_order(turns: int) -> Iterator[Reclaimed]:
+    for first_stops in itertools.count():
+        for second_stops in itertools.count():
+            run = Reclaimed(first_stops, second_stops, turns)
+            yield run
+            if not run.second_stood:
+                break
+        if not run.first_stood:
+            return
+
+
+def test_of_two_reclaimers_one_takes_the_lock() -> None:
+    runs = list(every_order(turns=1))
+    assert {len(holders) for run in runs for holders in run.held} == {1}
+    assert any(run.tried("first", 2) and run.tried("second", 2) for run in runs)
+
+
+def test_who_comes_late_with_an_old_listing_takes_no_id_that_was_swept() -> None:
+    runs = list(every_order(turns=3))
+    assert {len(holders) for run in runs for holders in run.held} == {1}
+    assert any(run.tried("first", 2) and run.tried("second", 4) for run in runs)
