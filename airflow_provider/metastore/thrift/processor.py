@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,9 @@ log = logging.getLogger(__name__)
 
 # Of the binary protocol: what stands before a struct in a field, and the end of a struct.
 _FIELD, _STOP = bytes([TType.STRUCT]), bytes([TType.STOP])
+# GetTableResult.eventId: type, number, value.
+_EVENT_ID = struct.Struct(">bhq")
+_EVENT_ID_NUMBER = next(at for at, spec in hive.GetTableResult.thrift_spec.items() if spec[1] == "eventId")
 
 
 class MetastoreProcessor(TProcessor):
@@ -103,12 +107,15 @@ class _Methods:
 
 def _encoded(answer: Any) -> bytes | None:
     """The bytes of a result with a table in it, if the table comes with its own."""
-    if isinstance(answer, hive.GetTableResult):
-        table, wrapped = answer.table, _FIELD + b"\x00\x01%b" + _STOP
-    else:
-        table, wrapped = answer, b"%b"
-    encoded: bytes | None = getattr(table, "encoded", None)
-    return None if encoded is None else _FIELD + b"\x00\x00" + wrapped % encoded + _STOP
+    is_result = isinstance(answer, hive.GetTableResult)
+    encoded: bytes | None = getattr(answer.table if is_result else answer, "encoded", None)
+    if encoded is None:
+        return None
+    if is_result:
+        seen = answer.eventId
+        told = b"" if seen is None else _EVENT_ID.pack(TType.I64, _EVENT_ID_NUMBER, seen)
+        encoded = _FIELD + b"\x00\x01" + encoded + told + _STOP
+    return _FIELD + b"\x00\x00" + encoded + _STOP
 
 
 def _unknown(method: str) -> TApplicationException:

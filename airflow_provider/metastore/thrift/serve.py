@@ -53,6 +53,7 @@ class ServiceOptions:
     :param cache_megabytes: see :func:`~airflow_provider.metastore.cached_store.open_cached_store`.
     :param require_write_ids: see :class:`~airflow_provider.metastore.thrift.reads.CatalogReads`.
     :param eventual_reads: see there, ``eventual``.
+    :param eventual_databases: see there.
     :param clients_have_hudi: see :func:`~airflow_provider.metastore.thrift.structs.table_struct`.
     :param warehouse: see :class:`~airflow_provider.metastore.thrift.warehouse.Warehouse`.
     :param manages_folders: see there.
@@ -74,6 +75,7 @@ class ServiceOptions:
     cache_megabytes: float = 256.0
     require_write_ids: bool = False
     eventual_reads: bool = False
+    eventual_databases: bool = False
     clients_have_hudi: bool = True
     warehouse: str | None = None
     manages_folders: bool = False
@@ -127,15 +129,34 @@ def served(
     """
     store: Metastore | CachedStore
     if options.replica is None:
-        store = metastore = open_embedded_metastore(options.url)
+        store = open_embedded_metastore(options.url)
     else:
         store = open_cached_store(
             options.url,
             options.replica,
             max_megabytes=options.cache_megabytes,
-            eventual_databases=options.eventual_reads,
+            eventual_databases=options.eventual_databases,
         )
-        metastore = store.metastore
+    try:
+        with serving(store, options, housekeeping=housekeeping, recover=recover) as server:
+            yield server
+    finally:
+        store.close()
+
+
+@contextmanager
+def serving(
+    store: Metastore | CachedStore,
+    options: ServiceOptions,
+    *,
+    housekeeping: bool = True,
+    recover: Recover | None = None,
+) -> Iterator[MetastoreServer]:
+    """As :func:`served`, of a metastore or a replica that is open already, and stays open.
+
+    :param options: what they say of a database and a replica does not count.
+    """
+    metastore = store.metastore if isinstance(store, CachedStore) else store
     keeper = Housekeeper(
         metastore,
         recover=recover,
@@ -143,26 +164,28 @@ def served(
         timeout_seconds=options.txn_timeout,
         event_ttl=options.event_ttl,
     )
+    server = _server(options, store, metastore)
+    if housekeeping:
+        keeper.start()
+    thread = threading.Thread(
+        target=server.serve_forever, args=(_STOP_SECONDS,), name="metastore-accept", daemon=True
+    )
+    thread.start()
     try:
-        server = _server(options, store, metastore)
-        if housekeeping:
-            keeper.start()
-        thread = threading.Thread(
-            target=server.serve_forever, args=(_STOP_SECONDS,), name="metastore-accept", daemon=True
-        )
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.stop()
-            if housekeeping:
-                keeper.stop()
+        yield server
     finally:
-        store.close()
+        server.stop()
+        if housekeeping:
+            keeper.stop()
 
 
 def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: Metastore) -> MetastoreServer:
-    reads = CatalogReads(store, require_write_ids=options.require_write_ids, eventual=options.eventual_reads)
+    reads = CatalogReads(
+        store,
+        require_write_ids=options.require_write_ids,
+        eventual=options.eventual_reads,
+        eventual_databases=options.eventual_databases,
+    )
     warehouse = Warehouse(options.warehouse, manages_folders=options.manages_folders)
     structs = TableStructs(clients_have_hudi=options.clients_have_hudi)
     processor = MetastoreProcessor(
