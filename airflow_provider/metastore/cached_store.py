@@ -59,7 +59,7 @@ class CacheStatistics:
     :param hits: reads answered from memory, without any call of the database.
     :param misses: reads answered by the database, by reason.
     :param tables: tables that are in memory now.
-    :param bytes: roughly, the memory that they take.
+    :param bytes: roughly, the memory that they take, and databases and functions.
     :param evicted: tables given up for others.
     :param event_id: the last notification event that was applied.
     """
@@ -110,7 +110,7 @@ def open_cached_store(
 
     :param url: see :func:`~airflow_provider.metastore.metastore.open_embedded_metastore`.
     :param replica: its name, unique among those that live: it is a consumer of the notification log.
-    :param max_megabytes: roughly, the memory that tables and partitions may take.
+    :param max_megabytes: roughly, the memory that tables, partitions, databases and functions may take.
     :param timeout_seconds: how long a call may wait for other processes.
     :param serve_newer: False to answer from memory only what is exactly what the reader sees, and not
         also what is newer. The database is never older, so either is correct.

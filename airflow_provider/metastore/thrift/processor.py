@@ -13,6 +13,7 @@ from thriftpy2.thrift import TApplicationException, TException, TMessageType, TP
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.metastore.thrift.errors import in_hive
 from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.structs import EncodedTable
 
 log = logging.getLogger(__name__)
 
@@ -107,14 +108,14 @@ class _Methods:
 
 def _encoded(answer: Any) -> bytes | None:
     """The bytes of a result with a table in it, if the table comes with its own."""
-    is_result = isinstance(answer, hive.GetTableResult)
-    encoded: bytes | None = getattr(answer.table if is_result else answer, "encoded", None)
-    if encoded is None:
-        return None
-    if is_result:
+    if isinstance(answer, EncodedTable):
+        encoded = answer.encoded
+    elif isinstance(answer, hive.GetTableResult) and isinstance(answer.table, EncodedTable):
         seen = answer.eventId
         told = b"" if seen is None else _EVENT_ID.pack(TType.I64, _EVENT_ID_NUMBER, seen)
-        encoded = _FIELD + b"\x00\x01" + encoded + told + _STOP
+        encoded = _FIELD + b"\x00\x01" + answer.table.encoded + told + _STOP
+    else:
+        return None
     return _FIELD + b"\x00\x00" + encoded + _STOP
 
 

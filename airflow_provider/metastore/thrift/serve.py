@@ -35,6 +35,8 @@ from airflow_provider.metastore.thrift.warehouse import Warehouse
 log = logging.getLogger(__name__)
 
 _SPAWN = multiprocessing.get_context("spawn")
+# What the answers take of a replica's memory: about half as much as the tables that they are of.
+_OF_ANSWERS = 0.25
 _LOOK_SECONDS = 0.2
 # Until a server that waits for connections notices that it is to stop.
 _STOP_SECONDS = 0.05
@@ -50,7 +52,8 @@ class ServiceOptions:
     :param processes: how many processes listen on it.
     :param replica: the replica's name, of which all reads are asked; None to ask the database. With several
         processes ``-1``, ``-2`` .. are added, for each has a memory of its own.
-    :param cache_megabytes: see :func:`~airflow_provider.metastore.cached_store.open_cached_store`.
+    :param cache_megabytes: memory of a replica: three quarters for what it copies, see
+        :func:`~airflow_provider.metastore.cached_store.open_cached_store`, and one for encoded answers.
     :param require_write_ids: see :class:`~airflow_provider.metastore.thrift.reads.CatalogReads`.
     :param eventual_reads: see there, ``eventual``.
     :param eventual_databases: see there.
@@ -134,7 +137,7 @@ def served(
         store = open_cached_store(
             options.url,
             options.replica,
-            max_megabytes=options.cache_megabytes,
+            max_megabytes=options.cache_megabytes * (1 - _OF_ANSWERS),
             eventual_databases=options.eventual_databases,
         )
     try:
@@ -187,7 +190,8 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
         eventual_databases=options.eventual_databases,
     )
     warehouse = Warehouse(options.warehouse, manages_folders=options.manages_folders)
-    structs = TableStructs(clients_have_hudi=options.clients_have_hudi)
+    kept = int(options.cache_megabytes * 1_000_000 * _OF_ANSWERS)
+    structs = TableStructs(clients_have_hudi=options.clients_have_hudi, max_bytes=kept)
     processor = MetastoreProcessor(
         CatalogHandler(reads, structs, warehouse),
         PartitionHandler(reads, structs, warehouse),

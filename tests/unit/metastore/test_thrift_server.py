@@ -398,7 +398,7 @@ class TestMemory:
 
     def test_what_hives_clients_say_reaches_memory_by_the_log(self, r1: CachedStore) -> None:
         handler = CatalogHandler(CatalogReads(r1), TableStructs(), Warehouse(None))
-        changed = handler.get_table("lake", "flights")
+        changed = TableStructs().of(r1.metastore.get_table("lake", "flights"))
         changed.sd.numBuckets, changed.viewOriginalText = 7, "sélect"
         handler.alter_table("lake", "flights", changed)
         r1.updater.step()
