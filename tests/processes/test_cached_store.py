@@ -120,7 +120,6 @@ def test_a_serial_history_explains_every_read(
     hits, misses = (sum(getattr(one, what) for one in replicas) for what in ("hits", "misses"))
     # Of those that a replica reported before it was killed.
     assert hits > misses, f"{hits} reads answered from memory, {misses} by the database"
-    assert told.from_memory > reads // 20
     print(
         f"\n{SECONDS} s: {reads} reads, {hits} from memory and {misses} not, by the replicas' count, "
         f"{told.from_memory} of them older than the database, {transactions} "
