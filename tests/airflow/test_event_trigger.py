@@ -7,9 +7,11 @@ import json
 import sqlite3
 from contextlib import asynccontextmanager, closing
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import Asset, AssetWatcher
+from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import BaseEventTrigger
 from airflow.triggers.shared_stream import SharedStreamManager
 
@@ -314,6 +316,45 @@ def test_without_a_triggerer_the_next_call_counts_as_stored(lake):
         assert ids((await following).payload) == [second]
 
     asyncio.run(follow())
+
+
+async def deliveries(lake, count: int) -> list[dict]:
+    """What the trigger of the example DAG delivers of so many changes, one at a time."""
+    lake.register_consumer("flights_arrivals_trigger")
+    for number in range(count):
+        insert(lake, f"/lake/flights/{number}.parquet")
+    async with triggerer(watching(consumer="flights_arrivals_trigger", max_events=1)) as running:
+        return [await running.event() for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "handled"),
+    [
+        ([[0], [1], [2]], [3, None, None]),  # Airflow 3.4: a run for each delivery
+        ([[0], [2], [1], [1]], [3, None, None, None]),  # in whatever order from then on, some of them again
+        ([[0, 1, 2]], [3]),  # Airflow 3.3: one for several
+        ([[0], [2, 1]], [3, None]),
+    ],
+)
+def test_the_example_does_once_what_is_delivered_in_one_run_or_in_many(table, metastore, runs, handled):
+    from dags_examples.flights_arrivals import ARRIVALS, count
+
+    payloads = asyncio.run(deliveries(metastore, 3))
+    told = [ids(payload)[0] for payload in payloads]
+
+    def run(chosen: list[int]) -> list[int] | None:
+        events = [SimpleNamespace(extra={"payload": payloads[number]}) for number in chosen]
+        try:
+            return count.function(triggering_asset_events={ARRIVALS: events})["events"]
+        except AirflowSkipException:
+            return None
+
+    done = [run(chosen) for chosen in runs]
+    assert [None if each is None else len(each) for each in done] == handled
+    assert done[0] == told
+    later = insert(metastore)
+    assert run([0]) == [later], "a late delivery wakes it for what is new"
+    assert run([0]) is None
 
 
 def test_nothing_secret_is_serialised(connect, metastore):
