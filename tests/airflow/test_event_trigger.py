@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from airflow.sdk import Asset, AssetWatcher
 from airflow.sdk.exceptions import AirflowSkipException
+from airflow.serialization.encoders import encode_trigger
 from airflow.triggers.base import BaseEventTrigger
 from airflow.triggers.shared_stream import SharedStreamManager
 
@@ -20,6 +21,7 @@ from airflow_provider.metastore import Column
 from airflow_provider.triggers import NotificationLogEventTrigger, notification_event
 
 SECRET = "geheim-4711-geheim"
+IS_3_4 = hasattr(BaseEventTrigger, "queue")
 
 
 @pytest.fixture(autouse=True)
@@ -355,6 +357,31 @@ def test_the_example_does_once_what_is_delivered_in_one_run_or_in_many(table, me
     later = insert(metastore)
     assert run([0]) == [later], "a late delivery wakes it for what is new"
     assert run([0]) is None
+
+
+@pytest.fixture
+def airflow_3_4(monkeypatch):
+    """An older Airflow gets the constructor that 3.4 has."""
+
+    def construct(self, *, queue: str | None = None, **arguments):
+        super(BaseEventTrigger, self).__init__(**arguments)
+        self.asset_state_store = None
+        self.queue = queue
+
+    if not IS_3_4:
+        monkeypatch.setattr(BaseEventTrigger, "__init__", construct)
+
+
+def test_the_queue_of_airflow_3_4_is_passed_on(airflow_3_4):
+    """It is Airflow's own: written beside the trigger, and no argument when a triggerer makes it again."""
+    trigger = watching(queue="lake")
+    assert trigger.queue == "lake"
+    assert watching().queue is None
+    assert trigger.serialize() == watching().serialize()
+    assert trigger.shared_stream_key() == watching().shared_stream_key()
+    encoded = encode_trigger(trigger)
+    assert encoded.pop("queue", None) == ("lake" if IS_3_4 else None)
+    assert encoded == encode_trigger(watching())
 
 
 def test_nothing_secret_is_serialised(connect, metastore):

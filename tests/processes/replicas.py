@@ -37,7 +37,7 @@ DATABASE = "lake"
 TABLES = [f"t{number}" for number in range(24)]
 PARTITIONS = [str(number) for number in range(8)]
 TAG = "tag"
-READS = 16
+READS = 24
 """With one snapshot: most of them find in memory what the first ones brought there."""
 
 

