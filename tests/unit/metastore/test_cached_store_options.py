@@ -19,9 +19,9 @@ from airflow_provider.metastore import (
 from airflow_provider.metastore.cached_store import (
     CachedStore,
     MissReason,
-    ReaderSession,
     open_cached_store,
 )
+from airflow_provider.metastore.reader import ReaderSession
 from tests.unit.metastore.cached import change, missed, now
 
 EXTERNAL = "EXTERNAL_TABLE"
