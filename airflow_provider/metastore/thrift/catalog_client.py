@@ -231,9 +231,8 @@ class CatalogClient(ReaderClient):
 
     def _table_struct(self, database: str, name: str, reader: Reader) -> Any:
         # Not get_table, which a Hive does not have since 4.0.1.
-        return self._read_as(
-            "get_table_req", hive.GetTableRequest(dbName=database, tblName=name), reader
-        ).table
+        request = hive.GetTableRequest(dbName=database, tblName=name)
+        return self._read_as("get_table_req", request, reader).table
 
     def _write_id(self, txn_id: int | None, table: TableInfo) -> int:
         """Under which write id a transaction changes a table; none for a change by itself."""

@@ -101,10 +101,8 @@ class PartitionClient(CatalogClient):
     ) -> PartitionInfo:
         """See :meth:`Metastore.rename_partition`; a Hive moves the folder, in a managed table."""
         owner = self.get_table(database, table, **as_of_now())
-        struct, old = (
-            self._partition_struct(owner, values, as_of_now()),
-            partition_texts(_fitting(owner, values)),
-        )
+        struct = self._partition_struct(owner, values, as_of_now())
+        old = partition_texts(_fitting(owner, values))
         struct.values = partition_texts(_fitting(owner, new_values))
         struct.writeId = self._write_id(txn_id, owner)
         self._write("rename_partition", database, table, old, struct)

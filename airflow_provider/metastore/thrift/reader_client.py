@@ -38,7 +38,7 @@ class ReaderClient(ThriftClient):
         try:
             answer = self._read(method, request)
         except WriteIdsRequiredError:
-            if self._names_write_ids:
+            if request.validWriteIdList is not None:
                 raise
             self._names_write_ids = True
             self._name_write_ids(request)
