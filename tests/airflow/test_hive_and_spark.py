@@ -73,13 +73,15 @@ def test_a_plain_spark_lists_what_our_operators_wrote(spark, service, source, tm
     assert described["Location"].removeprefix("file:") == f"{tmp_path}/flights"
 
 
+@pytest.fixture(scope="module")
+def port(tmp_path_factory):
+    """Of a real Hive Metastore."""
+    with hive_metastore(tmp_path_factory.mktemp("hive")) as port:
+        yield port
+
+
 class TestRealHiveMetastore:
     """Hive's own, of version 2.3, by Airflow connections."""
-
-    @pytest.fixture(scope="class")
-    def port(self, tmp_path_factory):
-        with hive_metastore(tmp_path_factory.mktemp("hive")) as port:
-            yield port
 
     @pytest.fixture
     def hook(self, port, connect):
