@@ -108,6 +108,7 @@ class Read:
     :param began: the log's last event after the list was taken, and before the request.
     :param ended: the same after the answer.
     :param shown: a digest of the answer.
+    :param in_session: whether the request said what the reader had been shown before.
     """
 
     reader: str
@@ -118,6 +119,7 @@ class Read:
     began: int
     ended: int
     shown: str
+    in_session: bool
 
 
 def shown_partitions(found: Iterable[PartitionInfo]) -> str:
@@ -193,7 +195,8 @@ def read(uris: Sequence[str], name: str, stop: Event, reads: Path) -> None:
     """
     metastore, chance = open_metastore(_rotated(uris, name), timeout_seconds=60), random.Random(name)
     replicas = [ThriftMetastore(uri, timeout_seconds=60) for uri in uris]
-    session = ReaderSession()
+    # Half of the readers have our client's memory; the others are clients as anybody's.
+    session = ReaderSession() if int(name[1:]) % 2 else None
     done: list[Read] = []
     committed: dict[str, int] = {}
     number = 0
@@ -216,10 +219,10 @@ def read(uris: Sequence[str], name: str, stop: Event, reads: Path) -> None:
                     assert seen.write_ids.is_valid(committed[table]), "what it committed is not seen"
                 with_partitions = chance.random() < 0.7
                 any_order = chance.sample(replicas, len(replicas))
-                answer = shown(any_order, table, seen, with_partitions, session)
+                answer = shown(any_order, table, seen, with_partitions, session or ReaderSession())
                 about = (name, table, with_partitions, str(seen.write_ids), own.get(table))
                 ended = metastore.current_event_id()
-                done.append(Read(*about, began, ended, answer))
+                done.append(Read(*about, began, ended, answer, session is not None))
                 began = ended
             if txn_id is not None:
                 metastore.commit_txn(txn_id)

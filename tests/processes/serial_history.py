@@ -65,8 +65,9 @@ class SerialHistory:
     def check(self, reads: Iterable[Read]) -> None:
         """Every read of one reader, in the order in which it made them.
 
-        Of each table the events that explain what was shown follow one another: with the first event that
-        explains an answer, and is not before that of the answer before, all are found if there are any.
+        In a session the events that explain what was shown of a table follow one another: with the first
+        event that explains an answer, and is not before that of the answer before, all are found if there are
+        any.
         """
         needed: defaultdict[str, int] = defaultdict(int)
         explained: defaultdict[str, int] = defaultdict(int)
@@ -80,7 +81,8 @@ class SerialHistory:
                     f"goes backwards, behind event {needed[read.table]}: {read}"
                 )
                 needed[read.table] = first
-            explained[read.table] = self._explain(read, table, first, explained[read.table])
+            before = explained[read.table] if read.in_session else 0
+            explained[read.table] = self._explain(read, table, first, before)
 
     def _explain(self, read: Read, table: _Table, first: int, before: int) -> int:
         """An answer is the state as of one event, from ``first`` on: of all that is valid nothing misses.

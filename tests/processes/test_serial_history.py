@@ -37,7 +37,7 @@ def through(replicas: list[CachedStore], metastore: Metastore, session: ReaderSe
     for one in replicas:
         answer = shown_table(one.get_table(DATABASE, "t", **reader).owner)
         ended = metastore.current_event_id()
-        reads.append(Read("r", "t", False, str(seen.write_ids), None, at, ended, answer))
+        reads.append(Read("r", "t", False, str(seen.write_ids), None, at, ended, answer, True))
     return reads
 
 
