@@ -199,11 +199,13 @@ def read(uris: Sequence[str], name: str, stop: Event, reads: Path) -> None:
     session = ReaderSession() if int(name[1:]) % 2 else None
     done: list[Read] = []
     committed: dict[str, int] = {}
-    number = 0
+    number, own = 0, dict[str, int]()
     while not stop.is_set():
         number += 1
-        txn_id, own = None, {}
-        tables = chance.sample(TABLES, 2)
+        txn_id = None
+        # What it has just committed it reads at once, before all replicas know of it.
+        tables = chance.sample([one for one in TABLES if one not in own], 2 - len(own)) + list(own)
+        own = {}
         try:
             if chance.random() < 0.2:
                 txn_id = metastore.open_txn(name, "here")

@@ -60,3 +60,15 @@ def test_a_reader_that_goes_backwards_is_found(
             told.check(reads)
     else:
         told.check(reads)
+
+
+def test_an_answer_without_what_is_valid_is_found(metastore: Metastore) -> None:
+    """As with a cache that does not look whether its copy is stale."""
+    with closing(metastore):
+        metastore.alter_table(DATABASE, "t", owner="new")
+        seen = str(metastore.valid_write_id_list(DATABASE, "t"))
+        at = metastore.current_event_id()
+        told = SerialHistory(metastore.next_events(0))
+    told.check([Read("r", "t", False, seen, None, at, at, shown_table("new"), False)])
+    with pytest.raises(AssertionError, match="no state from event"):
+        told.check([Read("r", "t", False, seen, None, at, at, shown_table(None), False)])
