@@ -101,6 +101,10 @@ class UnknownOperationError(InvalidInputError):
     """Raised when an operation, index or option is not known; names the known ones."""
 
 
+class WriteIdsRequiredError(InvalidInputError):
+    """Raised when a managed table is read without a write id list where one is required."""
+
+
 class InvalidConnectionError(InvalidInputError):
     """Raised when an Airflow connection's fields or extras cannot work."""
 

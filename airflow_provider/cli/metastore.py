@@ -46,9 +46,12 @@ def serve(
     eventual_reads: Annotated[
         bool,
         typer.Option(
-            help="Answer for external tables, databases and functions from memory although requests name no "
-            "write ids: a moment late. Not where Iceberg tables are written."
+            help="Answer for external tables from memory although requests name no write ids: a moment late. "
+            "Not where Iceberg tables are written."
         ),
+    ] = False,
+    eventual_databases: Annotated[
+        bool, typer.Option(help="Answer for databases and functions from memory alone: a moment late.")
     ] = False,
     clients_have_hudi: Annotated[
         bool,
@@ -91,6 +94,7 @@ def serve(
         cache_megabytes=cache_megabytes,
         require_write_ids=require_write_ids,
         eventual_reads=eventual_reads,
+        eventual_databases=eventual_databases,
         clients_have_hudi=clients_have_hudi,
         warehouse=warehouse,
         manages_folders=manage_folders,

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         CachedStore,
         CacheStatistics,
         MissReason,
-        ReaderSession,
         open_cached_store,
     )
     from airflow_provider.metastore.lock_objects import (
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         PartitionSpec,
         TableInfo,
     )
+    from airflow_provider.metastore.reader import ReaderSession
     from airflow_provider.metastore.table_transactions import TableTransaction, table_transaction
     from airflow_provider.metastore.timeout_api import RecoveredTxn
     from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo, TxnState, TxnType
@@ -107,7 +107,7 @@ _MODULES = {
     "PartitionSpec": "objects",
     "Purged": "notifications",
     "ReadSnapshot": "write_ids",
-    "ReaderSession": "cached_store",
+    "ReaderSession": "reader",
     "RecoveredTxn": "timeout_api",
     "TableInfo": "objects",
     "TableSnapshot": "write_ids",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from airflow_provider.metastore import catalog, functions, partitions, table_write_ids, transactions
-from airflow_provider.metastore.cached_tables import CachedTable, CachedTables
+from airflow_provider.metastore.cached_tables import CachedTable, CachedTables, memory_of
 from airflow_provider.metastore.notifications import current_event_id
 from airflow_provider.metastore.objects import DatabaseInfo, FunctionInfo
 from airflow_provider.metastore.write_ids import NO_OPEN, ValidTxnList
@@ -40,7 +40,7 @@ class TxnSnapshot:
 class CacheState:
     """The copies of a replica and its position in the notification log.
 
-    :param max_bytes: memory for the copies of tables.
+    :param max_bytes: memory for the copies of tables, and of databases and functions, which go last.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -67,7 +67,7 @@ class CacheState:
     def end(self) -> None:
         """Know nothing, and keep nothing: nobody follows the log."""
         self.tables.clear()
-        self.catalog = None
+        self.forget_catalog()
         self._writing.clear()
         self._follows = False
 
@@ -86,7 +86,13 @@ class CacheState:
     def keep_catalog(self, copy: CachedCatalog) -> None:
         """As :meth:`keep`."""
         if copy.event_id >= self.event_id and self._follows:
-            self.catalog = copy
+            size = memory_of(copy.databases) + memory_of(copy.functions)
+            self.catalog = copy if self.tables.reserve(size) else None
+
+    def forget_catalog(self) -> None:
+        """Forget databases and functions."""
+        self.catalog = None
+        self.tables.reserve(0)
 
     def is_being_written(self, table_id: int) -> bool:
         """Whether the table was changed by a transaction that has not ended."""

@@ -308,7 +308,7 @@ class CacheUpdater:
             case kind if kind in _CATALOG_EVENTS:
                 known = self._state.catalog
                 if known is not None and known.event_id < event.event_id:
-                    self._state.catalog = None
+                    self._state.forget_catalog()
 
     def _written(self, message: Mapping[str, Any]) -> int:
         """The id of the table that a message is about, which is being written from now on."""

@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypedDict, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from sqlalchemy import Connection
 
-from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.exceptions import InvalidInputError, WriteIdsRequiredError
 from airflow_provider.metastore import catalog, functions, partitions
 from airflow_provider.metastore.cache_state import CachedCatalog, CacheState, read_catalog, read_table
 from airflow_provider.metastore.cache_updater import CacheUpdater
@@ -28,6 +28,7 @@ from airflow_provider.metastore.metastore import Metastore, open_embedded_metast
 from airflow_provider.metastore.notifications import current_event_id
 from airflow_provider.metastore.objects import DatabaseInfo, FunctionInfo, PartitionInfo, TableInfo
 from airflow_provider.metastore.partition_filter import partition_filter
+from airflow_provider.metastore.reader import Reader, ReaderSession
 from airflow_provider.metastore.write_ids import ValidWriteIdList
 
 T = TypeVar("T")
@@ -51,39 +52,6 @@ class MissReason(StrEnum):
     NO_CATALOG_EVENT = "a database or function was asked for without an event id"
 
 
-@dataclass
-class ReaderSession:
-    """What one reader has seen so far; it may take it from replica to replica.
-
-    With it, no read shows less than an earlier one, not even of changes that no write id tells: those
-    of external tables, and of transactions that have not ended.
-
-    :param event_id: the newest event whose state was seen. To see one's own change of an external table,
-        set it to the change's event.
-    """
-
-    event_id: int = 0
-
-    def saw(self, event_id: int) -> None:
-        """Take note of an answer's age."""
-        self.event_id = max(self.event_id, event_id)
-
-
-class Reader(TypedDict, total=False):
-    """What a reader may say with each read of a table.
-
-    ``valid_write_ids``: which of the table's write ids it sees, out of its
-    :class:`~airflow_provider.metastore.write_ids.ReadSnapshot`; left out for an external table.
-    ``table_id``: which table is meant, out of the same snapshot. ``session``: what it has seen so far.
-    ``require_write_ids``: as in :func:`open_cached_store`, for this read.
-    """
-
-    valid_write_ids: ValidWriteIdList | None
-    table_id: int | None
-    session: ReaderSession | None
-    require_write_ids: bool | None
-
-
 @dataclass(frozen=True)
 class CacheStatistics:
     """What a replica did since it was opened.
@@ -91,7 +59,7 @@ class CacheStatistics:
     :param hits: reads answered from memory, without any call of the database.
     :param misses: reads answered by the database, by reason.
     :param tables: tables that are in memory now.
-    :param bytes: roughly, the memory that they take.
+    :param bytes: roughly, the memory that they take, and databases and functions.
     :param evicted: tables given up for others.
     :param event_id: the last notification event that was applied.
     """
@@ -142,7 +110,7 @@ def open_cached_store(
 
     :param url: see :func:`~airflow_provider.metastore.metastore.open_embedded_metastore`.
     :param replica: its name, unique among those that live: it is a consumer of the notification log.
-    :param max_megabytes: roughly, the memory that tables and partitions may take.
+    :param max_megabytes: roughly, the memory that tables, partitions, databases and functions may take.
     :param timeout_seconds: how long a call may wait for other processes.
     :param serve_newer: False to answer from memory only what is exactly what the reader sees, and not
         also what is newer. The database is never older, so either is correct.
@@ -227,7 +195,7 @@ class CachedStore:
 
         :param reader: see :class:`Reader`.
         :raises NoSuchObjectError: when it, or its database, does not exist.
-        :raises InvalidInputError: when it is managed, and write ids are required and not given.
+        :raises WriteIdsRequiredError: when it is managed, and write ids are required and not given.
         """
         return self._read(
             self._request(database, name, reader),
@@ -413,7 +381,7 @@ class CachedStore:
         if found.copy is not None:
             _check_write_ids(found.copy.table, request)
         if found.reason is not MissReason.NOT_CACHED:
-            return self._engine.read(lambda connection: _asked(connection, request, ask))
+            return self._engine.read(lambda connection: asked(connection, request.session, ask))
         fresh = self._engine.read(
             lambda connection: read_table(
                 connection, request.database, request.name, with_partitions=request.with_partitions
@@ -489,16 +457,17 @@ class CachedStore:
         return fresh
 
 
-def _asked(connection: Connection, request: _Request, ask: Callable[[Connection], T]) -> T:
+def asked(connection: Connection, session: ReaderSession | None, ask: Callable[[Connection], T]) -> T:
+    """What the database says, which the session takes note of."""
     answer = ask(connection)
-    if request.session is not None:
-        request.session.saw(current_event_id(connection))
+    if session is not None:
+        session.saw(current_event_id(connection))
     return answer
 
 
 def _check_write_ids(table: TableInfo, request: _Request) -> None:
     if request.write_ids is None and request.require_write_ids and not table.is_external:
-        raise InvalidInputError(
+        raise WriteIdsRequiredError(
             f"table {table.full_name} is managed: a read has to say which write ids it sees; give the "
             "valid_write_ids and the table_id of a read_snapshot, or allow reads without",
             table=table.full_name,

@@ -1,4 +1,4 @@
-"""The copies of tables that a replica keeps, within a bound of memory."""
+"""The copies of tables that a replica keeps, within a bound of memory that other things share."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class CachedTable:
     partitions: dict[str, PartitionInfo] | None = None
 
     def __post_init__(self) -> None:
-        self.size = _size(self.table) + _size(self.write_ids)
-        self.size += sum(map(_size, (self.partitions or {}).values()))
+        self.size = memory_of(self.table) + memory_of(self.write_ids)
+        self.size += sum(map(memory_of, (self.partitions or {}).values()))
         self.stale_reads = 0
         self._ordered: list[PartitionInfo] | None = None
 
@@ -46,7 +46,7 @@ class CachedTable:
 
     def describe(self, table: TableInfo) -> None:
         """Take the table's new description; its new name, too."""
-        self.size += _size(table) - _size(self.table)
+        self.size += memory_of(table) - memory_of(self.table)
         self.table = table
         self.write_ids = replace(self.write_ids, table=table.full_name)
 
@@ -57,7 +57,7 @@ class CachedTable:
         for one in changed:
             key = partition_key(self.table, one.values)
             before = self.partitions.get(key)
-            self.size += _size(one) - (0 if before is None else _size(before))
+            self.size += memory_of(one) - (0 if before is None else memory_of(before))
             self.partitions[key] = one
         self._ordered = None
 
@@ -72,7 +72,7 @@ class CachedTable:
             return
         for values in dropped:
             before = self.partitions.pop(partition_key(self.table, tuple(values)), None)
-            self.size -= 0 if before is None else _size(before)
+            self.size -= 0 if before is None else memory_of(before)
         self._ordered = None
 
     def commit(self, write_id: int) -> None:
@@ -97,13 +97,24 @@ class CachedTables:
 
     @property
     def size(self) -> int:
-        """Bytes taken."""
-        return int(self._by_id.currsize)
+        """Bytes taken, with those that are reserved."""
+        return int(self._by_id.currsize) + self._by_id.reserved
 
     @property
     def max_bytes(self) -> int:
         """Bytes that may be taken."""
         return int(self._by_id.maxsize)
+
+    def reserve(self, size: int) -> bool:
+        """Take some of the memory for something else, in place of what was taken before.
+
+        :param size: bytes.
+        :return: False when there is not so much: then nothing is taken.
+        """
+        fits = size <= self.max_bytes
+        self._by_id.reserved = size if fits else 0
+        self._by_id.make_room(0)
+        return fits
 
     @property
     def evicted(self) -> int:
@@ -133,7 +144,7 @@ class CachedTables:
         namesake = self._names.get(name)
         if namesake is not None:
             self.remove(namesake)
-        if copy.size > self._by_id.maxsize:
+        if copy.size > self.max_bytes - self._by_id.reserved:
             return False
         self._by_id[copy.table.id] = copy
         self._names[name] = copy.table.id
@@ -171,6 +182,16 @@ class _Bounded(LRUCache[int, CachedTable]):
         super().__init__(max_bytes, getsizeof=lambda copy: copy.size)
         self._evict = evict
         self.evicted = 0
+        self.reserved = 0
+
+    def __setitem__(self, table_id: int, copy: CachedTable) -> None:
+        self.make_room(copy.size)
+        super().__setitem__(table_id, copy)
+
+    def make_room(self, size: int) -> None:
+        """Give up what was not read for longest, for so many bytes more."""
+        while self and self.currsize + size + self.reserved > self.maxsize:
+            self.popitem()
 
     def peek(self, table_id: int) -> CachedTable | None:
         """As ``get``, without making it the one used last."""
@@ -183,7 +204,7 @@ class _Bounded(LRUCache[int, CachedTable]):
         return table_id, copy
 
 
-def _size(value: Any) -> int:
+def memory_of(value: Any) -> int:
     """The memory that a value takes, with all that it holds."""
     if is_dataclass(value):
         parts: Iterable[Any] = [getattr(value, one.name) for one in fields(value)]
@@ -195,4 +216,4 @@ def _size(value: Any) -> int:
         return sys.getsizeof(value)
     # An instance has a dictionary of its own.
     own = 0 if not is_dataclass(value) else sys.getsizeof(value.__dict__)
-    return sys.getsizeof(value) + own + sum(map(_size, parts))
+    return sys.getsizeof(value) + own + sum(map(memory_of, parts))

@@ -7,9 +7,12 @@ import json
 import sqlite3
 from contextlib import asynccontextmanager, closing
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import Asset, AssetWatcher
+from airflow.sdk.exceptions import AirflowSkipException
+from airflow.serialization.encoders import encode_trigger
 from airflow.triggers.base import BaseEventTrigger
 from airflow.triggers.shared_stream import SharedStreamManager
 
@@ -18,6 +21,7 @@ from airflow_provider.metastore import Column
 from airflow_provider.triggers import NotificationLogEventTrigger, notification_event
 
 SECRET = "geheim-4711-geheim"
+IS_3_4 = hasattr(BaseEventTrigger, "queue")
 
 
 @pytest.fixture(autouse=True)
@@ -314,6 +318,70 @@ def test_without_a_triggerer_the_next_call_counts_as_stored(lake):
         assert ids((await following).payload) == [second]
 
     asyncio.run(follow())
+
+
+async def deliveries(lake, count: int) -> list[dict]:
+    """What the trigger of the example DAG delivers of so many changes, one at a time."""
+    lake.register_consumer("flights_arrivals_trigger")
+    for number in range(count):
+        insert(lake, f"/lake/flights/{number}.parquet")
+    async with triggerer(watching(consumer="flights_arrivals_trigger", max_events=1)) as running:
+        return [await running.event() for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "handled"),
+    [
+        ([[0], [1], [2]], [3, None, None]),  # Airflow 3.4: a run for each delivery
+        ([[0], [2], [1], [1]], [3, None, None, None]),  # in whatever order from then on, some of them again
+        ([[0, 1, 2]], [3]),  # Airflow 3.3: one for several
+        ([[0], [2, 1]], [3, None]),
+    ],
+)
+def test_the_example_does_once_what_is_delivered_in_one_run_or_in_many(table, metastore, runs, handled):
+    from dags_examples.flights_arrivals import ARRIVALS, count
+
+    payloads = asyncio.run(deliveries(metastore, 3))
+    told = [ids(payload)[0] for payload in payloads]
+
+    def run(chosen: list[int]) -> list[int] | None:
+        events = [SimpleNamespace(extra={"payload": payloads[number]}) for number in chosen]
+        try:
+            return count.function(triggering_asset_events={ARRIVALS: events})["events"]
+        except AirflowSkipException:
+            return None
+
+    done = [run(chosen) for chosen in runs]
+    assert [None if each is None else len(each) for each in done] == handled
+    assert done[0] == told
+    later = insert(metastore)
+    assert run([0]) == [later], "a late delivery wakes it for what is new"
+    assert run([0]) is None
+
+
+@pytest.fixture
+def airflow_3_4(monkeypatch):
+    """An older Airflow gets the constructor that 3.4 has."""
+
+    def construct(self, *, queue: str | None = None, **arguments):
+        super(BaseEventTrigger, self).__init__(**arguments)
+        self.asset_state_store = None
+        self.queue = queue
+
+    if not IS_3_4:
+        monkeypatch.setattr(BaseEventTrigger, "__init__", construct)
+
+
+def test_the_queue_of_airflow_3_4_is_passed_on(airflow_3_4):
+    """It is Airflow's own: written beside the trigger, and no argument when a triggerer makes it again."""
+    trigger = watching(queue="lake")
+    assert trigger.queue == "lake"
+    assert watching().queue is None
+    assert trigger.serialize() == watching().serialize()
+    assert trigger.shared_stream_key() == watching().shared_stream_key()
+    encoded = encode_trigger(trigger)
+    assert encoded.pop("queue", None) == ("lake" if IS_3_4 else None)
+    assert encoded == encode_trigger(watching())
 
 
 def test_nothing_secret_is_serialised(connect, metastore):

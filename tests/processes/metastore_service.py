@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -49,9 +50,10 @@ def metastore_service(folder: Path, url: str, *options: str, port: int = 0) -> I
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
-        if "thrift://127.0.0.1:" not in line:
+        listens = re.match(r"serving thrift://[\d.]+:(\d+) ", line)
+        if listens is None:
             raise RuntimeError(f"the metastore did not start: {line}{log.read_text()[-3000:]}")
-        yield MetastoreService(int(line.split("thrift://127.0.0.1:")[1].split()[0]), process, log)
+        yield MetastoreService(int(listens[1]), process, log)
     finally:
         process.kill()
         process.wait()

@@ -7,8 +7,8 @@ import multiprocessing
 import pickle
 import random
 import signal
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, MutableSequence, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -19,14 +19,14 @@ from airflow_provider.metastore import (
     AnyMetastore,
     PartitionInfo,
     PartitionSpec,
+    ReaderSession,
     TableSnapshot,
+    open_cached_store,
     open_metastore,
 )
-from airflow_provider.metastore.thrift.connections import ThriftConnections
-from airflow_provider.metastore.thrift.idl import hive
-from airflow_provider.metastore.thrift.serve import ServiceOptions, served
-from airflow_provider.metastore.thrift.structs import read_partition
-from airflow_provider.metastore.thrift.url import parse_thrift_url
+from airflow_provider.metastore.reader import Reader
+from airflow_provider.metastore.thrift.client import ThriftMetastore
+from airflow_provider.metastore.thrift.serve import ServiceOptions, serving
 
 from .servers import free_port
 
@@ -37,6 +37,8 @@ DATABASE = "lake"
 TABLES = [f"t{number}" for number in range(24)]
 PARTITIONS = [str(number) for number in range(8)]
 TAG = "tag"
+READS = 24
+"""With one snapshot: most of them find in memory what the first ones brought there."""
 
 
 class Replica:
@@ -46,12 +48,24 @@ class Replica:
         self._options = ServiceOptions(url, port=free_port(), replica=name)
         self.name = name
         self.uri = f"thrift://127.0.0.1:{self._options.port}"
+        # Without a lock, which who is killed would keep.
+        self._counts = PROCESSES.Array("q", 2, lock=False)
         self.start()
+
+    @property
+    def hits(self) -> int:
+        """Reads answered from memory, by what it said last, before it was killed too."""
+        return int(self._counts[0])
+
+    @property
+    def misses(self) -> int:
+        """Reads with write ids that were answered by the database."""
+        return int(self._counts[1])
 
     def start(self) -> None:
         """Returns when it listens."""
         self._stop, listens = PROCESSES.Event(), PROCESSES.Event()
-        arguments = (self._options, self._stop, listens)
+        arguments = (self._options, self._stop, listens, self._counts)
         self._process = PROCESSES.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         assert listens.wait(60), f"{self.name} does not start"
@@ -67,10 +81,19 @@ class Replica:
         assert self._process.exitcode == 0
 
 
-def _serve(options: ServiceOptions, stop: Event, listens: Event) -> None:
-    with served(options):
+def _serve(options: ServiceOptions, stop: Event, listens: Event, counts: MutableSequence[int]) -> None:
+    hits, misses = counts
+    assert options.replica is not None
+    with (
+        closing(open_cached_store(options.url, options.replica)) as store,
+        serving(store, options),
+    ):
         listens.set()
-        stop.wait()
+        is_over = False
+        while not is_over:
+            is_over = stop.wait(0.1)
+            said = store.statistics()
+            counts[0], counts[1] = hits + said.hits, misses + sum(said.misses.values())
 
 
 @dataclass(frozen=True)
@@ -85,6 +108,7 @@ class Read:
     :param began: the log's last event after the list was taken, and before the request.
     :param ended: the same after the answer.
     :param shown: a digest of the answer.
+    :param in_session: whether the request said what the reader had been shown before.
     """
 
     reader: str
@@ -95,6 +119,7 @@ class Read:
     began: int
     ended: int
     shown: str
+    in_session: bool
 
 
 def shown_partitions(found: Iterable[PartitionInfo]) -> str:
@@ -134,7 +159,7 @@ def write(uris: Sequence[str], name: str, stop: Event, outcomes: Path) -> None:
                 reported[txn_id] = committed
         except MetastoreUnavailableError:
             _abandon(metastore, txn_id)
-        stop.wait(chance.random() * 0.2)
+        stop.wait(chance.random() * 0.5)
     outcomes.write_bytes(pickle.dumps(reported))
 
 
@@ -169,14 +194,18 @@ def read(uris: Sequence[str], name: str, stop: Event, reads: Path) -> None:
     :param reads: gets what was read.
     """
     metastore, chance = open_metastore(_rotated(uris, name), timeout_seconds=60), random.Random(name)
-    replicas = [ThriftConnections(parse_thrift_url(uri), 60) for uri in uris]
+    replicas = [ThriftMetastore(uri, timeout_seconds=60) for uri in uris]
+    # Half of the readers have our client's memory; the others are clients as anybody's.
+    session = ReaderSession() if int(name[1:]) % 2 else None
     done: list[Read] = []
     committed: dict[str, int] = {}
-    number = 0
+    number, own = 0, dict[str, int]()
     while not stop.is_set():
         number += 1
-        txn_id, own = None, {}
-        tables = chance.sample(TABLES, 2)
+        txn_id = None
+        # What it has just committed it reads at once, before all replicas know of it.
+        tables = chance.sample([one for one in TABLES if one not in own], 2 - len(own)) + list(own)
+        own = {}
         try:
             if chance.random() < 0.2:
                 txn_id = metastore.open_txn(name, "here")
@@ -185,15 +214,18 @@ def read(uris: Sequence[str], name: str, stop: Event, reads: Path) -> None:
                 metastore.drop_partitions(DATABASE, tables[0], [(name,)], txn_id=txn_id)
                 metastore.add_partitions(DATABASE, tables[0], [spec], txn_id=txn_id)
             snapshot = metastore.read_snapshot([(DATABASE, table) for table in tables], txn_id)
-            for table in chance.choices(tables, k=6):
+            began = metastore.current_event_id()
+            for table in chance.choices(tables, k=READS):
                 seen = snapshot.tables[f"{DATABASE}.{table}"]
                 if txn_id is None and table in committed:
                     assert seen.write_ids.is_valid(committed[table]), "what it committed is not seen"
-                with_partitions, began = chance.random() < 0.7, metastore.current_event_id()
+                with_partitions = chance.random() < 0.7
                 any_order = chance.sample(replicas, len(replicas))
-                answer = shown(any_order, table, seen, with_partitions)
+                answer = shown(any_order, table, seen, with_partitions, session or ReaderSession())
                 about = (name, table, with_partitions, str(seen.write_ids), own.get(table))
-                done.append(Read(*about, began, metastore.current_event_id(), answer))
+                ended = metastore.current_event_id()
+                done.append(Read(*about, began, ended, answer, session is not None))
+                began = ended
             if txn_id is not None:
                 metastore.commit_txn(txn_id)
                 committed |= own
@@ -204,26 +236,24 @@ def read(uris: Sequence[str], name: str, stop: Event, reads: Path) -> None:
 
 
 def shown(
-    replicas: Iterable[ThriftConnections], table: str, seen: TableSnapshot, with_partitions: bool
+    replicas: Iterable[ThriftMetastore],
+    table: str,
+    seen: TableSnapshot,
+    with_partitions: bool,
+    session: ReaderSession,
 ) -> str:
     """A digest of the first answer; one of the replicas may be dead.
 
     :param seen: the table's part of the reader's snapshot.
     :param with_partitions: whether its partitions are asked for, or itself.
+    :param session: what the reader has seen.
     """
-    about = {
-        "dbName": DATABASE,
-        "tblName": table,
-        "id": seen.table_id,
-        "validWriteIdList": str(seen.write_ids),
-    }
+    reader = Reader(valid_write_ids=seen.write_ids, table_id=seen.table_id, session=session)
     for replica in replicas:
         with suppress(MetastoreUnavailableError):
             if with_partitions:
-                answer = replica.call("get_partitions_req", hive.PartitionsRequest(**about), repeatable=True)
-                return shown_partitions(map(read_partition, answer.partitions))
-            answer = replica.call("get_table_req", hive.GetTableRequest(**about), repeatable=True)
-            return shown_table(answer.table.owner)
+                return shown_partitions(replica.get_partitions(DATABASE, table, **reader))
+            return shown_table(replica.get_table(DATABASE, table, **reader).owner)
     raise MetastoreUnavailableError("all replicas are dead")
 
 

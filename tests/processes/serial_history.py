@@ -63,8 +63,14 @@ class SerialHistory:
             self._replay(event)
 
     def check(self, reads: Iterable[Read]) -> None:
-        """Every read of one reader, in the order in which it made them."""
+        """Every read of one reader, in the order in which it made them.
+
+        In a session the events that explain what was shown of a table follow one another: with the first
+        event that explains an answer, and is not before that of the answer before, all are found if there are
+        any.
+        """
         needed: defaultdict[str, int] = defaultdict(int)
+        explained: defaultdict[str, int] = defaultdict(int)
         for read in reads:
             table, write_ids = self._tables[read.table], _parsed(read.write_ids)
             assert read.own is None or write_ids.is_valid(read.own), f"its own write is not valid: {read}"
@@ -75,10 +81,14 @@ class SerialHistory:
                     f"goes backwards, behind event {needed[read.table]}: {read}"
                 )
                 needed[read.table] = first
-            self._explain(read, table, first)
+            before = explained[read.table] if read.in_session else 0
+            explained[read.table] = self._explain(read, table, first, before)
 
-    def _explain(self, read: Read, table: _Table, first: int) -> None:
-        """An answer is the state as of one event, from ``first`` on: of all that is valid nothing misses."""
+    def _explain(self, read: Read, table: _Table, first: int, before: int) -> int:
+        """An answer is the state as of one event, from ``first`` on: of all that is valid nothing misses.
+
+        :param before: nor of all that the reader was shown before.
+        """
         states = table.partitions if read.partitions else table.itself
         spans = [
             range(max(span.start, first), min(span.stop, read.ended + 1))
@@ -86,12 +96,16 @@ class SerialHistory:
             if span.start <= read.ended and span.stop > first
         ]
         assert spans, f"no state from event {first} to {read.ended} explains it: {read}"
-        if all(span.stop <= read.began for span in spans):
-            # The database would have told what came after: this is out of a replica's memory.
-            self.from_memory += 1
-            assert any(not self._half_made(table, at) for span in spans for at in span), (
-                f"only the half of a transaction explains it: {read}"
-            )
+        spans = [range(max(span.start, before), span.stop) for span in spans if span.stop > before]
+        assert spans, f"goes backwards: nothing from event {before} on, which was shown, explains it: {read}"
+        if any(span.stop > read.began for span in spans):
+            return spans[0].start
+        # The database would have told what came after: this is out of a replica's memory.
+        self.from_memory += 1
+        whole = (at for span in spans for at in span if not self._half_made(table, at))
+        found = next(whole, None)
+        assert found is not None, f"only the half of a transaction explains it: {read}"
+        return found
 
     def _newest(self, table: _Table, write_ids: ValidWriteIdList, until: int) -> int:
         """The last event, up to one, that changed a table under a valid write id."""

@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import os
 import signal
+import socket
 import ssl
 import threading
 import time
@@ -147,6 +148,18 @@ class TestProcesses:
             client.close()
         with closing(open_metastore(url)) as metastore:
             assert {one.name for one in metastore.consumers()} == {"r-1", "r-2"}
+
+    @pytest.mark.parametrize(("options", "is_open"), [((), False), (("--host", "0.0.0.0"), True)])
+    def test_it_listens_on_all_interfaces_only_if_told_to(
+        self, tmp_path: Path, options: tuple[str, ...], is_open: bool
+    ) -> None:
+        """127.0.0.2 is another address of this machine, where only who listens on all of them is."""
+        with metastore_service(tmp_path, f"sqlite:///{tmp_path}/m.db", *options) as running:
+            found = []
+            for host in ("127.0.0.1", "127.0.0.2"):
+                with socket.socket() as probe:
+                    found.append(probe.connect_ex((host, running.port)) == 0)
+            assert found == [True, is_open]
 
     def test_sigterm_ends_it_cleanly_with_clients_connected(self, tmp_path: Path) -> None:
         with metastore_service(tmp_path, f"sqlite:///{tmp_path}/m.db") as running:
@@ -323,8 +336,8 @@ class _PureSasl:
 
 
 def _sasl_client(port: int, user: str, password: str) -> tuple[Any, Any]:
-    socket = TBufferedTransportFactory().get_transport(TSocket("127.0.0.1", port, socket_timeout=10_000))
-    transport = TSaslClientTransport(lambda: _PureSasl(user, password), "PLAIN", socket)
+    plain = TBufferedTransportFactory().get_transport(TSocket("127.0.0.1", port, socket_timeout=10_000))
+    transport = TSaslClientTransport(lambda: _PureSasl(user, password), "PLAIN", plain)
     try:
         transport.open()
     except TTransportException:

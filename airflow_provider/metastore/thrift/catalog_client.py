@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from airflow_provider.exceptions import AlreadyExistsError, NoSuchObjectError
 from airflow_provider.metastore.objects import (
@@ -17,8 +17,9 @@ from airflow_provider.metastore.objects import (
     FunctionInfo,
     TableInfo,
 )
-from airflow_provider.metastore.thrift.connections import ThriftClient
+from airflow_provider.metastore.reader import Reader
 from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.reader_client import ReaderClient, as_of_now
 from airflow_provider.metastore.thrift.structs import (
     database_struct,
     function_struct,
@@ -33,7 +34,7 @@ _EXTERNAL = "EXTERNAL"
 _ALL = "*"
 
 
-class CatalogClient(ThriftClient):
+class CatalogClient(ReaderClient):
     """See :class:`~airflow_provider.metastore.catalog_api.CatalogApi`."""
 
     def create_database(
@@ -120,11 +121,15 @@ class CatalogClient(ThriftClient):
         except AlreadyExistsError:
             if not if_not_exists:
                 raise
-        return self.get_table(database, name)
+        return self.get_table(database, name, **as_of_now())
 
-    def get_table(self, database: str, name: str) -> TableInfo:
-        """See :meth:`Metastore.get_table`; a Hive of version 2 does not tell its id."""
-        return _received(self._table_struct(database, name))
+    def get_table(self, database: str, name: str, **reader: Unpack[Reader]) -> TableInfo:
+        """See :meth:`Metastore.get_table`; a Hive of version 2 does not tell its id.
+
+        :param reader: see :class:`~airflow_provider.metastore.reader.Reader`, for servers with replicas. This
+            client's own session where none is given.
+        """
+        return _received(self._table_struct(database, name, reader))
 
     def list_tables(self, database: str) -> list[str]:
         """See :meth:`Metastore.list_tables`."""
@@ -150,7 +155,7 @@ class CatalogClient(ThriftClient):
 
         :raises UnsupportedByServerError: with ``txn_id``, from a Hive of version 2: it has no write ids.
         """
-        before = self.get_table(database, name)
+        before = self.get_table(database, name, **as_of_now())
         given: dict[str, Any] = {
             "schema": None if schema is None else tuple(schema),
             "location": location,
@@ -167,13 +172,14 @@ class CatalogClient(ThriftClient):
             request = hive.AlterTableRequest(dbName=database, tableName=name, table=after)
             request.writeId = self._write_id(txn_id, before)
             self._write("alter_table_req", request)
-        return self.get_table(database, name)
+        return self.get_table(database, name, **as_of_now())
 
     def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableInfo:
         """See :meth:`Metastore.rename_table`; a Hive moves the folder of a managed table along."""
-        after = replace(self.get_table(database, name), database=new_database, name=new_name)
+        before = self.get_table(database, name, **as_of_now())
+        after = replace(before, database=new_database, name=new_name)
         self._write("alter_table", database, name, _sent(after))
-        return self.get_table(new_database, new_name)
+        return self.get_table(new_database, new_name, **as_of_now())
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> bool:
         """See :meth:`Metastore.drop_table`."""
@@ -223,9 +229,10 @@ class CatalogClient(ThriftClient):
         [allocated] = self._read("allocate_table_write_ids", request).txnToWriteIds
         return int(allocated.writeId)
 
-    def _table_struct(self, database: str, name: str) -> Any:
+    def _table_struct(self, database: str, name: str, reader: Reader) -> Any:
         # Not get_table, which a Hive does not have since 4.0.1.
-        return self._read("get_table_req", hive.GetTableRequest(dbName=database, tblName=name)).table
+        request = hive.GetTableRequest(dbName=database, tblName=name)
+        return self._read_as("get_table_req", request, reader).table
 
     def _write_id(self, txn_id: int | None, table: TableInfo) -> int:
         """Under which write id a transaction changes a table; none for a change by itself."""

@@ -16,7 +16,7 @@ from airflow_provider.metastore.objects import TableInfo
 from airflow_provider.metastore.table_changes import TableChange
 from airflow_provider.metastore.table_write_ids import txn_of_write_id
 from airflow_provider.metastore.thrift.idl import hive
-from airflow_provider.metastore.thrift.reads import CatalogReads
+from airflow_provider.metastore.thrift.reads import CatalogReads, event_seen
 from airflow_provider.metastore.thrift.structs import (
     TableStructs,
     database_struct,
@@ -157,12 +157,12 @@ class CatalogHandler:
         ]
 
     def get_table(self, database: str, name: str) -> Any:
-        return self._structs.of(self._reads.table(plain_name(database), name))
+        return self._structs.encoded(self._reads.table(plain_name(database), name))
 
     def get_table_req(self, request: Any) -> Any:
-        reader = self._reads.reader(request.validWriteIdList, request.id)
+        reader = self._reads.reader(request.validWriteIdList, request.id, request.seenEventId)
         found = self._reads.table(plain_name(request.dbName), request.tblName, reader)
-        return hive.GetTableResult(table=self._structs.of(found))
+        return hive.GetTableResult(table=self._structs.encoded(found), eventId=event_seen(reader))
 
     def get_table_objects_by_name(self, database: str, names: list[str]) -> list[Any]:
         return [self._structs.of(one) for one in self._tables(plain_name(database), names)]
@@ -174,10 +174,10 @@ class CatalogHandler:
         return hive.GetTablesResult(tables=self.get_table_objects_by_name(request.dbName, names))
 
     def get_fields(self, database: str, table: str) -> list[Any]:
-        return list(self.get_table(database, table).sd.cols)
+        return list(self._structs.of(self._reads.table(plain_name(database), table)).sd.cols)
 
     def get_schema(self, database: str, table: str) -> list[Any]:
-        found = self.get_table(database, table)
+        found = self._structs.of(self._reads.table(plain_name(database), table))
         return [*found.sd.cols, *(found.partitionKeys or [])]
 
     def get_fields_req(self, request: Any) -> Any:

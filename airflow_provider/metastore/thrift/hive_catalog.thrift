@@ -160,11 +160,13 @@ struct GetTableRequest {
   9: optional string processorIdentifier           // not in 2.3
   10: optional string engine = "hive"              // not in 2.3
   11: optional i64 id = -1                         // not in 2.3
+  1001: optional i64 seenEventId                   // not Hive's: no less than this reader has seen
 }
 
 struct GetTableResult {
   1: required Table table
   2: optional bool isStatsCompliant                // not in 2.3
+  1001: optional i64 eventId                       // not Hive's: how new it is, when the request asked
 }
 
 struct Partition {

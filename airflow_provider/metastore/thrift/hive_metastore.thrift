@@ -263,6 +263,8 @@ service ThriftHiveMetastore extends FacebookService {
     throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2, 3: NoSuchObjectException o3, 4: MetaException o4)
   ReadSnapshot get_read_snapshot(1: ReadSnapshotRequest rqst)
     throws (1: NoSuchTxnException o1, 2: NoSuchObjectException o2)
+  ReadPartitionsResponse read_partitions(1: ReadPartitionsRequest rqst)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2)
   // What recovery has to know of a transaction.
   void request_commit(1: i64 txnId) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2)
   TxnInfo get_txn(1: i64 txnId) throws (1: NoSuchTxnException o1)

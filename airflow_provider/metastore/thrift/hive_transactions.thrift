@@ -368,6 +368,21 @@ struct ReadSnapshot {
   3: required i64 catalogEventId
 }
 
+struct ReadPartitionsRequest {
+  1: required string dbName
+  2: required string tblName
+  3: optional list<string> values                  // of the one that is wanted
+  4: optional string filter                        // of those that are wanted
+  5: optional string validWriteIdList
+  6: optional i64 id = -1
+  7: optional i64 seenEventId                      // no less than this reader has seen
+}
+
+struct ReadPartitionsResponse {
+  1: required list<Partition> partitions
+  2: optional i64 eventId                          // how new they are
+}
+
 struct EndTimedOutTxnRequest {
   1: required i64 txnId
   2: required double timeoutSeconds

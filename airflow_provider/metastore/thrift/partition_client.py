@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
+from airflow_provider.exceptions import UnsupportedByServerError
 from airflow_provider.metastore.objects import PartitionInfo, PartitionSpec, TableInfo
 from airflow_provider.metastore.partitions import partition_key
+from airflow_provider.metastore.reader import Reader
 from airflow_provider.metastore.thrift.catalog_client import CatalogClient
 from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.reader_client import as_of_now
 from airflow_provider.metastore.thrift.structs import (
     partition_name,
     partition_struct,
@@ -43,17 +46,24 @@ class PartitionClient(CatalogClient):
         added = self._write("add_partitions_req", request).partitions or []
         return [read_partition(one) for one in added]
 
-    def get_partitions(self, database: str, table: str) -> list[PartitionInfo]:
-        """See :meth:`Metastore.get_partitions`."""
-        return _in_order(self._read("get_partitions", database, table, _NO_LIMIT))
+    def get_partitions(self, database: str, table: str, **reader: Unpack[Reader]) -> list[PartitionInfo]:
+        """See :meth:`Metastore.get_partitions`; ``reader`` as in :meth:`get_table`."""
+        old = ("get_partitions", database, table, _NO_LIMIT)
+        return _in_order(self._partition_structs(old, database, table, reader))
 
-    def get_partitions_by_filter(self, database: str, table: str, filter_text: str) -> list[PartitionInfo]:
-        """See :meth:`Metastore.get_partitions_by_filter`."""
-        return _in_order(self._read("get_partitions_by_filter", database, table, filter_text, _NO_LIMIT))
+    def get_partitions_by_filter(
+        self, database: str, table: str, filter_text: str, **reader: Unpack[Reader]
+    ) -> list[PartitionInfo]:
+        """See :meth:`Metastore.get_partitions_by_filter`; ``reader`` as in :meth:`get_table`."""
+        old = ("get_partitions_by_filter", database, table, filter_text, _NO_LIMIT)
+        return _in_order(self._partition_structs(old, database, table, reader, filter=filter_text))
 
-    def get_partition(self, database: str, table: str, values: Sequence[str | None]) -> PartitionInfo:
-        """See :meth:`Metastore.get_partition`."""
-        return read_partition(self._partition_struct(self.get_table(database, table), values))
+    def get_partition(
+        self, database: str, table: str, values: Sequence[str | None], **reader: Unpack[Reader]
+    ) -> PartitionInfo:
+        """See :meth:`Metastore.get_partition`; ``reader`` as in :meth:`get_table`."""
+        owner = self.get_table(database, table, **reader)
+        return read_partition(self._partition_struct(owner, values, reader))
 
     def alter_partition(
         self,
@@ -66,8 +76,8 @@ class PartitionClient(CatalogClient):
         txn_id: int | None = None,
     ) -> PartitionInfo:
         """See :meth:`Metastore.alter_partition`; what is not given is sent as it was a moment before."""
-        owner = self.get_table(database, table)
-        struct = self._partition_struct(owner, values)
+        owner = self.get_table(database, table, **as_of_now())
+        struct = self._partition_struct(owner, values, as_of_now())
         if location is not None:
             struct.sd.location = location
         if parameters is not None:
@@ -78,7 +88,7 @@ class PartitionClient(CatalogClient):
             request = hive.AlterPartitionsRequest(dbName=database, tableName=table, partitions=[struct])
             request.writeId = self._write_id(txn_id, owner)
             self._write("alter_partitions_req", request)
-        return read_partition(self._partition_struct(owner, values))
+        return read_partition(self._partition_struct(owner, values, as_of_now()))
 
     def rename_partition(
         self,
@@ -90,12 +100,13 @@ class PartitionClient(CatalogClient):
         txn_id: int | None = None,
     ) -> PartitionInfo:
         """See :meth:`Metastore.rename_partition`; a Hive moves the folder, in a managed table."""
-        owner = self.get_table(database, table)
-        struct, old = self._partition_struct(owner, values), partition_texts(_fitting(owner, values))
+        owner = self.get_table(database, table, **as_of_now())
+        struct = self._partition_struct(owner, values, as_of_now())
+        old = partition_texts(_fitting(owner, values))
         struct.values = partition_texts(_fitting(owner, new_values))
         struct.writeId = self._write_id(txn_id, owner)
         self._write("rename_partition", database, table, old, struct)
-        return read_partition(self._partition_struct(owner, new_values))
+        return read_partition(self._partition_struct(owner, new_values, as_of_now()))
 
     def drop_partitions(
         self,
@@ -107,7 +118,7 @@ class PartitionClient(CatalogClient):
         txn_id: int | None = None,
     ) -> list[PartitionInfo]:
         """See :meth:`Metastore.drop_partitions`."""
-        owner = self.get_table(database, table)
+        owner = self.get_table(database, table, **as_of_now())
         request = hive.DropPartitionsRequest(
             dbName=database,
             tblName=table,
@@ -140,7 +151,7 @@ class PartitionClient(CatalogClient):
 
         :return: from a Hive before version 4, which does not tell, the id of the last event.
         """
-        owner = self.get_table(database, table)
+        owner = self.get_table(database, table, **as_of_now())
         inserted = hive.InsertEventRequestData(replace=replace, filesAdded=list(files))
         request = hive.FireEventRequest(
             successful=True,
@@ -163,7 +174,7 @@ class PartitionClient(CatalogClient):
         self._read("add_partitions_req", request)
 
     def _addition(self, database: str, table: str, specs: Sequence[PartitionSpec], txn_id: int | None) -> Any:
-        of_table = self._table_struct(database, table)
+        of_table = self._table_struct(database, table, as_of_now())
         owner = read_table(of_table)
         infos = [
             PartitionInfo(_fitting(owner, one.values), one.location, dict(one.parameters)) for one in specs
@@ -174,10 +185,25 @@ class PartitionClient(CatalogClient):
             struct.writeId = write_id
         return hive.AddPartitionsRequest(dbName=owner.database, tblName=owner.name, parts=structs)
 
-    def _partition_struct(self, owner: TableInfo, values: Sequence[str | None]) -> Any:
-        return self._read(
-            "get_partition", owner.database, owner.name, partition_texts(_fitting(owner, values))
-        )
+    def _partition_struct(self, owner: TableInfo, values: Sequence[str | None], reader: Reader) -> Any:
+        place, texts = (owner.database, owner.name), partition_texts(_fitting(owner, values))
+        [found] = self._partition_structs(("get_partition", *place, texts), *place, reader, values=texts)
+        return found
+
+    def _partition_structs(
+        self, old: Sequence[Any], database: str, table: str, reader: Reader, **wanted: Any
+    ) -> list[Any]:
+        """Partitions as a reader sees them.
+
+        :param old: Hive's request for the same, for a Hive.
+        :param wanted: of ``ReadPartitionsRequest``: which of them.
+        """
+        request = hive.ReadPartitionsRequest(dbName=database, tblName=table, **wanted)
+        try:
+            return list(self._read_as("read_partitions", request, reader).partitions)
+        except UnsupportedByServerError:
+            found = self._read(*old)
+            return found if isinstance(found, list) else [found]
 
 
 def _fitting(table: TableInfo, values: Sequence[str | None]) -> tuple[str | None, ...]:

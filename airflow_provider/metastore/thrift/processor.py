@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,11 +13,15 @@ from thriftpy2.thrift import TApplicationException, TException, TMessageType, TP
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.metastore.thrift.errors import in_hive
 from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.structs import EncodedTable
 
 log = logging.getLogger(__name__)
 
 # Of the binary protocol: what stands before a struct in a field, and the end of a struct.
 _FIELD, _STOP = bytes([TType.STRUCT]), bytes([TType.STOP])
+# GetTableResult.eventId: type, number, value.
+_EVENT_ID = struct.Struct(">bhq")
+_EVENT_ID_NUMBER = next(at for at, spec in hive.GetTableResult.thrift_spec.items() if spec[1] == "eventId")
 
 
 class MetastoreProcessor(TProcessor):
@@ -103,12 +108,15 @@ class _Methods:
 
 def _encoded(answer: Any) -> bytes | None:
     """The bytes of a result with a table in it, if the table comes with its own."""
-    if isinstance(answer, hive.GetTableResult):
-        table, wrapped = answer.table, _FIELD + b"\x00\x01%b" + _STOP
+    if isinstance(answer, EncodedTable):
+        encoded = answer.encoded
+    elif isinstance(answer, hive.GetTableResult) and isinstance(answer.table, EncodedTable):
+        seen = answer.eventId
+        told = b"" if seen is None else _EVENT_ID.pack(TType.I64, _EVENT_ID_NUMBER, seen)
+        encoded = _FIELD + b"\x00\x01" + answer.table.encoded + told + _STOP
     else:
-        table, wrapped = answer, b"%b"
-    encoded: bytes | None = getattr(table, "encoded", None)
-    return None if encoded is None else _FIELD + b"\x00\x00" + wrapped % encoded + _STOP
+        return None
+    return _FIELD + b"\x00\x00" + encoded + _STOP
 
 
 def _unknown(method: str) -> TApplicationException:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeVar
 
-from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.metastore import functions, partitions
-from airflow_provider.metastore.cached_store import CachedStore, Reader
+from sqlalchemy import Connection
+
+from airflow_provider.exceptions import WriteIdsRequiredError
+from airflow_provider.metastore import catalog, functions, partitions
+from airflow_provider.metastore.cached_store import CachedStore, asked
 from airflow_provider.metastore.metastore import Metastore
 from airflow_provider.metastore.objects import DatabaseInfo, FunctionInfo, PartitionInfo, TableInfo
+from airflow_provider.metastore.reader import Reader, ReaderSession
 from airflow_provider.metastore.schema import Counter, counted
 from airflow_provider.metastore.write_ids import ValidWriteIdList
+
+T = TypeVar("T")
 
 _parsed = lru_cache(maxsize=1_024)(ValidWriteIdList.parse)
 
@@ -25,27 +32,37 @@ class CatalogReads:
     :param require_write_ids: refuse a request for a managed table that has a place for a write id list and
         comes without; False to ask the database. The old requests, which have no such place, are always
         answered.
-    :param eventual: answer requests for external tables, databases and functions from memory without asking
-        the database how new that has to be: a moment late. Not where Iceberg tables are written.
+    :param eventual: answer requests for external tables that name no write ids from memory: a moment late.
+        Not where Iceberg tables are written.
+    :param eventual_databases: answer requests for databases and functions from memory without asking the
+        database how new that has to be: a moment late. The replica has to be opened with it, too.
     """
 
     def __init__(
-        self, store: Metastore | CachedStore, *, require_write_ids: bool = False, eventual: bool = False
+        self,
+        store: Metastore | CachedStore,
+        *,
+        require_write_ids: bool = False,
+        eventual: bool = False,
+        eventual_databases: bool = False,
     ) -> None:
         self._replica = store if isinstance(store, CachedStore) else None
         self.metastore = store.metastore if isinstance(store, CachedStore) else store
         self._required = require_write_ids
         self._eventual = eventual
+        self._eventual_databases = eventual_databases
 
-    def reader(self, write_ids: str | None, table_id: int | None) -> Reader:
+    def reader(self, write_ids: str | None, table_id: int | None, seen_event_id: int | None = None) -> Reader:
         """What a request says of its reader.
 
         :param write_ids: its ``validWriteIdList``.
         :param table_id: its ``id``; -1 is none, as in Hive.
+        :param seen_event_id: its ``seenEventId``, which only our own client sends; see :func:`event_seen`.
         """
         return Reader(
             valid_write_ids=None if write_ids is None else _parsed(write_ids),
             table_id=None if table_id == -1 else table_id,
+            session=None if seen_event_id is None else ReaderSession(seen_event_id),
             require_write_ids=self._required,
         )
 
@@ -53,7 +70,7 @@ class CatalogReads:
         """Look a table up; without ``reader`` as the old requests do."""
         if (replica := self._memory(reader)) is not None:
             return replica.get_table(database, name, **_of(reader))
-        return _checked(self.metastore.get_table(database, name), reader)
+        return self._from_database(reader, lambda asks: (catalog.get_table(asks, database, name), None))[0]
 
     def table_and_partitions(
         self, database: str, table: str, reader: Reader | None = None
@@ -61,10 +78,9 @@ class CatalogReads:
         """A table and all its partitions, in order, as of one moment."""
         if (replica := self._memory(reader)) is not None:
             return replica.get_table_and_partitions(database, table, **_of(reader))
-        owner, found = self.metastore.engine.read(
-            lambda connection: partitions.get_table_and_partitions(connection, database, table)
+        return self._from_database(
+            reader, lambda asks: partitions.get_table_and_partitions(asks, database, table)
         )
-        return _checked(owner, reader), found
 
     def table_and_partition(
         self, database: str, table: str, values: list[str], reader: Reader | None = None
@@ -72,10 +88,9 @@ class CatalogReads:
         """A table and one of its partitions, as of one moment."""
         if (replica := self._memory(reader)) is not None:
             return replica.get_table_and_partition(database, table, values, **_of(reader))
-        owner, found = self.metastore.engine.read(
-            lambda connection: partitions.get_table_and_partition(connection, database, table, values)
+        return self._from_database(
+            reader, lambda asks: partitions.get_table_and_partition(asks, database, table, values)
         )
-        return _checked(owner, reader), found
 
     def database(self, name: str) -> DatabaseInfo:
         """Look a database up."""
@@ -112,7 +127,7 @@ class CatalogReads:
 
         Hive's requests for them cannot say it themselves.
         """
-        if self._eventual:
+        if self._eventual_databases:
             return None
         return self.metastore.engine.read(
             lambda connection: counted(connection, Counter.CATALOG_EVENT_ID), is_one_statement=True
@@ -122,16 +137,26 @@ class CatalogReads:
         """The replica, where its memory may answer."""
         return self._replica if self._eventual or _of(reader).get("valid_write_ids") is not None else None
 
-
-def _checked(table: TableInfo, reader: Reader | None) -> TableInfo:
-    given = _of(reader)
-    if given["require_write_ids"] and given.get("valid_write_ids") is None and not table.is_external:
-        raise InvalidInputError(
-            f"table {table.full_name} is managed: the request has to have a validWriteIdList and the "
-            "table's id; or start the metastore without --require-write-ids",
-            table=table.full_name,
+    def _from_database(
+        self, reader: Reader | None, ask: Callable[[Connection], tuple[TableInfo, T]]
+    ) -> tuple[TableInfo, T]:
+        given = _of(reader)
+        table, found = self.metastore.engine.read(
+            lambda connection: asked(connection, given.get("session"), ask)
         )
-    return table
+        if given["require_write_ids"] and given.get("valid_write_ids") is None and not table.is_external:
+            raise WriteIdsRequiredError(
+                f"table {table.full_name} is managed: the request has to have a validWriteIdList and the "
+                "table's id; or start the metastore without --require-write-ids",
+                table=table.full_name,
+            )
+        return table, found
+
+
+def event_seen(reader: Reader) -> int | None:
+    """How new the answer to a reader was: what it sends with its next request, if it sends anything."""
+    session = reader.get("session")
+    return None if session is None else session.event_id
 
 
 def _of(reader: Reader | None) -> Reader:

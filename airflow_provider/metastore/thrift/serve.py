@@ -35,6 +35,8 @@ from airflow_provider.metastore.thrift.warehouse import Warehouse
 log = logging.getLogger(__name__)
 
 _SPAWN = multiprocessing.get_context("spawn")
+# What the answers take of a replica's memory: about half as much as the tables that they are of.
+_OF_ANSWERS = 0.25
 _LOOK_SECONDS = 0.2
 # Until a server that waits for connections notices that it is to stop.
 _STOP_SECONDS = 0.05
@@ -50,9 +52,11 @@ class ServiceOptions:
     :param processes: how many processes listen on it.
     :param replica: the replica's name, of which all reads are asked; None to ask the database. With several
         processes ``-1``, ``-2`` .. are added, for each has a memory of its own.
-    :param cache_megabytes: see :func:`~airflow_provider.metastore.cached_store.open_cached_store`.
+    :param cache_megabytes: memory of a replica: three quarters for what it copies, see
+        :func:`~airflow_provider.metastore.cached_store.open_cached_store`, and one for encoded answers.
     :param require_write_ids: see :class:`~airflow_provider.metastore.thrift.reads.CatalogReads`.
     :param eventual_reads: see there, ``eventual``.
+    :param eventual_databases: see there.
     :param clients_have_hudi: see :func:`~airflow_provider.metastore.thrift.structs.table_struct`.
     :param warehouse: see :class:`~airflow_provider.metastore.thrift.warehouse.Warehouse`.
     :param manages_folders: see there.
@@ -74,6 +78,7 @@ class ServiceOptions:
     cache_megabytes: float = 256.0
     require_write_ids: bool = False
     eventual_reads: bool = False
+    eventual_databases: bool = False
     clients_have_hudi: bool = True
     warehouse: str | None = None
     manages_folders: bool = False
@@ -127,15 +132,34 @@ def served(
     """
     store: Metastore | CachedStore
     if options.replica is None:
-        store = metastore = open_embedded_metastore(options.url)
+        store = open_embedded_metastore(options.url)
     else:
         store = open_cached_store(
             options.url,
             options.replica,
-            max_megabytes=options.cache_megabytes,
-            eventual_databases=options.eventual_reads,
+            max_megabytes=options.cache_megabytes * (1 - _OF_ANSWERS),
+            eventual_databases=options.eventual_databases,
         )
-        metastore = store.metastore
+    try:
+        with serving(store, options, housekeeping=housekeeping, recover=recover) as server:
+            yield server
+    finally:
+        store.close()
+
+
+@contextmanager
+def serving(
+    store: Metastore | CachedStore,
+    options: ServiceOptions,
+    *,
+    housekeeping: bool = True,
+    recover: Recover | None = None,
+) -> Iterator[MetastoreServer]:
+    """As :func:`served`, of a metastore or a replica that is open already, and stays open.
+
+    :param options: what they say of a database and a replica does not count.
+    """
+    metastore = store.metastore if isinstance(store, CachedStore) else store
     keeper = Housekeeper(
         metastore,
         recover=recover,
@@ -143,28 +167,31 @@ def served(
         timeout_seconds=options.txn_timeout,
         event_ttl=options.event_ttl,
     )
+    server = _server(options, store, metastore)
+    if housekeeping:
+        keeper.start()
+    thread = threading.Thread(
+        target=server.serve_forever, args=(_STOP_SECONDS,), name="metastore-accept", daemon=True
+    )
+    thread.start()
     try:
-        server = _server(options, store, metastore)
-        if housekeeping:
-            keeper.start()
-        thread = threading.Thread(
-            target=server.serve_forever, args=(_STOP_SECONDS,), name="metastore-accept", daemon=True
-        )
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.stop()
-            if housekeeping:
-                keeper.stop()
+        yield server
     finally:
-        store.close()
+        server.stop()
+        if housekeeping:
+            keeper.stop()
 
 
 def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: Metastore) -> MetastoreServer:
-    reads = CatalogReads(store, require_write_ids=options.require_write_ids, eventual=options.eventual_reads)
+    reads = CatalogReads(
+        store,
+        require_write_ids=options.require_write_ids,
+        eventual=options.eventual_reads,
+        eventual_databases=options.eventual_databases,
+    )
     warehouse = Warehouse(options.warehouse, manages_folders=options.manages_folders)
-    structs = TableStructs(clients_have_hudi=options.clients_have_hudi)
+    kept = int(options.cache_megabytes * 1_000_000 * _OF_ANSWERS)
+    structs = TableStructs(clients_have_hudi=options.clients_have_hudi, max_bytes=kept)
     processor = MetastoreProcessor(
         CatalogHandler(reads, structs, warehouse),
         PartitionHandler(reads, structs, warehouse),

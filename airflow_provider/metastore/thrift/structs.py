@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import threading
+import weakref
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from cachetools import LRUCache
 from thriftpy2.protocol import TApacheJSONProtocol
@@ -41,30 +43,58 @@ _HUDI_INPUT = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
 _NOT_PARQUET = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
 
+class EncodedTable(NamedTuple):
+    """A Table struct, as the bytes that it is on the wire."""
+
+    encoded: bytes
+
+
 class TableStructs:
-    """Makes Table structs; one of the same object, as a replica's memory holds it, only once.
+    """Makes Table structs; the bytes of one of the same object, as a replica's memory holds it, only once.
 
     :param clients_have_hudi: see :func:`table_struct`.
-    :param size: how many are kept.
+    :param max_bytes: so many bytes are kept, no longer than their objects live.
     """
 
-    def __init__(self, *, clients_have_hudi: bool = True, size: int = 1_024) -> None:
+    def __init__(self, *, clients_have_hudi: bool = True, max_bytes: int = 64_000_000) -> None:
         self._have_hudi = clients_have_hudi
         self._lock = threading.Lock()
-        # By identity: the objects hold dictionaries. Each entry keeps its object alive.
-        self._made: LRUCache[int, tuple[TableInfo, Any]] = LRUCache(size)
+        # By identity: the objects hold dictionaries.
+        self._kept: LRUCache[int, tuple[weakref.ref[TableInfo], EncodedTable]] = LRUCache(
+            max_bytes, getsizeof=lambda kept: len(kept[1].encoded)
+        )
+        self._gone: deque[int] = deque()
+
+    @property
+    def size(self) -> int:
+        """Bytes kept."""
+        with self._lock:
+            self._drop_gone()
+            return int(self._kept.currsize)
 
     def of(self, table: TableInfo) -> Any:
-        """The struct of a table, with its bytes as ``encoded``; not to be changed by who gets it."""
+        """The struct of a table."""
+        return table_struct(table, clients_have_hudi=self._have_hudi)
+
+    def encoded(self, table: TableInfo) -> EncodedTable:
+        """The struct of a table, to be sent as it is."""
+        key = id(table)
         with self._lock:
-            found = self._made.get(id(table))
-        if found is None:
-            struct = table_struct(table, clients_have_hudi=self._have_hudi)
-            struct.encoded = serialize(struct)
-            found = (table, struct)
-            with self._lock:
-                self._made[id(table)] = found
-        return found[1]
+            found = self._kept.get(key)
+        if found is not None and found[0]() is table:
+            return found[1]
+        made = EncodedTable(serialize(self.of(table)))
+        # Whoever lets go of a table holds any lock: what is to be forgotten is only noted.
+        kept = (weakref.ref(table, lambda _: self._gone.append(key)), made)
+        with self._lock:
+            self._drop_gone()
+            if len(made.encoded) <= self._kept.maxsize:
+                self._kept[key] = kept
+        return made
+
+    def _drop_gone(self) -> None:
+        while self._gone:
+            self._kept.pop(self._gone.popleft(), None)
 
 
 def table_struct(table: TableInfo, *, clients_have_hudi: bool = True) -> Any:

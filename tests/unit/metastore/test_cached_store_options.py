@@ -19,9 +19,9 @@ from airflow_provider.metastore import (
 from airflow_provider.metastore.cached_store import (
     CachedStore,
     MissReason,
-    ReaderSession,
     open_cached_store,
 )
+from airflow_provider.metastore.reader import ReaderSession
 from tests.unit.metastore.cached import change, missed, now
 
 EXTERNAL = "EXTERNAL_TABLE"
@@ -301,6 +301,42 @@ class TestMemory:
         metastore.drop_partitions("lake", "flights", [spec.values for spec in specs])
         r1.catch_up()
         assert r1.statistics().bytes <= before + 200
+
+    def test_databases_and_functions_count(
+        self, metastore: Metastore, replica: Callable[..., CachedStore]
+    ) -> None:
+        for number in range(50):
+            metastore.create_function("lake", f"f{number}", "org.example.F", resources=["/f.jar"])
+        names = [f"t{number}" for number in range(20)]
+        for name in names:
+            metastore.create_table("lake", name, location="/t", schema=[Column("id", "int")])
+        at = metastore.read_snapshot([]).catalog_event_id
+        measure = replica("measure")
+        measure.get_database("lake", catalog_event_id=at)
+        catalog = measure.statistics().bytes
+        assert catalog > 50 * 200
+        measure.updater.prewarm()
+        whole = measure.statistics().bytes
+        store = replica(max_bytes=whole - 1_000)
+        store.updater.prewarm()
+        assert store.statistics().tables == 21
+        store.get_database("lake", catalog_event_id=at)
+        statistics = store.statistics()
+        assert statistics.evicted > 0
+        assert catalog < statistics.bytes <= whole - 1_000
+        for name in names:
+            store.get_table("lake", name, **now(metastore, name))
+            assert store.statistics().bytes <= whole - 1_000
+        missed(store)
+        store.get_database("lake", catalog_event_id=at)
+        assert missed(store) == []
+        metastore.create_database("mart")
+        store.catch_up()
+        assert store.statistics().bytes < whole - catalog
+        small = replica("small", max_bytes=catalog - 1)
+        for _ in range(2):
+            assert small.get_database("lake", catalog_event_id=at).name == "lake"
+        assert missed(small) == [MissReason.NOT_CACHED] * 2
 
     def test_a_table_larger_than_all_memory_is_read_through(
         self, metastore: Metastore, replica: Callable[..., CachedStore]

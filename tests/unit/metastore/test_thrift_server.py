@@ -32,6 +32,7 @@ from airflow_provider.metastore import (
     LockComponent,
     LockState,
     LockType,
+    Metastore,
     TableInfo,
 )
 from airflow_provider.metastore.thrift.catalog_handler import CatalogHandler
@@ -389,6 +390,23 @@ class TestMemory:
         r1.metastore.alter_table("lake", "berg", parameters={"metadata_location": "v2"})
         assert reads.table("lake", "berg").parameters == ({} if eventual else {"metadata_location": "v2"})
 
+    def test_answers_are_encoded_once_as_long_as_their_table_is_in_memory(
+        self, by_database: Metastore
+    ) -> None:
+        tables = [by_database.get_table("lake", "flights") for _ in range(10)]
+        size = len(TableStructs().encoded(tables[0]).encoded)
+        structs = TableStructs(max_bytes=3 * size)
+        first = structs.encoded(tables[0])
+        assert structs.encoded(tables[0]) is first
+        for one in tables:
+            assert structs.encoded(one) == first
+            assert structs.size <= 3 * size
+        assert structs.size == 3 * size
+        del tables[:], one
+        assert structs.size == 0
+        another = by_database.get_table("lake", "flights")
+        assert TableStructs(max_bytes=size - 1).encoded(another) == first
+
     def test_write_ids_can_be_required(self, r1: CachedStore) -> None:
         for store in (r1, r1.metastore):
             reads = CatalogReads(store, require_write_ids=True)
@@ -398,7 +416,7 @@ class TestMemory:
 
     def test_what_hives_clients_say_reaches_memory_by_the_log(self, r1: CachedStore) -> None:
         handler = CatalogHandler(CatalogReads(r1), TableStructs(), Warehouse(None))
-        changed = handler.get_table("lake", "flights")
+        changed = TableStructs().of(r1.metastore.get_table("lake", "flights"))
         changed.sd.numBuckets, changed.viewOriginalText = 7, "sélect"
         handler.alter_table("lake", "flights", changed)
         r1.updater.step()

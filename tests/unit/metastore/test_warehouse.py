@@ -27,7 +27,7 @@ def test_folders_are_kept_only_if_asked_for(url: str, tmp_path: Path) -> None:
         assert folder.is_dir() == manages
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "data").write_text("x")
-        renamed = handler.get_table("sea", "t")
+        renamed = TableStructs().of(metastore.get_table("sea", "t"))
         renamed.tableName = "u"
         handler.alter_table("sea", "t", renamed)
         place = tmp_path / "sea" / ("u" if manages else "t")

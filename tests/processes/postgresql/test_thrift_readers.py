@@ -1,0 +1,3 @@
+"""As on SQLite."""
+
+from tests.unit.metastore.test_thrift_readers import *  # noqa: F403
