@@ -12,6 +12,7 @@ from airflow_provider.exceptions import InvalidConnectionError, InvalidInputErro
 from airflow_provider.locks import LockProvider, agreed_config, open_lock
 from airflow_provider.metastore.table_name import is_location, split_table_name
 from airflow_provider.table import HudiTable
+from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions
 
 given_metastore: ContextVar[str | None] = ContextVar("given_metastore", default=None)
 """The option ``--metastore``."""
@@ -50,10 +51,11 @@ def opened_table(table: str) -> HudiTable:
         metastore.close()
 
 
-def lock_config() -> dict[str, Any]:
-    """The option ``--lock``; empty for the filesystem lock in the table.
+def lock_config(table: HudiTable) -> dict[str, Any]:
+    """What the option ``--lock`` says of the table's lock, and the table's own options; empty for the
+    filesystem lock in the table.
 
-    :raises InvalidConnectionError: when it is no JSON object.
+    :raises InvalidConnectionError: when ``--lock`` is no JSON object, or the two say different things.
     """
     given = given_lock.get()
     try:
@@ -63,21 +65,22 @@ def lock_config() -> dict[str, Any]:
     if not isinstance(config, dict):
         # The text may hold a password.
         raise InvalidConnectionError('--lock is not a JSON object such as {"provider": "filesystem"}')
-    return config
+    return agreed_config(
+        config, table.hudi_options.lock, config_of="--lock", options_of="the table's options"
+    )
 
 
 def table_lock(table: HudiTable) -> LockProvider:
-    """A contender for the table's lock, as the option ``--lock`` says, or else the table's own options.
+    """A contender for the table's lock; see :func:`lock_config`."""
+    return open_lock(lock_config(table), table.storage)
 
-    :raises InvalidInputError: when the two say different things.
+
+def table_options(table: HudiTable) -> EffectiveOptions:
+    """What the table says where a command's own options are left out.
+
+    :raises InvalidInputError: when the table's options contradict each other.
     """
-    config = agreed_config(
-        lock_config(),
-        table.hudi_options.lock,
-        config_of="--lock",
-        options_of="the table's options",
-    )
-    return open_lock(config, table.storage)
+    return EffectiveOptions(HudiOptions(), table.hudi_options)
 
 
 TableArgument = Annotated[

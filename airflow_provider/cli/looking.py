@@ -88,7 +88,7 @@ def heartbeats(table: TableArgument, as_json: AsJson = False) -> None:
 
 def locks(table: TableArgument, as_json: AsJson = False) -> None:
     """Who holds the table's lock, and who waits for it."""
-    provider = lock_config().get("provider", "filesystem")
+    provider = lock_config(table).get("provider", "filesystem")
     lock = table_lock(table)
     holder = lock.holder()
     rows = [{"lock": provider, "state": "held", **asdict(holder)}] if holder else []

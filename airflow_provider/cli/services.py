@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider.cli.arguments import AsJson, TableArgument, table_lock
+from airflow_provider.cli.arguments import AsJson, TableArgument, table_lock, table_options
 from airflow_provider.cli.output import show, show_one
 from airflow_provider.concurrency import rollback as roll_back
 from airflow_provider.concurrency import rollback_dead_writers
@@ -25,11 +25,16 @@ from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.upgrade import downgrade
 from airflow_provider.services.upgrade import upgrade as upgraded
+from airflow_provider.table.hudi_options import Topic
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")]
-Policy = Annotated[CleaningPolicy, typer.Option(help="Which superseded file slices are kept.")]
+Policy = Annotated[
+    CleaningPolicy | None,
+    typer.Option(help="Which superseded file slices are kept; as the table's options say when left out."),
+]
 Retained = Annotated[
-    float | None, typer.Option(help="Commits, slices a file group, or hours, by the policy.")
+    float | None,
+    typer.Option(help="Commits, slices a file group, or hours, by the policy; the table's when left out."),
 ]
 
 
@@ -41,10 +46,16 @@ def register(app: typer.Typer) -> None:
 
 def plan(
     table: TableArgument,
-    sort_by: Annotated[list[str] | None, typer.Option(help="Column to order by; may be repeated.")] = None,
-    layout: Annotated[str, typer.Option(help="linear, z-order or hilbert.")] = "linear",
+    sort_by: Annotated[
+        list[str] | None,
+        typer.Option(help="Column to order by; may be repeated; the table's when left out."),
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option(help="linear, z-order or hilbert; the table's when left out.")
+    ] = None,
     partition: Annotated[
-        list[str] | None, typer.Option(help="Pattern of partition paths; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Pattern of partition paths; may be repeated; the table's when left out."),
     ] = None,
     schedule: Annotated[
         bool, typer.Option("--schedule", help="Make it a plan that an operator can carry out.")
@@ -52,7 +63,15 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """The clusterings that are planned or under way, and what another would cluster now."""
-    settings = ClusteringSettings(tuple(sort_by or ()), layout, tuple(partition or ()))
+    settings = ClusteringSettings(
+        **table_options(table).arguments(
+            Topic.CLUSTERING,
+            sort_by=tuple(sort_by) if sort_by else None,
+            layout=layout,
+            partitions=tuple(partition) if partition else None,
+            **dict.fromkeys(("small_file_limit", "target_file_size", "max_groups", "max_group_size")),
+        )
+    )
     progress = clustering_progress(table)
     pending = {each: progress.get(each, "waits") for each in pending_clusterings(table)}
     found = preview_clustering(table, settings)
@@ -87,13 +106,15 @@ def rollback(
 
 def clean(
     table: TableArgument,
-    policy: Policy = CleaningPolicy.KEEP_LATEST_COMMITS,
+    policy: Policy = None,
     retained: Retained = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete the files that nobody needs any more."""
-    retention = Retention(policy, retained)
+    retention = Retention(
+        **table_options(table).arguments(Topic.CLEANING, policy=policy, retained=retained)
+    )
     if dry_run:
         show_one(cleaning.plan_clean(table, retention).to_dict(), as_json)
     else:

@@ -1,0 +1,92 @@
+"""Commands that run services do what the operators do: by the table's options, where it is allowed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider.exceptions import IndexCatchUpTimeoutError
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.locks import open_lock
+from airflow_provider.metastore import open_metastore
+from airflow_provider.table import HudiTable
+from tests.unit.indexing.jvm import JvmWrite
+from tests.unit.test_cli import call
+
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
+
+
+def table_with(tmp_path: Path, **options: Any) -> HudiTable:
+    """A table with these options, whose names are here without ``hoodie.`` and with ``__`` for points."""
+    return HudiTable.create(
+        str(tmp_path / "t"),
+        name="t",
+        schema=SCHEMA,
+        record_key=["id"],
+        hudi_options={f"hoodie.{name.replace('__', '.')}": value for name, value in options.items()},
+    )
+
+
+def write(table: HudiTable, *ids: int, operation: str = "upsert") -> str:
+    rows = pa.table({"id": list(ids), "city": [f"city {id_}" for id_ in ids]}, SCHEMA)
+    return str(ingest_arrow(table, rows, operation)["instant"])
+
+
+# --- the table's options ------------------------------------------------------------------------
+
+
+def test_a_clean_keeps_what_the_table_says(tmp_path: Path) -> None:
+    table = table_with(tmp_path, clean__policy="KEEP_LATEST_BY_HOURS", clean__hours__retained=720)
+    for _ in range(13):
+        write(table, 1)
+    assert call("clean", table.location, "--dry-run")["files"] == []
+    assert call("clean", table.location) == []
+    assert len(call("clean", table.location, "--policy", "KEEP_LATEST_COMMITS", "--dry-run")["files"]) == 2
+    assert call("clean", table.location, "--retained", "1000", "--dry-run")["files"] == [], "hours"
+
+
+def test_a_clustering_is_planned_as_the_table_says(tmp_path: Path) -> None:
+    table = table_with(
+        tmp_path,
+        clustering__plan__strategy__sort__columns="city,id",
+        layout__optimize__strategy="hilbert",
+        clustering__plan__strategy__target__file__max__bytes=7_000_000,
+    )
+    for number in range(2):
+        write(table, number, operation="bulk_insert")
+    planned = call("plan", table.location, "--schedule")
+    plan = call("show", table.location, planned["scheduled"])["plan"]["clusteringPlan"]
+    assert _strategy(plan) == ("city,id", "hilbert", 7_000_000)
+    call("rollback", table.location, planned["scheduled"])
+    given = ("--sort-by", "id", "--layout", "linear")
+    planned = call("plan", table.location, *given, "--schedule")
+    plan = call("show", table.location, planned["scheduled"])["plan"]["clusteringPlan"]
+    assert _strategy(plan) == ("id", "linear", 7_000_000)
+
+
+def _strategy(plan: dict[str, Any]) -> tuple[str, str, int]:
+    settings = json.loads(plan["extraMetadata"]["table_services.clustering"])
+    return ",".join(settings["sort_by"]), settings["layout"], settings["target_file_size"]
+
+
+def test_the_build_of_an_index_waits_as_long_as_the_table_says(tmp_path: Path) -> None:
+    table = table_with(tmp_path, metadata__index__check__timeout__seconds=1)
+    write(table, 1)
+    url = f"sqlite:///{tmp_path}/metastore.db"
+    metastore = open_metastore(url)
+    metastore.create_database("lake")
+    metastore.close()
+    pending = JvmWrite(table).begin()
+    lock = {"provider": "metastore", "url": url, "database": "lake", "table": "t"}
+    with pytest.raises(IndexCatchUpTimeoutError, match=pending.instant):
+        call("--lock", json.dumps(lock), "index", "build", table.location, "files")
+
+
+def test_the_lock_that_is_shown_is_the_tables(tmp_path: Path) -> None:
+    table = table_with(tmp_path, write__lock__provider="StorageBasedLockProvider")
+    with open_lock(table.hudi_options.lock, table.storage):
+        assert [row["lock"] for row in call("locks", table.location)] == ["storage"]
