@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from airflow_provider.cli.arguments import AsJson, TableArgument, table_lock, table_options
+from airflow_provider.cli.arguments import AsJson, TableArgument, table_lock, table_metastore, table_options
 from airflow_provider.cli.output import show, show_one
 from airflow_provider.concurrency import rollback as roll_back
-from airflow_provider.concurrency import rollback_dead_writers
 from airflow_provider.services import archival, cleaning, compaction
 from airflow_provider.services import restore as restoring
 from airflow_provider.services import savepoint as savepointing
@@ -23,6 +21,8 @@ from airflow_provider.services.clustering import (
 )
 from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.services.compaction_plan import CompactionSettings
+from airflow_provider.services.failed_writes import rollback_failed_writes
+from airflow_provider.services.orphans import DAY
 from airflow_provider.services.upgrade import downgrade
 from airflow_provider.services.upgrade import upgrade as upgraded
 from airflow_provider.table.hudi_options import Topic
@@ -93,15 +93,25 @@ def rollback(
     instant: Annotated[
         str | None, typer.Argument(help="A pending instant; all dead writers when left out.")
     ] = None,
+    reverted_after: Annotated[
+        float, typer.Option(help="Seconds after which the files of a rewrite that was reverted go.")
+    ] = DAY,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Roll back a pending instant, or every writer whose heartbeat has expired."""
+    """Roll back a pending instant; or every writer whose heartbeat has expired, and what reverts have left.
+
+    Of a table that is given by its name transactions that timed out are ended too.
+    """
     if instant is None:
-        rolled_back: Sequence[str] = rollback_dead_writers(table)
-    else:
-        roll_back(table, instant, reason="asked for on the command line")
-        rolled_back = [instant]
-    show([{"rolled_back": each} for each in rolled_back], as_json)
+        with table_metastore() as metastore:
+            done = rollback_failed_writes(
+                table, metastore=metastore, reverted_after=reverted_after, dry_run=dry_run
+            )
+        show_one({**done.to_dict(), "dry_run": dry_run}, as_json)
+        return
+    roll_back(table, instant, reason="asked for on the command line", dry_run=dry_run)
+    show_one({"rolled_back": [instant], "dry_run": dry_run}, as_json)
 
 
 def clean(
@@ -112,9 +122,7 @@ def clean(
     as_json: AsJson = False,
 ) -> None:
     """Delete the files that nobody needs any more."""
-    retention = Retention(
-        **table_options(table).arguments(Topic.CLEANING, policy=policy, retained=retained)
-    )
+    retention = Retention(**table_options(table).arguments(Topic.CLEANING, policy=policy, retained=retained))
     if dry_run:
         show_one(cleaning.plan_clean(table, retention).to_dict(), as_json)
     else:
@@ -190,6 +198,6 @@ def upgrade(
     down: Annotated[bool, typer.Option("--down", help="From version 9 to 8 instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a copy-on-write table of version 6 or 8 one of version 9, which is written here."""
+    """Make a copy-on-write table of version 6 or 8 one of version 9, and drop its indexes."""
     change = downgrade if down else upgraded
     show_one(change(table.location, lock=table_lock(table)).to_dict(), as_json)

@@ -48,6 +48,7 @@ from airflow_provider.table.instant import Action, State
 from airflow_provider.table.legacy_archive import LEGACY_FOLDER
 from airflow_provider.table.metadata import decode
 from tests.unit.table.conftest import JvmTables, told_of_jvm_tables
+from tests.unit.test_cli import call
 
 COPY_ON_WRITE = [
     "rs_cow_v6_overwritetable",
@@ -240,6 +241,17 @@ def test_a_checkpoint_before_a_legacy_archive_has_expired(jvm_tables: JvmTables,
     with pytest.raises(CheckpointExpiredError, match=r"20250922132151286.*was archived"):
         increment(table, "20250922132149538")
     assert increment(table, "20250922132151286").commits == ()
+
+
+@pytest.mark.parametrize("name", MERGE_ON_READ)
+def test_log_files_are_shown(name: str, jvm_tables: JvmTables) -> None:
+    table = opened(jvm_tables, name)
+    shown = call("files", table.location)
+    expected = file_slices(table)
+    assert [each["log_files"] for each in shown] == [list(each.log_paths) for each in expected]
+    assert any(each.log_paths for each in expected)
+    sizes = [each.base_path and (Path(table.location) / each.base_path).stat().st_size for each in expected]
+    assert [each["bytes"] for each in shown] == sizes
 
 
 SOME = "20240101000000000"  # of what is not there: that the table is none of ours is said first
