@@ -1,5 +1,5 @@
-"""Opening and listing a table of many files and commits, and what one more commit costs; beside delta-rs
-and hudi-rs, in one run.
+"""Opening and listing a table of many files and commits, planning services on it, and what one more commit
+costs; beside delta-rs and hudi-rs, in one run.
 
 Every commit adds one small file to each of some partitions. Ours is written with the defaults, so that its
 timeline is archived on the way, and read by ourselves and by hudi-rs; delta-rs writes the same rows into a
@@ -90,15 +90,35 @@ def commit_all(commit: Callable[[pa.Table], object], name: str, commits: int, pa
     return took
 
 
+def plannings(location: str) -> dict[str, Callable[[], int]]:
+    """How services are planned on our table; each returns how many data files its plan names."""
+    from airflow_provider.services.clean_plan import CleaningPolicy, Retention
+    from airflow_provider.services.cleaning import plan_clean
+    from airflow_provider.services.clustering import preview_clustering
+    from airflow_provider.services.clustering_plan import ClusteringSettings
+    from airflow_provider.table import HudiTable
+
+    def clustering() -> int:
+        plan = preview_clustering(HudiTable.open(location), ClusteringSettings(max_groups=10**6))
+        return len(plan.file_groups) if plan else 0
+
+    def cleaning() -> int:
+        # Every file group has one slice, so that all are looked at and none goes.
+        retention = Retention(CleaningPolicy.KEEP_LATEST_FILE_VERSIONS, 1)
+        return len(plan_clean(HudiTable.open(location), retention).files)
+
+    return {"clustering": clustering, "cleaning": cleaning}
+
+
 def best(listing: Callable[[], int], expected: int) -> float:
-    """The best of several times, in seconds; what is listed has to be all."""
+    """The best of several times, in seconds; what is found has to be all."""
     took = []
     for _ in range(TIMES):
         begun = time.perf_counter()
         found = listing()
         took.append(time.perf_counter() - begun)
         if found != expected:
-            raise SystemExit(f"{found} files were listed instead of {expected}")
+            raise SystemExit(f"{found} files were found instead of {expected}")
     return min(took)
 
 
@@ -120,7 +140,11 @@ def main() -> None:
         lists = Table("open and list", "one partition, s", "whole, s", title=f"{files} files")
         for name, (one, whole) in listings(location, delta).items():
             lists.add_row(name, f"{best(one, commits):.3f}", f"{best(whole, files):.3f}")
-    Console().print(costs, lists)
+        plans = Table("planning", "s", title=f"{files} files")
+        expected = {"clustering": files, "cleaning": 0}
+        for name, planning in plannings(location).items():
+            plans.add_row(name, f"{best(planning, expected[name]):.3f}")
+    Console().print(costs, lists, plans)
 
 
 if __name__ == "__main__":

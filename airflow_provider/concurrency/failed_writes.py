@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
+from airflow_provider.concurrency.first_commit import ensure_commit_before
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path, observe
 from airflow_provider.concurrency.in_flight import action_of, is_dead
 from airflow_provider.concurrency.indexes import current_indexes
@@ -18,7 +19,7 @@ from airflow_provider.concurrency.publish import clean_up, ensure_published, pub
 from airflow_provider.exceptions import NoSuchInstantError, TableError
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, State
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, State
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 
@@ -129,6 +130,8 @@ def _put_rollback(
     if action is Action.COMPACTION and _is_on_metadata_table(commit_log, dead):
         storage.delete(heartbeat_path(dead))  # its planner died, but the plan is for anybody to carry out
         return None
+    if action.when_completed in WRITE_ACTIONS:
+        ensure_commit_before(storage, commit_log, dead)
     known = base.sequence if base else 0
     info = HeartbeatInfo(describe_owner(), Action.ROLLBACK, "ROLLBACK", 0, 10.0, 6, base=known)
     instant, newest = request_instant(storage, commit_log, base, info)

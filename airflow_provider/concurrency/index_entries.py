@@ -72,8 +72,7 @@ def change_indexes(
             change = decide(base, indexes)
             if change is None:
                 return None
-            if lock.excludes_hudi:
-                log_missed(storage, indexes, base.timeline)
+            log_missed(storage, indexes, base.timeline)
             if (entry := _put(storage, commit_log, base, change, operation, instant, plans)) is not None:
                 return entry
 

@@ -310,7 +310,7 @@ class Writer:
             indexes = current_indexes(self._storage, self._log, newest)
             if not self._uncommitted.is_logged_to(indexes):  # one was scheduled, or dropped, since
                 self._uncommitted.log_to(indexes, content, lambda: self.view)
-            if indexes and self._lock.excludes_hudi:
+            if indexes:
                 log_missed(self._storage, indexes, moment.timeline)
             entry = content.entry(
                 self.instant,

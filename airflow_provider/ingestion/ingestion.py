@@ -18,6 +18,8 @@ from airflow_provider.concurrency import (
     wait_for_instant,
 )
 from airflow_provider.exceptions import CommitError, HigherPriorityWriteError, WriteConflictError, from_dict
+from airflow_provider.indexing.after_load import build_enabled_indexes
+from airflow_provider.indexing.base_files import Build, build_in_process
 from airflow_provider.ingestion.file_group_plan import (
     FileGroupPlan,
     Target,
@@ -51,6 +53,7 @@ def write_rows(
     lock: LockProvider | None = None,
     is_alive: Callable[[], bool] | None = None,
     around: Callable[[Ingestion], AbstractContextManager[None]] = lambda _: nullcontext(),
+    build: Build = build_in_process,
 ) -> dict[str, Any]:
     """Write rows into a table, as one commit.
 
@@ -60,6 +63,7 @@ def write_rows(
     :param lock: the table lock; by ``job.lock``, or the table's options, when None.
     :param is_alive: asked before every heartbeat; False gives the write up.
     :param around: entered before anything is planned, and left after the commit or the failure.
+    :param build: writes the base files of indexes that the table's options enable and that are missing.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`.
     :raises WriteConflictError: when another commit touched the same file groups, or added the same
         new key, first, and the policy says to raise, or it was rebased too often.
@@ -96,6 +100,7 @@ def write_rows(
                 raise WriteConflictError(str(error), **error.details) from None
             log.info("begun again: %s", error)
         else:
+            build_enabled_indexes(table, build=build, lock=lock)
             compact_when_due(table, commit.sequence, lock=lock)
             archive_when_due(table, commit.sequence, lock=lock)
             return result

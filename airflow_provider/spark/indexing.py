@@ -56,7 +56,7 @@ def build_index(
         job.instant,
         timeout_seconds=job.timeout_seconds,
         poll_seconds=job.poll_seconds,
-        build=lambda build: _write_base_files(spark, build),
+        build=lambda build: write_base_files(spark, build),
         lock=lock or open_lock(job.lock, table.storage),
         heartbeat_interval=job.heartbeat_interval,
         tolerable_misses=job.tolerable_misses,
@@ -66,7 +66,13 @@ def build_index(
     )
 
 
-def _write_base_files(spark: SparkSession, build: IndexBuild) -> list[WriteStat]:
+def write_base_files(spark: SparkSession, build: IndexBuild) -> list[WriteStat]:
+    """Write the base files of an indexing plan.
+
+    :param spark: a session, local or over Spark Connect.
+    :param build: what to write.
+    :return: one write stat a base file.
+    """
     stats = write_listing(build)
     numbers = build.numbers_of_files
     if not numbers:

@@ -12,6 +12,7 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.ingestion import Ingestion, write_rows
 from airflow_provider.locks import LockProvider
 from airflow_provider.spark.batch_profile import profile_batch
+from airflow_provider.spark.indexing import write_base_files
 from airflow_provider.spark.rows import SparkRows
 from airflow_provider.spark.session import tasks_end_with
 from airflow_provider.spark.source import arrow_schema, conformed, open_source
@@ -67,7 +68,15 @@ def ingest(
             yield
 
     rows = SparkRows.of(job, table, frame, profile)
-    return write_rows(job, table, rows, lock=lock, is_alive=is_alive, around=around)
+    return write_rows(
+        job,
+        table,
+        rows,
+        lock=lock,
+        is_alive=is_alive,
+        around=around,
+        build=lambda planned: write_base_files(spark, planned),
+    )
 
 
 # --- the session --------------------------------------------------------------------------

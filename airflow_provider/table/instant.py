@@ -148,3 +148,8 @@ def now() -> str:
 def after(text: str) -> str:
     """The instant time one millisecond later."""
     return format_time(parse_time(text) + timedelta(milliseconds=1))
+
+
+def before(text: str) -> str:
+    """The instant time one millisecond earlier."""
+    return format_time(parse_time(text) - timedelta(milliseconds=1))

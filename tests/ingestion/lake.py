@@ -86,14 +86,14 @@ class LakeTable:
         self.check_now(ours if expected is None else expected)
         commits = self.table.timeline().commits()
         for commit in commits:
-            self._check_readers(commit.requested_time, self.rows(commit.requested_time))
+            self.check_readers(commit.requested_time, self.rows(commit.requested_time))
         self._check_partitions(ours)
         self._check_changes(commits)
 
     def check_now(self, expected: Rows) -> None:
         """All readers see these rows, and nothing is left of what did not commit."""
         assert self.rows() == in_order(expected)
-        self._check_readers(None, in_order(expected))
+        self.check_readers(None, in_order(expected))
         timeline = self.table.timeline()
         assert timeline.pending() == ()
         assert self.table.storage.list(HEARTBEAT_FOLDER) == []
@@ -101,7 +101,8 @@ class LakeTable:
         there = {str(path.relative_to(self.location)) for path in Path(self.location).rglob("*.parquet")}
         assert there <= named
 
-    def _check_readers(self, as_of: str | None, ours: list[dict[str, Any]]) -> None:
+    def check_readers(self, as_of: str | None, ours: list[dict[str, Any]]) -> None:
+        """hudi-rs sees these rows, now or as of a commit."""
         assert self._theirs(as_of=as_of) == ours
 
     def _check_partitions(self, ours: list[dict[str, Any]]) -> None:

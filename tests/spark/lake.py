@@ -49,6 +49,6 @@ class SparkLakeTable(LakeTable):
         rows = read_snapshot(self.spark, self.table, as_of).toArrow()
         return in_order(rows.cast(self.table.schema).to_pylist())
 
-    def _check_readers(self, as_of: str | None, ours: list[dict[str, Any]]) -> None:
-        super()._check_readers(as_of, ours)
+    def check_readers(self, as_of: str | None, ours: list[dict[str, Any]]) -> None:
+        super().check_readers(as_of, ours)
         assert self.spark_rows(as_of) == ours

@@ -122,7 +122,7 @@ def _is_writing(table: HudiTable) -> None:
 
 def _is_gone(table: HudiTable) -> None:
     timeline = table.timeline()
-    assert [instant.action for instant in timeline.instants] == ["rollback"]
+    assert [instant.action for instant in timeline.instants] == ["commit", "rollback"]
     assert timeline.pending() == ()
     left = [s.path for s in table.storage.list("") if parse_base_file_name(s.name)]
     assert left == []

@@ -52,7 +52,7 @@ def test_a_write_under_way_is_seen_and_rolled_back(table: HudiTable) -> None:
     with pytest.raises(TableServiceError, match="rolled back"):
         call(*asked, "--dry-run")
     assert call("heartbeats", table.location) == []
-    assert [row["action"] for row in call("timeline", table.location)] == ["rollback"]
+    assert [row["action"] for row in call("timeline", table.location)] == ["commit", "rollback"]
     assert call("files", table.location) == []
     assert call("locks", table.location) == []
     writer.abort()

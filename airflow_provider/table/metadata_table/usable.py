@@ -183,7 +183,7 @@ class UsableIndexes:
         ]
         if unknown:
             log.warning(
-                "table %s: index %s is not used: commit %s is not in it, the next write makes up for it",
+                "table %s: index %s is not used: commit %s is not in it, until this package's next commit",
                 self._storage.root,
                 partition,
                 unknown[0].requested_time,

@@ -373,3 +373,55 @@ def test_a_schedule_that_fails_leaves_nothing(tmp_path: Path) -> None:
         run_index(table, planned, lock=lock)
         assert_indexes_equal_a_rebuild(table, ["bloom_filters", "files"])
     assert failed > 10
+
+
+# --- by the load itself -------------------------------------------------------------------------
+
+
+def asking_for(tmp_path: Path, **options: object) -> HudiTable:
+    return HudiTable.create(
+        str(tmp_path / "asking"),
+        name="trips",
+        schema=SCHEMA,
+        record_key=["id"],
+        partition_by=["city"],
+        hudi_options={
+            "hoodie.metadata.index.column.stats.enable": True,
+            "hoodie.metadata.record.index.enable": True,
+            **{f"hoodie.metadata.index.{name}": value for name, value in options.items()},
+        },
+    )
+
+
+def test_a_load_builds_what_the_options_enable_and_keeps_it(tmp_path: Path) -> None:
+    table = asking_for(tmp_path)
+    ingest_arrow(table, rows([1, 2]))
+    enabled = {"files", "column_stats", "partition_stats", "record_index"}
+    assert set(HudiTable.open(table.location).config.metadata_partitions) == enabled
+    ingest_arrow(table, rows([2, 3]))
+    assert_indexes_equal_a_rebuild(table, enabled)
+    plans = [i for i in table.timeline().completed() if i.action is Action.INDEXING]
+    assert len(plans) == 1, "what is there is not built again"
+
+
+def test_a_load_leaves_it_to_a_plan_where_the_options_say_so(tmp_path: Path) -> None:
+    table = asking_for(tmp_path, **{"async": True})
+    ingest_arrow(table, rows([1, 2]))
+    assert HudiTable.open(table.location).config.metadata_partitions == ()
+
+
+def test_a_load_takes_a_plan_up_whose_run_died(tmp_path: Path) -> None:
+    table = asking_for(tmp_path)
+    assert schedule_index(table, ["column_stats"]) is not None
+    ingest_arrow(table, rows([1, 2]))
+    assert_indexes_equal_a_rebuild(table, {"files", "column_stats", "partition_stats", "record_index"})
+
+
+def test_a_load_is_done_although_an_index_cannot_be_built(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = asking_for(tmp_path)
+    twice = pa.concat_tables([rows([1]), rows([1], city="la")])
+    assert ingest_arrow(table, twice, "bulk_insert")["instant"]
+    assert "could not be built now: " in caplog.text
+    assert "record_index" not in HudiTable.open(table.location).config.metadata_partitions

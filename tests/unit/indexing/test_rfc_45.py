@@ -25,6 +25,10 @@ from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.clean_plan import CleaningPolicy, Retention
 from airflow_provider.services.cleaning import clean
+from airflow_provider.services.clustering import cluster_in_process, schedule_clustering
+from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.compaction import compact
+from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.base_file import BaseFileWriter, new_file_id
 from airflow_provider.table.instant import Action, Instant, State
@@ -156,6 +160,7 @@ def test_case_2_the_indexer_is_run_again_and_skips_what_is_complete(table: HudiT
     assert again.already_completed
     assert again.to_dict() == {**first.to_dict(), "already_completed": True}
     assert schedule_index(table, ALL) is None
+    assert_indexes_equal_a_rebuild(table, ALL)
 
 
 # --- case 3: race conditions --------------------------------------------------------------------
@@ -231,6 +236,15 @@ def test_case_3b_and_what_it_merged_on_is_cleaned_before_it_is_logged(table: Hud
     assert_indexes_equal_a_rebuild(table, ALL)
 
 
+def test_case_3b_and_it_shares_no_lock_with_us(table: HudiTable) -> None:
+    run(table, schedule(table))
+    for key in (4, 5):
+        JvmWrite(table).begin().upsert([key])
+    ingest_arrow(HudiTable.open(table.location), rows([6]), "bulk_insert")  # looks at nothing that there is
+    assert_indexes_equal_a_rebuild(table, ALL)
+    assert indexed_keys(table) == {1, 2, 3, 4, 5, 6}
+
+
 def test_case_3c_a_writer_is_about_to_commit_while_the_file_groups_are_made(table: HudiTable) -> None:
     class CommitsMeanwhile(SharedLock):
         """The writer waits for the lock as long as the file groups are made."""
@@ -261,6 +275,11 @@ def test_case_4_table_services_go_on_and_leave_the_index_alone_while_it_is_built
         stats = build_in_process(planned)
         retention = Retention(CleaningPolicy.KEEP_LATEST_FILE_VERSIONS, 1)
         assert clean(HudiTable.open(table.location), retention), "what the build does not read goes"
+        assert schedule_clustering(table, ClusteringSettings(sort_by=("fare",))) is not None
+        assert cluster_in_process(table) is not None
+        assert compact(HudiTable.open(table.location), CompactionSettings(max_delta_commits=1)) == [], (
+            "what is not complete is not compacted"
+        )
         assert used(table) == set(), "nobody uses it"
         return stats
 

@@ -1,0 +1,85 @@
+"""An empty commit before a dead first write, so that nothing it left can become visible.
+
+Readers take a data file that is older than the timeline for one of an archived commit (Hudi's
+``containsOrBeforeTimelineStarts``). A dead writer may still write such a file after its rollback; what hides
+it is a completed commit that was requested earlier. Where a table has none, because it was its first
+write that died, one is put before the rollback.
+"""
+
+from __future__ import annotations
+
+from airflow_provider.concurrency.commit_log import CommitLog
+from airflow_provider.concurrency.content import Content
+from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
+from airflow_provider.concurrency.in_flight import find_rollback
+from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.instant_time import completion_time_after
+from airflow_provider.concurrency.publish import clean_up, publish, publish_head
+from airflow_provider.concurrency.uncommitted import Uncommitted
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.instant import Action, Instant, State, before
+from airflow_provider.table.metadata import requested_content
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline, instant_path
+
+
+def ensure_commit_before(storage: Storage, commit_log: CommitLog, dead: str) -> None:
+    """Put an empty commit that is older than an instant, unless the timeline has an older one.
+
+    :param storage: the table's storage.
+    :param commit_log: the table's commit log.
+    :param dead: requested time of an instant that is about to be rolled back.
+    """
+    if _has_commit_before(storage, dead):
+        return
+    info = HeartbeatInfo(describe_owner(), Action.COMMIT, "INSERT", 0, 10.0, 6)
+    instant = _take_instant_before(storage, commit_log, dead, info)
+    extra = {"priority": str(info.priority)}
+    if schema := HudiTable.at(storage).config.create_schema:
+        extra["schema"] = schema  # where readers look for it
+    content, uncommitted = Content((), {}, extra, False), Uncommitted(storage, instant, Action.COMMIT, info)
+    requested = Instant(instant, Action.COMMIT, State.REQUESTED)
+    storage.put_if_absent(instant_path(requested), requested_content(Action.COMMIT))
+    uncommitted.plan((), ())
+    uncommitted.stage(content)
+    while True:
+        newest = publish_head(storage, commit_log)
+        if find_rollback(commit_log, instant) is not None:
+            # This one stood still for so long that others took it for dead.
+            uncommitted.delete()
+            ensure_commit_before(storage, commit_log, dead)
+            return
+        if _has_commit_before(storage, dead):  # others had the same to do
+            clean_up(storage, instant, Action.COMMIT)
+            return
+        indexes = current_indexes(storage, commit_log, newest)
+        uncommitted.log_to(indexes, content, lambda: FileSystemView(storage, Timeline.load(storage)))
+        sequence = newest.sequence + 1 if newest else 1
+        completion_time = completion_time_after(newest, instant)
+        entry = content.entry(instant, Action.COMMIT, info, completion_time, sequence, indexes)
+        if commit_log.append(sequence, entry):
+            publish(storage, entry)
+            return
+
+
+def _has_commit_before(storage: Storage, instant: str) -> bool:
+    starts = Timeline.load(storage).starts
+    return bool(starts) and starts < instant
+
+
+def _take_instant_before(storage: Storage, commit_log: CommitLog, instant: str, info: HeartbeatInfo) -> str:
+    """A requested time that no other instant has or will have: only what does the same takes one in the past.
+
+    As in :func:`~airflow_provider.concurrency.instant_time.request_instant` the heartbeat claims it, and then
+    there is the look whether it was anybody's before.
+    """
+    candidate = before(instant)
+    while True:
+        if storage.put_if_absent(heartbeat_path(candidate), info.to_json()):
+            used = {time for entry in commit_log.backwards() for time in (entry.instant, entry.rolls_back)}
+            if candidate not in used and Timeline.load(storage).find(candidate) is None:
+                return candidate
+            storage.delete(heartbeat_path(candidate))
+        candidate = before(candidate)

@@ -1,0 +1,52 @@
+"""Indexes that a table's options ask for, built by the load that finds them missing.
+
+Hudi's default: with ``hoodie.metadata.index.async=false`` a write builds what the options enable. So a new
+table has its indexes from the first load on; a large one better gets them by an indexing plan, beside its
+loads.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.exceptions import TableServiceError
+from airflow_provider.indexing.base_files import Build, build_in_process
+from airflow_provider.indexing.run import pending_indexings, run_index
+from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.locks import LockProvider
+from airflow_provider.table.hudi_table import HudiTable
+
+log = logging.getLogger(__name__)
+
+_CATCH_UP_SECONDS = 10.0
+"""A load is not held up by other Hudi writers for longer; the next one goes on."""
+
+
+def build_enabled_indexes(
+    table: HudiTable, *, build: Build = build_in_process, lock: LockProvider | None = None
+) -> None:
+    """What follows a load: indexes that the table's options enable and that are not there are built.
+
+    Not where ``hoodie.metadata.index.async`` is set, and not what somebody else is building. A failure is
+    logged, and of no other consequence: the load is done, and the next one tries again.
+
+    :param table: the table.
+    :param build: writes the base files.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
+    """
+    options = table.hudi_options.index
+    if options.is_async or not options.partitions:
+        return
+    commit_log = CommitLog(table.storage)
+    there = current_indexes(table.storage, commit_log, commit_log.newest())
+    missing = set(options.partitions) - {each.partition for each in there if each.is_complete}
+    if not missing:
+        return
+    try:
+        schedule_index(table, options.partitions, lock=lock)
+        for plan in pending_indexings(table, indexes=missing, idle=True):
+            run_index(table, plan, timeout_seconds=_CATCH_UP_SECONDS, build=build, lock=lock)
+    except (TableServiceError, OSError) as error:
+        log.warning("the indexes of %s could not be built now: %s", table.location, error)

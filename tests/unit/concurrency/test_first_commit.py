@@ -1,0 +1,100 @@
+"""The first write of a table dies: what it writes late must not be taken for an archived commit's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider.concurrency import begin_write, rollback
+from airflow_provider.table.base_file import base_file_name
+from tests.ingestion.lake import Lake
+
+from .actors import add_writer
+from .invariants import check
+from .simulation import Actor, Simulation
+from .test_interleavings import BEGUN, COMMITTED
+
+ROLLED_BACK = 60
+"""More steps than it takes to roll a first write back."""
+
+
+def died_first(at: int) -> Simulation:
+    """The first writer of a table stands still before an operation, and counts as dead."""
+    simulation = Simulation()
+    add_writer(simulation, "w0", "a")
+    (w0,) = simulation.actors
+    for _ in range(at):
+        simulation.step(w0)
+    simulation.expire_heartbeats()
+    return simulation
+
+
+def to_its_end(simulation: Simulation, actor: Actor) -> None:
+    while not actor.done:
+        simulation.step(actor)
+
+
+@pytest.mark.parametrize("paused_at", range(BEGUN, COMMITTED))
+@pytest.mark.parametrize("woken", [1, 4, 8])
+def test_what_it_writes_after_its_rollback_is_never_seen(paused_at: int, woken: int) -> None:
+    simulation = died_first(paused_at)
+    (w0,) = simulation.actors
+    add_writer(simulation, "w1", "b")
+    to_its_end(simulation, simulation.actors[1])
+    for _ in range(woken):
+        if not w0.done:
+            simulation.step(w0)
+    if not w0.done:
+        simulation.kill(w0)  # before it finds out, and cleans up
+    check(simulation)
+    assert "w1" in simulation.committed()
+
+
+@pytest.mark.parametrize("killed_at", range(0, ROLLED_BACK, 2))
+def test_who_rolls_it_back_dies_too(killed_at: int) -> None:
+    simulation = died_first(COMMITTED - 6)
+    (w0,) = simulation.actors
+    add_writer(simulation, "w1", "b")
+    w1 = simulation.actors[1]
+    for _ in range(killed_at):
+        assert not w1.done
+        simulation.step(w1)
+    simulation.kill(w1)
+    simulation.expire_heartbeats()
+    add_writer(simulation, "w2", "c")
+    to_its_end(simulation, simulation.actors[2])
+    simulation.step(w0)
+    simulation.kill(w0)
+    check(simulation)
+
+
+@pytest.mark.parametrize("overtaken_at", range(0, ROLLED_BACK, 2))
+def test_two_roll_it_back(overtaken_at: int) -> None:
+    simulation = died_first(COMMITTED - 6)
+    for name, keys in (("w1", "b"), ("w2", "c")):
+        add_writer(simulation, name, keys)
+    w0, w1, w2 = simulation.actors
+    for _ in range(overtaken_at):
+        simulation.step(w1)
+    for actor in (w2, w1, w0):
+        to_its_end(simulation, actor)
+    check(simulation)
+    assert {"w1", "w2"} <= simulation.committed()
+
+
+def test_hudi_rs_does_not_see_it_either(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    made, donor = (lake.create(pa.schema([("id", pa.string())])) for _ in range(2))
+    donor.ingest("insert", [{"id": "a"}])
+    first = begin_write(made.table, operation="INSERT")
+    first.plan((), [""])
+    rollback(made.table, first.instant)
+    (source,) = donor.table.view().all_base_files()
+    late = base_file_name("late-0", "0-0-0", first.instant)
+    made.table.storage.put(late, donor.table.storage.read(source.path))
+    made.check_readers(None, [])
+    made.ingest("insert", [{"id": "b"}])
+    made.check_readers(None, [{"id": "b"}])
+    assert made.rows() == [{"id": "b"}]
