@@ -123,11 +123,12 @@ def query(dataset: ds.Dataset, condition: ds.Expression) -> tuple[pa.Table, floa
     return found[-1].sort_by("flight_id"), size / 1e6, seconds
 
 
-def benchmark(console: Console, runs: int) -> None:
+def benchmark(console: Console, runs: int, layouts: Sequence[str]) -> None:
     """Run, and print two tables.
 
     :param console: where to print.
     :param runs: counted runs of each.
+    :param layouts: of :data:`LAYOUTS`.
     """
     with tempfile.TemporaryDirectory() as folder:
         lake = Lake.make(Path(folder))
@@ -136,7 +137,8 @@ def benchmark(console: Console, runs: int) -> None:
         times = Table("clustering 200 files, 2 M rows", "ours (s)", "delta-rs (s)", "ratio")
         reads = Table("query", "layout", "ours MB", "ours (s)", "delta-rs MB", "delta-rs (s)")
         answers = {name: _read(lake, name, "as written", "hudi", "delta", reads) for name in QUERIES}
-        for name, (layout, columns) in LAYOUTS.items():
+        for name in layouts:
+            layout, columns = LAYOUTS[name]
             rounds = []
             for _ in range(runs + WARM_UP):  # in turn, so that a machine that slows down slows both down
                 mine, other = lake.copy("hudi"), lake.copy("delta")

@@ -1,7 +1,7 @@
 """Table services beside their peers; see the modules that this one runs.
 
-Usage: ``python -m benchmarks.services [--runs N]``. Prints medians and ratios; on a busy machine only the
-ratios mean something.
+Usage: ``python -m benchmarks.services [--runs N] [--only LAYOUT ...]``. Prints medians and ratios; on a busy
+machine only the ratios mean something.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ def main() -> None:
     """Run, and print tables."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--runs", type=int, default=5, help="counted runs of each")
-    clustering.benchmark(Console(), arguments.parse_args().runs)
+    arguments.add_argument(
+        "--only",
+        nargs="+",
+        choices=clustering.LAYOUTS,
+        default=list(clustering.LAYOUTS),
+        help="these layouts",
+    )
+    chosen = arguments.parse_args()
+    clustering.benchmark(Console(), chosen.runs, chosen.only)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def table_lock(table: HudiTable) -> LockProvider:
     return open_lock(lock_config(table), table.storage)
 
 
-def table_options(table: HudiTable) -> EffectiveOptions:
+def effective_options(table: HudiTable) -> EffectiveOptions:
     """What the table says where a command's own options are left out.
 
     :raises InvalidInputError: when the table's options contradict each other.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider.cli.arguments import AsJson, TableArgument, table_lock, table_options
+from airflow_provider.cli.arguments import AsJson, TableArgument, effective_options, table_lock
 from airflow_provider.cli.output import show
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.options import index_options
@@ -57,12 +57,15 @@ def build(
         show([{"instant": planned}] if planned else [], as_json)
         return
     plans = pending_indexings(table, indexes={MetadataPartition.FILES, *wanted})
-    heartbeat = table_options(table).arguments(
+    heartbeat = effective_options(table).arguments(
         Topic.HEARTBEAT, heartbeat_interval=None, tolerable_misses=None
     )
     timeout = options.check_timeout if timeout is None else timeout
     done = [
-        run_index(table, each, timeout_seconds=timeout, lock=table_lock(table), **heartbeat) for each in plans
+        run_index(
+            table, each, timeout_seconds=timeout, lock=table_lock(table), max_failures=None, **heartbeat
+        )
+        for each in plans  # who calls it by hand has seen why it failed
     ]
     show([each.to_dict() for each in done if each is not None], as_json)
 

@@ -1,15 +1,27 @@
-"""Commands that run table services, as the operators do."""
+"""Commands that run table services, as the operators do.
+
+Who calls one by hand has seen why the service failed: it is tried again also where it has stopped itself.
+"""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from airflow_provider.cli.arguments import AsJson, TableArgument, table_lock, table_metastore, table_options
+from airflow_provider.cli.arguments import (
+    AsJson,
+    TableArgument,
+    effective_options,
+    table_lock,
+    table_metastore,
+)
 from airflow_provider.cli.output import show, show_one
 from airflow_provider.concurrency import rollback as roll_back
-from airflow_provider.services import archival, cleaning, compaction
+from airflow_provider.concurrency.service_failures import Service, clear_failures
+from airflow_provider.concurrency.service_failures import failures as failures_of
+from airflow_provider.services import archival, cleaning, compaction, table_options
 from airflow_provider.services import restore as restoring
 from airflow_provider.services import savepoint as savepointing
 from airflow_provider.services.clean_plan import CleaningPolicy, Retention
@@ -40,7 +52,7 @@ Retained = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (plan, rollback, clean, compact, archive, savepoint, restore, upgrade):
+    for command in (plan, rollback, clean, compact, archive, failures, options, savepoint, restore, upgrade):
         app.command()(command)
 
 
@@ -64,7 +76,7 @@ def plan(
 ) -> None:
     """The clusterings that are planned or under way, and what another would cluster now."""
     settings = ClusteringSettings(
-        **table_options(table).arguments(
+        **effective_options(table).arguments(
             Topic.CLUSTERING,
             sort_by=tuple(sort_by) if sort_by else None,
             layout=layout,
@@ -84,7 +96,9 @@ def plan(
         }
         for group in (found.groups if found else ())
     ]
-    scheduled = schedule_clustering(table, settings, lock=table_lock(table)) if schedule else None
+    scheduled = None
+    if schedule:
+        scheduled = schedule_clustering(table, settings, lock=table_lock(table), max_failures=None)
     show_one({"pending": pending, "groups": groups, "scheduled": scheduled}, as_json)
 
 
@@ -122,11 +136,14 @@ def clean(
     as_json: AsJson = False,
 ) -> None:
     """Delete the files that nobody needs any more."""
-    retention = Retention(**table_options(table).arguments(Topic.CLEANING, policy=policy, retained=retained))
+    retention = Retention(
+        **effective_options(table).arguments(Topic.CLEANING, policy=policy, retained=retained)
+    )
     if dry_run:
         show_one(cleaning.plan_clean(table, retention).to_dict(), as_json)
     else:
-        show([done.to_dict() for done in cleaning.clean(table, retention, lock=table_lock(table))], as_json)
+        done = cleaning.clean(table, retention, lock=table_lock(table), max_failures=None)
+        show([each.to_dict() for each in done], as_json)
 
 
 def compact(
@@ -142,14 +159,54 @@ def compact(
     if dry_run:
         show_one(compaction.due_compactions(table, settings), as_json)
     else:
-        done = compaction.compact(table, settings, lock=table_lock(table))
+        done = compaction.compact(table, settings, lock=table_lock(table), max_failures=None)
         show([each.to_dict() for each in done], as_json)
 
 
 def archive(table: TableArgument, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """Move the oldest instants into the archived timeline, and trim the commit log."""
-    done = archival.plan_archival(table) if dry_run else archival.archive(table, lock=table_lock(table))
+    if dry_run:
+        done = archival.plan_archival(table)
+    else:
+        done = archival.archive(table, lock=table_lock(table), max_failures=None)
     show_one(done.to_dict(), as_json)
+
+
+def failures(
+    table: TableArgument,
+    clear: Annotated[
+        Service | None, typer.Option(help="Let this service go on, as if it had not failed.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What services have failed in a row, and so may have stopped themselves."""
+    if clear is not None:
+        clear_failures(table, clear)
+    found = ((service, failure) for service in Service for failure in failures_of(table, service))
+    show([{"service": str(service), **asdict(failure)} for service, failure in found], as_json)
+
+
+def options(
+    table: TableArgument,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change an option; may be repeated."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Let the default hold again; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What Hudi's options say for everybody who works on a table; changes them too."""
+    given: dict[str, str] = {}
+    for each in set_ or ():
+        key, equals, value = each.partition("=")
+        if not equals or key.strip() in given:
+            raise typer.BadParameter(f"{key!r} must be given once, as KEY=VALUE", param_hint="--set")
+        given[key.strip()] = value
+    if given or unset:
+        table = table_options.change_options(table, given, unset=unset or (), lock=table_lock(table))
+    show(table_options.describe_options(table), as_json)
 
 
 def savepoint(

@@ -186,8 +186,8 @@ def _take_instant(
 
 
 def _pending_plan(storage: Storage, commit_log: CommitLog, instant: str) -> LogEntry:
-    for entry in commit_log.backwards():
-        if entry.instant == instant and entry.leaves_pending:
+    for entry in commit_log.about(instant):
+        if entry.leaves_pending:
             return entry
         if entry.rolls_back == instant or (entry.instant == instant and entry.commits):
             what = "rolled back" if entry.rolls_back else "completed"
@@ -196,8 +196,6 @@ def _pending_plan(storage: Storage, commit_log: CommitLog, instant: str) -> LogE
                 f"by {entry.owner}; schedule another",
                 instant=instant,
             )
-        if entry.completion_time < instant:
-            break
     raise NoSuchInstantError(
         f"table {storage.root}: there is no plan {instant}; schedule one first", instant=instant
     )

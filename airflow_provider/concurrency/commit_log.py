@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -131,6 +132,7 @@ class LogEntry:
         return json.dumps(content, separators=(",", ":")).encode()
 
     @classmethod
+    @lru_cache(maxsize=64)  # the newest are asked for again and again
     def from_json(cls, sequence: int, data: bytes) -> LogEntry:
         """Read a file's content; fields of later versions are ignored."""
         content = json.loads(data)
@@ -169,11 +171,13 @@ class CommitLog:
     :param storage: the table's storage.
     """
 
-    # How far the log is known to go, so that its end is found by a step or two and no listing.
-    _known_heads: WeakKeyDictionary[Storage, int] = WeakKeyDictionary()
+    # The newest entries that were read: they never change, and every write asks several times for those that
+    # came since. From the last one the log's end is found by a step or two and no listing.
+    _known: WeakKeyDictionary[Storage, dict[int, LogEntry]] = WeakKeyDictionary()
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._entries = self._known.setdefault(storage, {})
 
     def head(self) -> int:
         """Sequence of the newest entry; 0 when there is none."""
@@ -181,7 +185,10 @@ class CommitLog:
 
     def newest(self) -> LogEntry | None:
         """The newest entry; None for an empty log."""
-        newest = self.read(self._known_heads.get(self._storage, 0))
+        last = max(self._entries, default=0)
+        newest = self._load(last)
+        if newest != self._entries.get(last):  # trimmed, or the table was made anew
+            self._entries.clear()
         # What is in the trimmed part is of somebody who was killed there after standing still (see append).
         while newest is None or newest.sequence <= self.trimmed():  # or trimmed since, perhaps right now
             listed = max(self._listed(), default=0)
@@ -197,6 +204,16 @@ class CommitLog:
 
         :raises CorruptTableError: when the file is not an entry.
         """
+        if (known := self._entries.get(sequence)) is not None:
+            return known
+        entry = self._load(sequence)
+        if entry is not None:
+            self._entries[sequence] = entry
+            if len(self._entries) > _KEPT:
+                self._entries.pop(min(self._entries), None)
+        return entry
+
+    def _load(self, sequence: int) -> LogEntry | None:
         if sequence < 1:
             return None
         path = _path(sequence)
@@ -205,14 +222,11 @@ class CommitLog:
         except FileNotFoundError:
             return None
         try:
-            entry = LogEntry.from_json(sequence, data)
+            return LogEntry.from_json(sequence, data)
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptTableError(
                 f"table {self._storage.root}: {path} is not a commit log entry: {error}", path=path
             ) from error
-        if sequence > self._known_heads.get(self._storage, 0):
-            self._known_heads[self._storage] = sequence
-        return entry
 
     def after(self, sequence: int) -> Iterator[LogEntry]:
         """Entries with a larger sequence, in order, up to the head at the moment of asking."""
@@ -226,6 +240,17 @@ class CommitLog:
         while sequence > trimmed and (entry := self.read(sequence)) is not None:
             yield entry
             sequence -= 1
+
+    def about(self, instant: str) -> Iterator[LogEntry]:
+        """Entries that schedule, complete, keep, roll back or undo an instant, from the newest on.
+
+        :param instant: its requested time, before which nothing is said about it.
+        """
+        for entry in self.backwards():
+            if instant in (entry.instant, entry.rolls_back) or instant in entry.undoes:
+                yield entry
+            if entry.completion_time < instant:
+                return
 
     def append(self, sequence: int, entry: LogEntry) -> bool:
         """Put an entry at a sequence, if nobody has.
@@ -274,6 +299,9 @@ class CommitLog:
     def _listed(self) -> list[int]:
         names = self._storage.names(COMMIT_LOG_FOLDER)
         return [int(name[:-5]) for name in names if name.endswith(".json")]
+
+
+_KEPT = 256
 
 
 def _path(sequence: int) -> str:

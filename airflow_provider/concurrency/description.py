@@ -7,9 +7,11 @@ from typing import Any
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.in_flight import pending_instants
 from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.table.archived_timeline import find_archived
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, State
+from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import decode_any
+from airflow_provider.table.timeline import Timeline
 
 
 def describe_table(table: HudiTable) -> dict[str, Any]:
@@ -48,45 +50,61 @@ def describe_instant(table: HudiTable, requested_time: str) -> dict[str, Any]:
     """What is known of one instant: its states, its writer, its plan and its metadata.
 
     :param table: the table; nothing is written to it.
-    :param requested_time: of an instant of the active timeline.
-    :return: JSON-able; fields that say nothing are left out of ``plan`` and ``metadata``.
-    :raises NoSuchInstantError: when the active timeline has no such instant, or it has just left it.
+    :param requested_time: of an instant of the active timeline, or of the archived one.
+    :return: JSON-able; ``timeline`` is ``active`` or ``archived``, and fields that say nothing are left out
+        of ``plan`` and ``metadata``.
+    :raises NoSuchInstantError: when neither has such an instant.
     """
-    timeline = table.timeline()
-    instant = timeline.find(requested_time)
+    instant, plan, done = _active(table.timeline(), requested_time)
+    is_active = instant is not None
     if instant is None:
-        raise NoSuchInstantError(
-            f"table {table.location}: instant {requested_time} is not on the active timeline; "
-            "it was rolled back, archived, or never was",
-            instant=requested_time,
-        )
+        archived = find_archived(table.storage, requested_time, table.config.layout)
+        if archived is None:
+            raise NoSuchInstantError(
+                f"table {table.location}: instant {requested_time} is neither on the active timeline nor on "
+                "the archived one; it was rolled back, or never was",
+                instant=requested_time,
+            )
+        instant, done = archived.instant, archived.metadata
+        plan = decode_any(archived.plan) if archived.plan else None
     entry = _entry_of(CommitLog(table.storage), requested_time)
     writer = next((each for each in pending_instants(table) if each.instant == requested_time), None)
-    plan = timeline.plan(instant)
-    done = timeline.read(instant) if instant.state is State.COMPLETED else b""
+    metadata = _told(decode_any(done)) if done else None  # an old Hudi's clean may be empty
+    # The log's entry may have been trimmed.
+    told = entry or writer
+    operation = told.operation if told else (metadata or {}).get("operationType")
     return {
         "requested": requested_time,
         "completed": instant.completion_time,
         "action": str(instant.action),
         "state": str(instant.state),
-        "operation": entry.operation if entry else writer.operation if writer else None,
-        "priority": entry.priority if entry else writer.priority if writer else None,
-        "owner": entry.owner if entry else writer.owner if writer else None,
+        "timeline": "active" if is_active else "archived",
+        "operation": operation,
+        "priority": told.priority if told else None,
+        "owner": told.owner if told else None,
         "alive": writer.alive if writer else None,
         "log_sequence": entry.sequence if entry else None,
         "plan": _told(plan),
-        "metadata": _told(decode_any(done)) if done else None,  # an old Hudi's clean may be empty
+        "metadata": metadata,
     }
 
 
+def _active(timeline: Timeline, requested_time: str) -> tuple[Instant | None, Any, bytes | None]:
+    """An instant of the active timeline, its plan, and the content of what completed it."""
+    instant = timeline.find(requested_time)
+    if instant is None:
+        return None, None, None
+    try:
+        done = timeline.read(instant) if instant.state is State.COMPLETED else None
+        return instant, timeline.plan(instant), done
+    except NoSuchInstantError:  # it was archived in this moment
+        return None, None, None
+
+
 def _entry_of(log: CommitLog, requested_time: str) -> LogEntry | None:
-    for entry in log.backwards():
-        # A savepoint's instant is that of the commit that it keeps.
-        if entry.instant == requested_time and entry.action is not Action.SAVEPOINT:
-            return entry
-        if entry.completion_time < requested_time:
-            break
-    return None
+    own = (entry for entry in log.about(requested_time) if entry.instant == requested_time)
+    # A savepoint's instant is that of the commit that it keeps.
+    return next((entry for entry in own if entry.action is not Action.SAVEPOINT), None)
 
 
 def _told(value: Any) -> Any:

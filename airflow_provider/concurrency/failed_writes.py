@@ -169,12 +169,8 @@ def _put_rollback(
 
 
 def _is_on_metadata_table(commit_log: CommitLog, instant: str) -> bool:
-    for entry in commit_log.backwards():
-        if entry.instant == instant:
-            return entry.on_metadata_table
-        if entry.completion_time < instant:
-            break
-    return False
+    own = (entry for entry in commit_log.about(instant) if entry.instant == instant)
+    return any(entry.on_metadata_table for entry in own)
 
 
 def _ends(entry: LogEntry, instant: str) -> bool:

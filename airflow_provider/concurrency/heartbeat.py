@@ -15,7 +15,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import HeartbeatExpiredError, InstantRolledBackError
@@ -61,7 +61,7 @@ class HeartbeatInfo:
 
     def to_json(self) -> bytes:
         """The heartbeat file's content."""
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(vars(self)).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> HeartbeatInfo:

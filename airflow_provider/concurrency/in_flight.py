@@ -145,12 +145,7 @@ def wait_for_instant(table: HudiTable, instant: str, timeout: float) -> bool:
 
 def find_rollback(commit_log: CommitLog, instant: str) -> LogEntry | None:
     """The log entry that made a pending instant dead, if there is one."""
-    for entry in commit_log.backwards():
-        if entry.rolls_back == instant:
-            return entry
-        if entry.completion_time < instant:
-            return None
-    return None
+    return next((entry for entry in commit_log.about(instant) if entry.rolls_back == instant), None)
 
 
 def is_dead(storage: Storage, commit_log: CommitLog, instant: str, action: Action) -> bool:

@@ -13,7 +13,7 @@ from airflow_provider.concurrency.history import Base
 from airflow_provider.concurrency.index_changes import DROP_INDEX
 from airflow_provider.concurrency.indexes import current_indexes, log_missed
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
-from airflow_provider.concurrency.publish import publish, staged_metadata_path
+from airflow_provider.concurrency.publish import publish, staged_metadata_path, staged_plan_path
 from airflow_provider.locks import LockProvider
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.instant import Action
@@ -120,23 +120,24 @@ def _put(
     if (instant := known) is None:
         info = HeartbeatInfo(owner, Action.INDEXING, operation, 0, 10.0, 6, base=base.sequence)
         instant, _ = request_instant(storage, commit_log, base.newest, info, later_than=later_than)
+    staged = staged_plan_path(instant) if plans else staged_metadata_path(instant)
     entry = LogEntry(
         instant=instant,
         action=Action.INDEXING,
         completion_time=completion_time_after(base.newest, instant, later_than=later_than),
         operation=operation,
         priority=PRIORITIES["table_service"],
-        metadata_path=staged_metadata_path(instant),
+        metadata_path=staged,
         plans=plans,
         owner=owner,
         indexes=change.indexes(instant),
         sequence=base.sequence + 1,
     )
     try:
-        storage.put(staged_metadata_path(instant), change.content)
+        storage.put(staged, change.content)
         if not commit_log.append(entry.sequence, entry):
             if known is None:  # under a known one somebody else may have staged, and been first
-                storage.delete(staged_metadata_path(instant))
+                storage.delete(staged)
             return None
         try:
             publish(storage, entry)

@@ -48,7 +48,5 @@ def completion_time_after(newest: LogEntry | None, requested_time: str, *, later
     :param requested_time: the committing instant's requested time.
     :param later_than: a time that it must exceed as well.
     """
-    earliest = after(max(requested_time, later_than))
-    if newest is not None:
-        earliest = max(earliest, after(newest.completion_time))
-    return max(now(), earliest)
+    before = newest.completion_time if newest else ""
+    return max(now(), after(max(requested_time, later_than, before)))

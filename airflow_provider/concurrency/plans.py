@@ -19,7 +19,7 @@ from airflow_provider.concurrency.history import Base
 from airflow_provider.concurrency.in_flight import writers_above
 from airflow_provider.concurrency.indexes import current_indexes, log_missed
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
-from airflow_provider.concurrency.publish import publish, staged_metadata_path
+from airflow_provider.concurrency.publish import publish, staged_plan_path
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
@@ -158,7 +158,7 @@ def _put_plan(
     instant, _ = request_instant(
         storage, commit_log, base.newest, info, later_than=base.timeline.newest_completion
     )
-    storage.put(staged_metadata_path(instant), plan.content)
+    storage.put(staged_plan_path(instant), plan.content)
     put = False
     try:
         while not put:
@@ -170,7 +170,7 @@ def _put_plan(
             if on_metadata_table:  # to which every entry may log
                 touches_all = bool(changes) or moment.sequence > base.sequence
             if is_dead or touches_all or touched & plan.file_groups:
-                storage.delete(staged_metadata_path(instant))
+                storage.delete(staged_plan_path(instant))
                 return None
             entry = LogEntry(
                 instant=instant,
@@ -181,7 +181,7 @@ def _put_plan(
                 operation=info.operation,
                 priority=info.priority,
                 written=plan.file_groups,
-                metadata_path=staged_metadata_path(instant),
+                metadata_path=staged_plan_path(instant),
                 plans=True,
                 on_metadata_table=on_metadata_table,
                 owner=info.owner,

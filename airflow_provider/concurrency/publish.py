@@ -104,6 +104,7 @@ def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
     for state in (State.INFLIGHT, State.REQUESTED):
         storage.delete(instant_path(Instant(instant, action, state)))
     storage.delete(staged_metadata_path(instant))
+    storage.delete(staged_plan_path(instant))
     release(storage, instant)
     storage.delete(heartbeat_path(instant))
     return deleted
@@ -138,6 +139,15 @@ def files_in(storage: Storage, partitions: Iterable[str], instant: str) -> list[
 def staged_metadata_path(instant: str) -> str:
     """Where a writer stages its commit metadata before its entry is put."""
     return f".hoodie/commit_log/staged/{instant}.avro"
+
+
+def staged_plan_path(instant: str) -> str:
+    """Where a plan is staged before its entry is put.
+
+    Not where the metadata of the same instant goes when it is carried out: somebody who was about to
+    move the plan, stood still and wakes up then would move that.
+    """
+    return f".hoodie/commit_log/staged/{instant}.requested.avro"
 
 
 def _is_newest(storage: Storage, entry: LogEntry) -> bool:

@@ -148,11 +148,10 @@ def _merged_on(storage: Storage, timeline: Timeline, effect: Effect) -> str | No
 
 def _commit_of(commit_log: CommitLog, instant: str) -> LogEntry | None:
     """The entry that completed an instant, unless it was reverted."""
-    for entry in commit_log.backwards():
-        is_undone = entry.rolls_back == instant or instant in entry.undoes
-        if is_undone or entry.completion_time < instant:
+    for entry in commit_log.about(instant):
+        if entry.rolls_back == instant or instant in entry.undoes:
             return None
-        if entry.commits and entry.instant == instant:
+        if entry.commits:
             return entry
     return None
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
 
+import numpy as np
 import pyarrow as pa
 
 from airflow_provider.concurrency import CommitLog
@@ -35,8 +36,8 @@ from airflow_provider.table.metadata_table.records import (
 from airflow_provider.table.metadata_table.writer import write_base_file
 from airflow_provider.table.storage import Storage
 
-Entry = tuple[int, str, bytes]
-"""A record on its way: number of the file group among all that are built, key, encoded payload."""
+ENTRIES = pa.schema([("file_group", pa.int32()), ("key", pa.string()), ("record", pa.binary())])
+"""Records on their way: number of the file group among all that are built, key, encoded payload."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,12 @@ class IndexBuild:
             for index in range(count)
         ]
 
-    def entries_of_listing(self) -> Iterator[Entry]:
+    def entries_of_listing(self) -> Iterator[pa.RecordBatch]:
         """The records of ``files``, for which no file is opened."""
         if MetadataPartition.FILES in self.file_groups:
             yield from self._entries(TableChange(self.files), [MetadataPartition.FILES])
 
-    def entries_of(self, base_file: BaseFile) -> Iterator[Entry]:
+    def entries_of(self, base_file: BaseFile) -> Iterator[pa.RecordBatch]:
         """The records of one file in all other indexes; none where it is gone, which is logged to them."""
         partitions = [each for each in self.file_groups if each is not MetadataPartition.FILES]
         if base_file.path not in self.live and partitions == [MetadataPartition.RECORD_INDEX]:
@@ -111,33 +112,39 @@ class IndexBuild:
         """
         partition = [each for each, first in self._first.items() if first <= number][-1]
         file_id = file_group_id(partition, number - self._first[partition])
-        metadata_table, records = metadata_storage(self.storage), self._merged(partition, entries)
+        metadata_table, records = metadata_storage(self.storage), self._merged(entries)
         if partition is MetadataPartition.RECORD_INDEX:
             records = self._checked(records, self._taken_out(MetadataTable(metadata_table), file_id))
         return write_base_file(metadata_table, partition.value, file_id, self.instant, records)
 
-    def _entries(self, change: TableChange, partitions: Iterable[MetadataPartition]) -> Iterator[Entry]:
+    def _entries(
+        self, change: TableChange, partitions: Iterable[MetadataPartition]
+    ) -> Iterator[pa.RecordBatch]:
         for name, records in records_of(self.storage, change, partitions, self.columns).items():
             partition = MetadataPartition(name)
-            keys = list(records)
-            groups = file_group_indexes(pa.array(keys, pa.large_string()), self.file_groups[partition])
-            for key, group in zip(keys, groups, strict=True):
-                if (payload := records[key]) is not None:
-                    yield self._first[partition] + int(group), key, encode_payload(payload)
+            added = {key: payload for key, payload in records.items() if payload is not None}
+            keys = pa.array(list(added), pa.string())
+            numbers = self._first[partition] + file_group_indexes(keys, self.file_groups[partition])
+            payloads = pa.array(map(encode_payload, added.values()), pa.binary())
+            yield pa.record_batch([pa.array(numbers, pa.int32()), keys, payloads], schema=ENTRIES)
 
-    def _merged(
-        self, partition: MetadataPartition, entries: Iterable[tuple[str, bytes]]
-    ) -> Iterator[tuple[str, Payload]]:
+    def _merged(self, entries: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, Payload | bytes]]:
+        """One record a key; decoded only where there are several."""
         decode = RecordDecoder(schema_text())
         for key, same in groupby(entries, key=itemgetter(0)):
-            payload: Payload | None = None
-            for _, data in same:
-                other = decode(data)
-                if isinstance(payload, RecordLocation) and isinstance(other, RecordLocation):
-                    raise self._duplicate(key, payload, other)
-                payload = merge(payload, other)
-            if payload is not None:
-                yield key, payload
+            first, *others = (data for _, data in same)
+            if not others:
+                yield key, first
+                continue
+            merged = decode(first)
+            for other in others:
+                merged = self._both(key, merged, decode(other))
+            yield key, merged
+
+    def _both(self, key: str, one: Payload, other: Payload) -> Payload:
+        if isinstance(one, RecordLocation) and isinstance(other, RecordLocation):
+            raise self._duplicate(key, one, other)
+        return merge(one, other)
 
     def _taken_out(self, metadata_table: MetadataTable, file_id: str) -> set[str]:
         """The keys that were deleted between the plan and the snapshot."""
@@ -149,8 +156,8 @@ class IndexBuild:
         return metadata_table.taken_out(replace(logs, log_files=tuple(since)))
 
     def _checked(
-        self, records: Iterable[tuple[str, Payload]], taken_out: Collection[str]
-    ) -> Iterator[tuple[str, Payload]]:
+        self, records: Iterable[tuple[str, Payload | bytes]], taken_out: Collection[str]
+    ) -> Iterator[tuple[str, Payload | bytes]]:
         # What was deleted since the plan and is there nevertheless was in two places: merged on top of this
         # base file, the deletion of one would hide the other.
         for key, payload in records:
@@ -211,7 +218,7 @@ def build_in_process(build: IndexBuild) -> list[WriteStat]:
     :param build: what to build.
     :raises DuplicateRecordKeyError: when a record key is in two file groups.
     """
-    entries = (entry for base_file in build.files for entry in build.entries_of(base_file))
+    entries = (batch for base_file in build.files for batch in build.entries_of(base_file))
     return write_listing(build) + _write(build, build.numbers_of_files, entries)
 
 
@@ -225,7 +232,14 @@ def write_listing(build: IndexBuild) -> list[WriteStat]:
     return _write(build, numbers, build.entries_of_listing())
 
 
-def _write(build: IndexBuild, numbers: Iterable[int], entries: Iterable[Entry]) -> list[WriteStat]:
-    ordered = sorted(entries, key=itemgetter(0, 1))
-    found = {number: list(same) for number, same in groupby(ordered, key=itemgetter(0))}
-    return [build.write(each, ((key, data) for _, key, data in found.get(each, ()))) for each in numbers]
+def _write(build: IndexBuild, numbers: Iterable[int], batches: Iterable[pa.RecordBatch]) -> list[WriteStat]:
+    entries = pa.Table.from_batches(batches, ENTRIES).combine_chunks()
+    groups = entries["file_group"].to_numpy()
+    order = np.argsort(groups, kind="stable")
+    written = []
+    for number in numbers:
+        begin, end = np.searchsorted(groups, [number, number + 1], sorter=order)
+        chosen = entries.take(pa.array(order[begin:end])).sort_by("key")  # by its bytes
+        keys, records = chosen["key"].to_pylist(), chosen["record"].to_pylist()
+        written.append(build.write(number, zip(keys, records, strict=True)))
+    return written

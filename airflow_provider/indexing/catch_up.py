@@ -76,12 +76,7 @@ def is_foreign(storage: Storage, pending: PendingInstant) -> bool:
 
 def _is_known_here(commit_log: CommitLog, instant: str) -> bool:
     # Planned, or ended in this moment: then its heartbeat has gone since the look at the timeline.
-    for entry in commit_log.backwards():
-        if instant in (entry.instant, entry.rolls_back):
-            return True
-        if entry.completion_time < instant:
-            break
-    return False
+    return any(instant in (entry.instant, entry.rolls_back) for entry in commit_log.about(instant))
 
 
 def waited_for(table: HudiTable, plan: str) -> list[PendingInstant]:

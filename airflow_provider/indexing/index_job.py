@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
+from airflow_provider.concurrency.service_failures import MAX_FAILURES
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.indexing.run import CATCH_UP_TIMEOUT_SECONDS
 
@@ -26,6 +27,7 @@ class IndexJob:
     :param heartbeat_interval: seconds between two beats.
     :param tolerable_misses: missed beats after which others may run the plan.
     :param operation_key: the same for all tries of one operation.
+    :param max_failures: failures in a row after which the plan is not built any more; None never.
     :param table_name: the table's name for people; the one in its properties when None.
     :param job_id: names the outcome's file.
     :param spark_conf: configuration of a session that the job opens for itself.
@@ -42,6 +44,7 @@ class IndexJob:
     heartbeat_interval: float = 10.0
     tolerable_misses: int = 6
     operation_key: str | None = None
+    max_failures: int | None = MAX_FAILURES
     table_name: str | None = None
     job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     spark_conf: Mapping[str, str] = field(default_factory=dict)

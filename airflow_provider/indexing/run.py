@@ -19,6 +19,7 @@ from airflow_provider.concurrency.index_changes import INDEX, write_index_config
 from airflow_provider.concurrency.index_entries import Change, Indexes, change_indexes
 from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.publish import publish_head, staged_metadata_path
+from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, stopping_itself
 from airflow_provider.exceptions import (
     HeartbeatExpiredError,
     InvalidInputError,
@@ -119,6 +120,7 @@ def run_index(
     operation_key: str | None = None,
     is_alive: Callable[[], bool] | None = None,
     around: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
+    max_failures: int | None = MAX_FAILURES,
 ) -> IndexResult | None:
     """Carry an indexing plan out: base files, catch-up, completion. What is complete is not done again.
 
@@ -136,9 +138,11 @@ def run_index(
     :param operation_key: kept in the heartbeat, for who looks for this run.
     :param is_alive: asked before every beat; False gives the run up.
     :param around: entered with the instant before base files are written, left afterwards.
+    :param max_failures: failures in a row after which a plan is not built any more; None never.
     :return: None when no plan was named, and there is none to carry out.
     :raises NoSuchInstantError: when there is no such plan, or its indexes were dropped.
     :raises WriteConflictError: when somebody else carries it out.
+    :raises ServiceStoppedError: when the plan failed too often.
     :raises IndexCatchUpTimeoutError: when another Hudi writer did not end in time.
     :raises DuplicateRecordKeyError: when the record index is to be built, and a key is there twice.
     :raises InvalidInputError: when a number is not above zero, or the lock does not keep another Hudi
@@ -173,7 +177,10 @@ def run_index(
         operation_key,
         base=head.sequence if head else 0,
     )
-    with _claimed(storage, instant, info, is_alive) as heartbeat:
+    with (
+        stopping_itself(table, Service.INDEXING, lambda: f"indexing {instant}", max_failures),
+        _claimed(storage, instant, info, is_alive) as heartbeat,
+    ):
         return _Run(table, commit_log, instant, lock, heartbeat).carry_out(
             build, around, timeout_seconds, poll_seconds
         )
@@ -321,8 +328,8 @@ class _Run:
         return _pending(self._storage, self._log, self._instant)
 
     def _planned(self) -> LogEntry:
-        for entry in self._log.backwards():
-            if entry.plans and entry.instant == self._instant:
+        for entry in self._log.about(self._instant):
+            if entry.plans:
                 return entry
         raise _dropped(self._storage, self._instant)
 

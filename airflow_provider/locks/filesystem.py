@@ -66,7 +66,6 @@ class FilesystemLockProvider(LeaseLock):
         )
         self._storage = storage
         self._line = WaitingLine(storage, LOCKS_FOLDER, self._owner)
-        self._ahead = 0
         self._earlier: list[str] = []
         self._awaited: _Awaited | None = None
 
@@ -88,8 +87,6 @@ class FilesystemLockProvider(LeaseLock):
             raise self._translated(error) from None
 
     def _try_acquire(self) -> int | None:
-        if self._awaited is not None and self._awaited.not_yet(self._storage):
-            return None
         self._awaited = None
         files = self._storage.list(LOCKS_FOLDER)
         newest, held = _newest(files)
@@ -97,13 +94,12 @@ class FilesystemLockProvider(LeaseLock):
         if is_held or self._line.before(files):
             self._line.stand(files)
             before = self._line.before(files)
-            self._ahead = len(before)
             if before:
-                self._wait_for(before[-1], gone=True)
+                self._awaited = _Awaited(before[-1], gone=True, ahead=len(before))
                 return None
             if is_held:
                 if self._line.now() - _renewed(held) <= self._lease_of(newest):
-                    self._wait_for(_path(newest, "released"))
+                    self._awaited = _Awaited(_path(newest, "released"))
                     return None
                 self._end(newest)
         token = newest + 1
@@ -119,12 +115,23 @@ class FilesystemLockProvider(LeaseLock):
         self._earlier = [name for name in names if (match := _NAME.match(name)) and int(match[1]) < token]
         return token
 
-    def _wait_for(self, path: str, *, gone: bool = False) -> None:
-        self._awaited = _Awaited(path, gone, time.monotonic() + self._poll_interval)
-
     def _pause(self, attempt: int) -> float:
+        return self._poll_interval if self._awaited else self._short_pause()
+
+    def _sleep(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, self._short_pause()))
+            try:
+                if self._awaited is not None and self._awaited.has_come(self._storage):
+                    break
+            except OSError:
+                break  # the next look meets it too
+
+    def _short_pause(self) -> float:
         # The nearer to the lock the more often one looks, so that it is not idle for long.
-        longest = min(self._poll_interval, self._poll_interval / _LOOKS * max(1, self._ahead))
+        ahead = self._awaited.ahead if self._awaited else 1
+        longest = min(self._poll_interval, self._poll_interval / _LOOKS * ahead)
         return random.uniform(0, longest)  # noqa: S311 - no secret
 
     def _look(self) -> LockHolder | None:
@@ -178,18 +185,16 @@ class _Awaited:
 
     :param path: relative to the table.
     :param gone: whether it is to go, and not to come.
-    :param until: :func:`time.monotonic` when to look at everything again all the same.
+    :param ahead: how many come before the waiter, the holder included.
     """
 
     path: str
-    gone: bool
-    until: float
+    gone: bool = False
+    ahead: int = 1
 
-    def not_yet(self, storage: Storage) -> bool:
-        """Whether there is no reason to look at everything."""
-        if time.monotonic() >= self.until:
-            return False
-        return (storage.stat(self.path) is not None) is self.gone
+    def has_come(self, storage: Storage) -> bool:
+        """Whether there is reason to look at everything."""
+        return (storage.stat(self.path) is None) is self.gone
 
 
 def _acquired(names: Iterable[str]) -> list[int]:

@@ -82,6 +82,10 @@ class LeaseLock(Contender):
         longest = min(self._poll_interval, 0.002 * 2 ** min(attempt, 30))
         return random.uniform(0, longest)  # noqa: S311 - no secret
 
+    def _sleep(self, seconds: float) -> None:
+        """Let time pass until the next look, at most so much."""
+        time.sleep(seconds)
+
     def _may_pass(self, error: Exception) -> bool:
         """Whether waiting a little can help."""
         return False
@@ -96,7 +100,10 @@ class LeaseLock(Contender):
         attempt = _Attempt(self, limit)
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_result(lambda acquired: not acquired),
-            wait=lambda state: self._pause(state.attempt_number),
+            wait=lambda state: min(
+                self._pause(state.attempt_number), max(0.0, limit - (state.seconds_since_start or 0.0))
+            ),
+            sleep=self._sleep,
             stop=tenacity.stop_after_delay(limit),
         )
         try:

@@ -12,18 +12,30 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import tenacity
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    TextClause,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    select,
+    text,
+)
 from sqlalchemy import exc as sqlalchemy_errors
 from sqlalchemy import table as table_clause
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.sql import column
+from sqlalchemy.sql.compiler import Compiled, SQLCompiler
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore import schema
@@ -32,6 +44,9 @@ from airflow_provider.metastore.group_commit import GroupCommit, GroupOperation,
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+RunStatement = Callable[[TextClause, Mapping[str, Any]], Sequence[Any]]
+"""See :meth:`MetastoreEngine.run_statement`."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 # Any constant: PostgreSQL's advisory lock under which one process migrates.
@@ -122,15 +137,13 @@ class MetastoreEngine:
             return self._run(self._of_statements, operation, {})
         return self._run(self._engine, operation, {"isolation_level": "REPEATABLE READ"})
 
-    def write(self, operation: Callable[[Connection], T], *, is_one_statement: bool = False) -> T:
+    def write(self, operation: Callable[[Connection], T]) -> T:
         """Run a writing operation and commit it; when it raises, nothing of it is applied.
 
         The operation may run more than once, so it must have no other effects.
-
-        :param is_one_statement: whether it is a single statement on PostgreSQL, which commits itself.
         """
         if not self.is_sqlite:
-            return self._run(self._of_statements if is_one_statement else self._engine, operation, {})
+            return self._run(self._engine, operation, {})
         # Threads queue here, so that only one of each process polls for SQLite's lock.
         if not self._writer.acquire(timeout=self.timeout_seconds):
             raise MetastoreUnavailableError(
@@ -141,6 +154,16 @@ class MetastoreEngine:
             return self._run(self._engine, operation, {"sqlite_begin": "IMMEDIATE"})
         finally:
             self._writer.release()
+
+    def run_statement(self, statement: TextClause, parameters: Mapping[str, Any]) -> Sequence[Any]:
+        """Run a single statement of PostgreSQL, which commits itself.
+
+        By the driver's own cursor: what SQLAlchemy does around one takes longer than the driver itself.
+
+        :param parameters: by their names in it.
+        :return: its rows; the database has committed by then.
+        """
+        return self._tried(lambda: self._by_cursor(statement, parameters))
 
     def write_together(self, operation: GroupOperation, request: Request[T]) -> T:
         """Do a request in one database transaction with those that other threads wait with.
@@ -173,6 +196,7 @@ class MetastoreEngine:
     def _open(self) -> None:
         self._writer = threading.Lock()
         self._groups: dict[GroupOperation, GroupCommit] = {}
+        self._compiled: dict[TextClause, Compiled] = {}
         self._attempts = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_nothing_happened),
             stop=tenacity.stop_after_delay(self.timeout_seconds),
@@ -250,14 +274,57 @@ class MetastoreEngine:
             ) from error
 
     def _run(self, engine: Engine, operation: Callable[[Connection], T], options: dict[str, Any]) -> T:
+        def run() -> T:
+            with engine.connect() as connection:
+                if options:
+                    connection = connection.execution_options(**options)
+                with connection.begin():
+                    return operation(connection)
+
+        return self._tried(run)
+
+    def _tried(self, run: Callable[[], T]) -> T:
+        """Run something, again when the database gave way to another process."""
         with self._translated():
-            for attempt in self._attempts:
-                with attempt, engine.connect() as connection:
-                    if options:
-                        connection = connection.execution_options(**options)
-                    with connection.begin():
-                        return operation(connection)
-        raise AssertionError("tenacity neither returned nor raised")
+            try:
+                return run()
+            except sqlalchemy_errors.DBAPIError as error:
+                if not _nothing_happened(error):
+                    raise
+            return self._attempts(run)
+
+    def _by_cursor(self, statement: TextClause, parameters: Mapping[str, Any]) -> Sequence[Any]:
+        engine = self._of_statements
+        dialect, driver = engine.dialect, engine.dialect.loaded_dbapi
+        compiled = self._compiled.get(statement)
+        if compiled is None:
+            compiled = self._compiled.setdefault(statement, statement.compile(dialect=dialect))
+        given: Any = parameters
+        if isinstance(compiled, SQLCompiler) and compiled.positiontup is not None:
+            given = [parameters[name] for name in compiled.positiontup]
+        borrowed: PoolProxiedConnection | None = None
+        try:
+            borrowed = engine.raw_connection()
+            cursor = borrowed.cursor()
+            cursor.execute(str(compiled), given)
+            return cursor.fetchall()
+        except driver.Error as error:
+            is_gone = borrowed is not None and dialect.is_disconnect(error, borrowed.dbapi_connection, None)
+            if borrowed is not None and is_gone:
+                borrowed.invalidate(error)
+                # As SQLAlchemy does: the others are gone, too.
+                engine.dispose()
+            raise sqlalchemy_errors.DBAPIError.instance(
+                None, None, error, driver.Error, connection_invalidated=is_gone, dialect=dialect
+            ) from error
+        except BaseException:
+            # A signal's handler raised: an answer may be under way.
+            if borrowed is not None:
+                borrowed.invalidate()
+            raise
+        finally:
+            if borrowed is not None:
+                borrowed.close()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

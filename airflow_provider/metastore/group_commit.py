@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from airflow_provider.exceptions import MetastoreUnavailableError
 
 if TYPE_CHECKING:
-    from airflow_provider.metastore.engine import MetastoreEngine
+    from airflow_provider.metastore.engine import MetastoreEngine, RunStatement
 
 T = TypeVar("T")
 
@@ -40,13 +40,25 @@ class GroupOperation:
         the positions of the requests. What stands in the way of one that is left out, and which error is
         to be told, is found when it is done alone.
     :param alone: does one request, and raises its own errors.
-    :param is_one_statement: whether ``together`` is one statement on PostgreSQL, which needs no BEGIN and no
-        COMMIT: one round trip for all.
+    :param at_once: as ``together``, by a single statement of PostgreSQL, which needs no BEGIN and no COMMIT:
+        one round trip for all. It returns None when it did nothing because another process was in its way;
+        then ``together`` does the group.
     """
 
     together: Callable[[Connection, Sequence[Any]], Mapping[int, Any]]
     alone: Callable[[Connection, Any], Any]
-    is_one_statement: bool = False
+    at_once: Callable[[RunStatement, Sequence[Any]], Mapping[int, Any] | None] | None = None
+
+    def do(self, engine: MetastoreEngine, requests: Sequence[Any]) -> Mapping[int, Any]:
+        """Do a group, in one database transaction.
+
+        :return: see ``together``.
+        """
+        if self.at_once is not None and not engine.is_sqlite:
+            answers = self.at_once(engine.run_statement, requests)
+            if answers is not None:
+                return answers
+        return engine.write(lambda connection: self.together(connection, requests))
 
 
 class _Member:
@@ -126,10 +138,7 @@ class GroupCommit:
         answers: Mapping[int, Any] = {}
         lost: str | None = "the thread that did the request was interrupted; it may have been done"
         try:
-            answers = self._engine.write(
-                lambda connection: self._operation.together(connection, requests),
-                is_one_statement=self._operation.is_one_statement,
-            )
+            answers = self._operation.do(self._engine, requests)
             lost = None
         except MetastoreUnavailableError as error:
             leader.error, lost = error, str(error)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from airflow_provider.metastore import locks
 from airflow_provider.metastore.engine import MetastoreEngine
+from airflow_provider.metastore.lock_group import LOCKS, Lock, Unlock
 from airflow_provider.metastore.lock_objects import (
     LOCK_TIMEOUT_SECONDS,
     LockComponent,
@@ -13,7 +14,6 @@ from airflow_provider.metastore.lock_objects import (
     LockResponse,
     LockState,
 )
-from airflow_provider.metastore.locks import LOCKS, Lock, Unlock
 
 
 class LockApi:

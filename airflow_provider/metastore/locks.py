@@ -13,14 +13,11 @@ timeout; from that moment on nobody can renew it, and it is removed when it is i
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     ColumnElement,
     Connection,
     Row,
@@ -29,29 +26,23 @@ from sqlalchemy import (
     String,
     and_,
     bindparam,
-    case,
     delete,
-    insert,
     literal_column,
     or_,
     select,
-    text,
     update,
 )
 
-from airflow_provider.exceptions import InvalidInputError, NoSuchLockError, TransactionOpenError
+from airflow_provider.exceptions import NoSuchLockError, TransactionOpenError
 from airflow_provider.metastore import transactions
-from airflow_provider.metastore.group_commit import GroupOperation, Request
 from airflow_provider.metastore.lock_objects import (
     LockComponent,
     LockInfo,
-    LockResponse,
     LockState,
     LockType,
-    must_wait,
     waits_for,
 )
-from airflow_provider.metastore.schema import Counter, advance, current_millis, lock_components, locks, txns
+from airflow_provider.metastore.schema import current_millis, lock_components, locks, txns
 from airflow_provider.metastore.transactions import TxnState
 
 # A waiting lock is checked many times a second; a heartbeat each time would be a write each time.
@@ -62,30 +53,6 @@ _COMPONENTS_AT_ONCE = 16
 # Built once: making a statement costs more than running it.
 _AGE = current_millis() - locks.c.heartbeat_at
 _TIMED_OUT = locks.c.timeout_millis < _AGE
-_ENTER = insert(locks).values(
-    heartbeat_at=current_millis(),
-    acquired_at=case((bindparam("is_acquired", type_=Boolean), current_millis())),
-)
-_ENTER_COMPONENT = insert(lock_components)
-# The same of both in one round trip, for PostgreSQL; JSON costs the driver far less than an array a column.
-_ENTER_ALL = text("""
-WITH entered AS (
-    INSERT INTO metastore_locks (id, state, txn_id, user_name, host, agent, timeout_millis, heartbeat_at,
-        acquired_at)
-    SELECT id, state, txn_id, user_name, host, agent, timeout_millis, millis,
-        CASE WHEN is_acquired THEN millis END
-    FROM jsonb_to_recordset(CAST(:locks AS jsonb)) AS one (
-        id bigint, state text, is_acquired boolean, txn_id bigint, user_name text, host text, agent text,
-        timeout_millis bigint
-    ),
-    (SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS bigint) AS millis) AS clock
-)
-INSERT INTO metastore_lock_components (lock_id, number, lock_type, database_name, table_name, partition_name)
-SELECT lock_id, number, lock_type, database_name, table_name, partition_name
-FROM jsonb_to_recordset(CAST(:components AS jsonb)) AS one (
-    lock_id bigint, number integer, lock_type text, database_name text, table_name text, partition_name text
-)
-""")
 _LOCK = (
     select(locks, _AGE.label("age"), lock_components)
     .join(lock_components)
@@ -110,20 +77,8 @@ _ACQUIRE = (
 _OF_ENDED_TXN = select(txns.c.id).where(txns.c.id == locks.c.txn_id, txns.c.state != TxnState.OPEN).exists()
 _REMOVE_TIMED_OUT = delete(locks).where(or_(_TIMED_OUT, _OF_ENDED_TXN)).returning(locks.c.id)
 _REMOVE_IF_TIMED_OUT = _REMOVE_TIMED_OUT.where(locks.c.id.in_(bindparam("locks", expanding=True)))
-_CAN_BE_UNLOCKED = or_(locks.c.txn_id.is_(None), locks.c.state == LockState.WAITING)
-_UNLOCK = delete(locks).where(locks.c.id == bindparam("lock"), _CAN_BE_UNLOCKED)
-# Those of several that nobody works on.
-_UNLOCK_FREE = (
-    delete(locks)
-    .where(
-        locks.c.id.in_(
-            select(locks.c.id)
-            .where(locks.c.id.in_(bindparam("locks", expanding=True)), _CAN_BE_UNLOCKED)
-            .with_for_update(skip_locked=True)
-        )
-    )
-    .returning(locks.c.id)
-)
+CAN_BE_UNLOCKED = or_(locks.c.txn_id.is_(None), locks.c.state == LockState.WAITING)
+_UNLOCK = delete(locks).where(locks.c.id == bindparam("lock"), CAN_BE_UNLOCKED)
 
 
 def _same(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
@@ -167,109 +122,6 @@ def _in_the_way(number: int, type_: LockType, on_database: bool) -> ScalarSelect
     )
 
 
-@dataclass(frozen=True)
-class Lock(Request[LockResponse]):
-    """See :meth:`airflow_provider.metastore.metastore.Metastore.lock`."""
-
-    components: tuple[LockComponent, ...]
-    user: str
-    host: str
-    agent: str | None
-    txn_id: int | None
-    timeout_seconds: float
-    wait: bool
-
-    def __post_init__(self) -> None:
-        if not self.components:
-            raise InvalidInputError("a lock without any component locks nothing")
-
-
-@dataclass(frozen=True)
-class Unlock(Request[None]):
-    """See :meth:`airflow_provider.metastore.metastore.Metastore.unlock`."""
-
-    lock_id: int
-
-
-def lock_and_unlock(
-    connection: Connection, requests: Sequence[Lock | Unlock]
-) -> dict[int, LockResponse | None]:
-    """Give some locks back, and enter others in the order in which they are asked for.
-
-    :return: by the positions of the requests, the answers. Left out are locks of transactions that are not
-        open, or that another process has locked; and unlocks of what is not there, cannot be unlocked, or is
-        locked by another process at this moment.
-    """
-    unlocks = {at: one.lock_id for at, one in enumerate(requests) if isinstance(one, Unlock)}
-    asked = {at: one for at, one in enumerate(requests) if isinstance(one, Lock)}
-    of_txns = {one.txn_id for one in asked.values() if one.txn_id is not None}
-    if of_txns:
-        usable = transactions.lock_those_open(connection, of_txns)
-        asked = {at: one for at, one in asked.items() if one.txn_id is None or one.txn_id in usable}
-    first_id = advance(connection, Counter.LOCK_ID, by=len(asked)) - len(asked) + 1 if asked else 0
-    answers: dict[int, LockResponse | None] = {}
-    if unlocks:
-        ended = set(connection.execute(_UNLOCK_FREE, {"locks": sorted({*unlocks.values()})}).scalars())
-        answers.update((at, None) for at, lock_id in unlocks.items() if lock_id in ended)
-    entered = _enter(connection, first_id, list(asked.values()))
-    answers.update(zip(asked, entered, strict=True))
-    return answers
-
-
-def _enter(connection: Connection, first_id: int, requests: Sequence[Lock]) -> list[LockResponse]:
-    """New locks, whose ids are the next ones."""
-    components = [(one.txn_id, component) for one in requests for component in one.components]
-    blocked = iter(_must_wait(connection, first_id, components))
-    answers: list[LockResponse] = []
-    ahead: list[Lock] = []
-    for lock_id, one in enumerate(requests, start=first_id):
-        in_the_way = [next(blocked) for _ in one.components]
-        waits = any(in_the_way) or any(_waits(one, other) for other in ahead)
-        if waits and not one.wait:
-            answers.append(LockResponse(lock_id, LockState.NOT_ACQUIRED))
-            continue
-        ahead.append(one)
-        answers.append(LockResponse(lock_id, LockState.WAITING if waits else LockState.ACQUIRED))
-    rows = [
-        {
-            "id": answer.lock_id,
-            "state": answer.state.value,
-            "is_acquired": answer.state is LockState.ACQUIRED,
-            "txn_id": one.txn_id,
-            "user_name": one.user,
-            "host": one.host,
-            "agent": one.agent,
-            "timeout_millis": None if one.txn_id is not None else max(1, round(one.timeout_seconds * 1000)),
-        }
-        for answer, one in zip(answers, requests, strict=True)
-        if answer.state is not LockState.NOT_ACQUIRED
-    ]
-    parts = [
-        {
-            "lock_id": row["id"],
-            "number": number,
-            "lock_type": component.type.value,
-            "database_name": component.database,
-            "table_name": component.table,
-            "partition_name": component.partition,
-        }
-        for row, one in zip(rows, ahead, strict=True)
-        for number, component in enumerate(one.components, start=1)
-    ]
-    if rows and connection.dialect.name == "postgresql":
-        connection.execute(_ENTER_ALL, {"locks": json.dumps(rows), "components": json.dumps(parts)})
-    elif rows:
-        connection.execute(_ENTER, rows)
-        connection.execute(_ENTER_COMPONENT, parts)
-    return answers
-
-
-def _waits(one: Lock, earlier: Lock) -> bool:
-    if one.txn_id is not None and one.txn_id == earlier.txn_id:
-        return False
-    return any(must_wait(mine, theirs) for mine in one.components for theirs in earlier.components)
-
-
 def check_lock(connection: Connection, lock_id: int) -> LockState:
     """See :meth:`airflow_provider.metastore.metastore.Metastore.check_lock`."""
     rows = connection.execute(_LOCK, {"lock": lock_id}).all()
@@ -282,7 +134,7 @@ def check_lock(connection: Connection, lock_id: int) -> LockState:
         heartbeat_lock(connection, lock_id)
     if found.state == LockState.ACQUIRED:
         return LockState.ACQUIRED
-    if any(_must_wait(connection, lock_id, [(found.txn_id, _component(row)) for row in rows])):
+    if any(wait_for_earlier(connection, lock_id, [(found.txn_id, _component(row)) for row in rows])):
         return LockState.WAITING
     if connection.execute(_ACQUIRE, {"lock": lock_id}).first() is None:
         raise _no_such_lock(lock_id)
@@ -356,7 +208,7 @@ def remove_timed_out_locks(connection: Connection) -> list[int]:
     return sorted(connection.execute(_REMOVE_TIMED_OUT).scalars())
 
 
-def _must_wait(
+def wait_for_earlier(
     connection: Connection, before: int, components: Sequence[tuple[int | None, LockComponent]]
 ) -> list[bool]:
     """Whether components, each of some transaction or of none, wait for a lock that came before.
@@ -393,15 +245,3 @@ def _no_such_lock(lock_id: int) -> NoSuchLockError:
         "transaction has ended",
         lock_id=lock_id,
     )
-
-
-def _alone(connection: Connection, request: Lock | Unlock) -> LockResponse | None:
-    if isinstance(request, Unlock):
-        unlock(connection, request.lock_id)
-        return None
-    if request.txn_id is not None:
-        transactions.lock_open(connection, request.txn_id)
-    return lock_and_unlock(connection, [request])[0]
-
-
-LOCKS = GroupOperation(together=lock_and_unlock, alone=_alone)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from sqlalchemy import Connection, insert, text
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.metastore import transactions
+from airflow_provider.metastore.engine import RunStatement
 from airflow_provider.metastore.group_commit import GroupOperation, Request
 from airflow_provider.metastore.notifications import MESSAGE_FORMAT, append_events
 from airflow_provider.metastore.schema import Counter, advance, current_millis, txns
@@ -53,23 +54,22 @@ class CommitTxn(Request[int]):
     txn_id: int
 
 
-def open_and_commit(connection: Connection, requests: Sequence[OpenTxn | CommitTxn]) -> dict[int, int]:
-    """Open some transactions and commit others, with one event each, first those of the new ones.
+def _parted(requests: Sequence[OpenTxn | CommitTxn]) -> tuple[dict[int, OpenTxn], dict[int, int]]:
+    """What is opened, and what is committed, by the positions of the requests."""
+    return (
+        {
+            at: one
+            for at, one in enumerate(requests)
+            if isinstance(one, OpenTxn) and one.txn_type != TxnType.READ_ONLY
+        },
+        {at: one.txn_id for at, one in enumerate(requests) if isinstance(one, CommitTxn)},
+    )
 
-    :return: by the positions of the requests, the new transaction, or the event of the commit. Left out are
-        commits of transactions that are not open or that another database transaction has locked, and all
-        that is about a transaction that only reads.
-    """
-    opens = {
-        at: one
-        for at, one in enumerate(requests)
-        if isinstance(one, OpenTxn) and one.txn_type != TxnType.READ_ONLY
-    }
-    commits = {at: one.txn_id for at, one in enumerate(requests) if isinstance(one, CommitTxn)}
-    if not opens and not commits:
-        return {}
-    change = _in_one_statement if connection.dialect.name == "postgresql" else _step_by_step
-    first_txn, closed = change(connection, list(opens.values()), sorted({*commits.values()}))
+
+def _answers(
+    opens: Mapping[int, OpenTxn], commits: Mapping[int, int], first_txn: int, closed: Mapping[int, int]
+) -> dict[int, int]:
+    """By the positions of the requests, the new transaction, or the event of the commit."""
     answers = {at: txn_id for txn_id, at in enumerate(opens, first_txn)}
     answers.update((at, closed[txn_id]) for at, txn_id in commits.items() if txn_id in closed)
     return answers
@@ -89,21 +89,24 @@ def _row(request: OpenTxn) -> dict[str, Any]:
 _OPEN = insert(txns).values(opened_at=current_millis(), heartbeat_at=current_millis())
 
 
-def _step_by_step(
-    connection: Connection, opens: Sequence[OpenTxn], commits: Sequence[int]
-) -> tuple[int, dict[int, int]]:
-    """Write all that changes.
+def open_and_commit(connection: Connection, requests: Sequence[OpenTxn | CommitTxn]) -> dict[int, int]:
+    """Open some transactions and commit others, with one event each, first those of the new ones.
 
-    :return: the first new transaction, and the events of those that were committed.
+    :return: by the positions of the requests, the new transaction, or the event of the commit. Left out are
+        commits of transactions that are not open or that another database transaction has locked, and all
+        that is about a transaction that only reads.
     """
-    found = transactions.lock_those_open(connection, commits)
+    opens, commits = _parted(requests)
+    if not opens and not commits:
+        return {}
+    found = transactions.lock_those_open(connection, {*commits.values()})
     closing = [txn_id for txn_id, txn_type in found.items() if txn_type != TxnType.READ_ONLY]
     first_txn = advance(connection, Counter.TXN_ID, by=len(opens)) - len(opens) + 1
     opened = range(first_txn, first_txn + len(opens))
     if opens:
         rows = [
             {"id": txn_id, "state": TxnState.OPEN, **_row(one)}
-            for txn_id, one in zip(opened, opens, strict=True)
+            for txn_id, one in zip(opened, opens.values(), strict=True)
         ]
         connection.execute(_OPEN, rows)
     if closing:
@@ -113,7 +116,7 @@ def _step_by_step(
     closed = {txn_id: event_id for event_id, txn_id in enumerate(closing, first_event + len(opens))}
     if closed:
         transactions.close_txns(connection, TxnState.COMMITTED, closed)
-    return first_txn, closed
+    return _answers(opens, commits, first_txn, closed)
 
 
 # The same in one round trip. All of it sees the database as it was before: a lock that was taken for a
@@ -168,23 +171,24 @@ FROM txn_counter, event_counter
 """)
 
 
-def _in_one_statement(
-    connection: Connection, opens: Sequence[OpenTxn], commits: Sequence[int]
-) -> tuple[int, dict[int, int]]:
-    """See :func:`_step_by_step`."""
+def _in_one_statement(run: RunStatement, requests: Sequence[OpenTxn | CommitTxn]) -> dict[int, int]:
+    """See :func:`open_and_commit`."""
+    opens, commits = _parted(requests)
+    if not opens and not commits:
+        return {}
     now = int(time.time())
     asked = {
-        "opens": json.dumps([_row(one) for one in opens]),
+        "opens": json.dumps([_row(one) for one in opens.values()]),
         "opened": len(opens),
         "open_message": open_event("$").body(now),
-        "commits": commits,
+        "commits": [*commits.values()],
         "commit_message": commit_event("$").body(now),
         "read_only": int(TxnType.READ_ONLY),
         "now": now,
         "message_format": MESSAGE_FORMAT,
     }
-    first_txn, closed, events = connection.execute(_ALL, asked).one()
-    return first_txn, dict(zip(closed, events, strict=True))
+    first_txn, closed, events = run(_ALL, asked)[0]
+    return _answers(opens, commits, first_txn, dict(zip(closed, events, strict=True)))
 
 
 def _alone(connection: Connection, request: OpenTxn | CommitTxn) -> int:
@@ -201,4 +205,4 @@ def _alone(connection: Connection, request: OpenTxn | CommitTxn) -> int:
     )
 
 
-TRANSACTIONS = GroupOperation(together=open_and_commit, alone=_alone, is_one_statement=True)
+TRANSACTIONS = GroupOperation(together=open_and_commit, alone=_alone, at_once=_in_one_statement)

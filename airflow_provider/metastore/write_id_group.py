@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, text
 
 from airflow_provider.metastore import catalog, table_write_ids, transactions
+from airflow_provider.metastore.engine import RunStatement
 from airflow_provider.metastore.group_commit import GroupOperation, Request
 from airflow_provider.metastore.notifications import MESSAGE_FORMAT
 from airflow_provider.metastore.transactions import TxnType
@@ -84,15 +85,13 @@ SELECT place - 1, write_id FROM allocated
 """)
 
 
-def allocate_write_ids(connection: Connection, requests: Sequence[AllocateWriteId]) -> dict[int, int]:
+def allocate_write_ids(run: RunStatement, requests: Sequence[AllocateWriteId]) -> dict[int, int]:
     """Allocate write ids of several transactions and tables, with one event each, as they are asked for.
 
-    :return: by the positions of the requests, the write ids. Left out on PostgreSQL are those of transactions
-        that have one on the table, are not open or only read, of tables that never had one or are not there,
-        and those whose transaction or table another database transaction has locked.
+    :return: by the positions of the requests, the write ids. Left out are those of transactions that have
+        one on the table, are not open or only read, of tables that never had one or are not there, and those
+        whose transaction or table another database transaction has locked.
     """
-    if connection.dialect.name != "postgresql":
-        return {at: _alone(connection, one) for at, one in enumerate(requests)}
     wanted = {(one.txn_id, one.database.lower(), one.table.lower()): at for at, one in enumerate(requests)}
     now = int(time.time())
     asked = [
@@ -106,7 +105,7 @@ def allocate_write_ids(connection: Connection, requests: Sequence[AllocateWriteI
         }
         for txn_id, database, table in wanted
     ]
-    found = connection.execute(
+    found = run(
         _ALL,
         {
             "asked": json.dumps(asked),
@@ -128,4 +127,8 @@ def _alone(connection: Connection, request: AllocateWriteId) -> int:
     )
 
 
-WRITE_IDS = GroupOperation(together=allocate_write_ids, alone=_alone, is_one_statement=True)
+def _one_by_one(connection: Connection, requests: Sequence[AllocateWriteId]) -> dict[int, int]:
+    return {at: _alone(connection, one) for at, one in enumerate(requests)}
+
+
+WRITE_IDS = GroupOperation(together=_one_by_one, alone=_alone, at_once=allocate_write_ids)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.concurrency.service_failures import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.table_operator import TableOperator
@@ -40,6 +41,8 @@ class ArchiveTimelineOperator(TableOperator):
         or 100, when None (templated).
     :param dead_writers_after: how long a rollback has to be over before archival passes what it rolled
         back: longer than a process stands still and wakes up; a timedelta or seconds (templated).
+    :param max_failures: failures in a row after which archival stops itself on the table; None tries again
+        whatever happened.
     :param dry_run: only tells what would leave (templated).
     """
 
@@ -58,6 +61,7 @@ class ArchiveTimelineOperator(TableOperator):
         keep_min_commits: int | str | None = None,
         keep_max_commits: int | str | None = None,
         dead_writers_after: timedelta | float | str = timedelta(seconds=DEAD_WRITER_SECONDS),
+        max_failures: int | None = MAX_FAILURES,
         dry_run: bool | str = False,
         **kwargs: Any,
     ) -> None:
@@ -65,6 +69,7 @@ class ArchiveTimelineOperator(TableOperator):
         self.keep_min_commits = keep_min_commits
         self.keep_max_commits = keep_max_commits
         self.dead_writers_after = dead_writers_after
+        self.max_failures = max_failures
         # BaseOperator has a method dry_run.
         self.only_tell = dry_run
 
@@ -89,7 +94,14 @@ class ArchiveTimelineOperator(TableOperator):
             plan = plan_archival(table, keep_min=keep_min, keep_max=keep_max, dead_writer_seconds=after)
         else:
             lock = self._lock(table, options)
-            plan = archive(table, keep_min=keep_min, keep_max=keep_max, dead_writer_seconds=after, lock=lock)
+            plan = archive(
+                table,
+                keep_min=keep_min,
+                keep_max=keep_max,
+                dead_writer_seconds=after,
+                lock=lock,
+                max_failures=self.max_failures,
+            )
         self.log.info(
             "%s %d instants%s",
             "to be archived:" if only_tell else "archived:",

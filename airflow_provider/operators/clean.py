@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.concurrency.service_failures import MAX_FAILURES
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.operators.failing import failing_without_retries
@@ -42,6 +43,8 @@ class CleanOperator(TableOperator):
         ``hoodie.clean.commits.retained`` and so on, or Hudi's default, 10, 3 or 24, when None (templated).
     :param reverted_after: how long a revert has to be over before the files of the rewrite that it undid
         are deleted: longer than any query runs; a timedelta or seconds (templated).
+    :param max_failures: failures in a row after which cleaning stops itself on the table; None tries again
+        whatever happened.
     :param dry_run: only tells what would go; each file is in the task's log (templated).
     """
 
@@ -60,6 +63,7 @@ class CleanOperator(TableOperator):
         policy: str | None = None,
         retained: float | str | None = None,
         reverted_after: timedelta | float | str = timedelta(days=1),
+        max_failures: int | None = MAX_FAILURES,
         dry_run: bool | str = False,
         **kwargs: Any,
     ) -> None:
@@ -67,6 +71,7 @@ class CleanOperator(TableOperator):
         self.policy = policy
         self.retained = retained
         self.reverted_after = reverted_after
+        self.max_failures = max_failures
         # BaseOperator has a method dry_run.
         self.only_tell = dry_run
 
@@ -87,17 +92,19 @@ class CleanOperator(TableOperator):
                 Topic.CLEANING, policy=policy, retained=retained, reverted_after=reverted_after
             )
         )
-        plan = plan_clean(table, retention)
-        self._tell(plan, each_file=only_tell)
         result: dict[str, Any] = {"table": self.table, **_NOTHING}
+        plans: list[CleanPlan] = []
         if only_tell:
-            result |= {"files_deleted": len(plan.files), "bytes": plan.size}
+            plans = [plan_clean(table, retention)]
+            result |= {"files_deleted": len(plans[0].files), "bytes": plans[0].size}
         else:
-            done = [each.to_dict() for each in clean(table, retention, lock=self._lock(table, options))]
-            if done:
+            lock, most = self._lock(table, options), self.max_failures
+            cleaned = clean(table, retention, lock=lock, on_plan=plans.append, max_failures=most)
+            if done := [each.to_dict() for each in cleaned]:
                 counts = ("files_deleted", "files_failed", "bytes")
                 result |= done[-1] | {count: sum(each[count] for each in done) for count in counts}
-        told = plan.to_dict()
+        self._tell(plans[-1], each_file=only_tell)
+        told = plans[-1].to_dict()
         return {
             **result,
             "held": told["held"],
@@ -108,7 +115,7 @@ class CleanOperator(TableOperator):
     def _tell(self, plan: CleanPlan, *, each_file: bool) -> None:
         for file in plan.files if each_file else ():
             self.log.info("%s, %d bytes, %s", file.path, file.size, file.reason)
-        self.log.info("to be deleted: %d files, %d bytes", len(plan.files), plan.size)
+        self.log.info("planned to be deleted: %d files, %d bytes", len(plan.files), plan.size)
         for held in plan.held:
             self.log.info("kept for %s: %d files, %d bytes", held.by, held.files, held.size)
         for name in plan.expired_consumers:

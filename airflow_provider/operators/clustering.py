@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.concurrency import rollback_dead_writers
+from airflow_provider.concurrency.service_failures import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.priority import priority_number
@@ -15,7 +16,6 @@ from airflow_provider.operators.spark_operator import SparkOperator, nobody
 from airflow_provider.operators.table_operator import TableOperator
 from airflow_provider.operators.task_operation import TaskOperation
 from airflow_provider.services.clustering import (
-    MAX_FAILURES,
     earlier_clustering,
     pending_clusterings,
     pending_plan,
@@ -62,7 +62,8 @@ class _PlansClustering(TableOperator):
     :param max_groups: clustering groups of one plan.
     :param max_group_size: bytes of the file groups that are ordered together.
     :param priority: who yields to whom when two writes meet: a name or a number (templated).
-    :param max_failures: failures in a row after which clustering stops itself on the table; None never.
+    :param max_failures: failures in a row after which clustering stops itself on the table; None tries again
+        whatever happened.
     """
 
     template_fields: Sequence[str] = (

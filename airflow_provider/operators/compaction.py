@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.concurrency.service_failures import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.table_operator import TableOperator
@@ -41,6 +42,8 @@ class CompactionOperator(TableOperator):
         None (templated).
     :param log_file_size_threshold: bytes of log files below which a file group is left; the table's
         ``hoodie.compaction.logfile.size.threshold``, or 0, when None (templated).
+    :param max_failures: failures in a row after which compaction stops itself on the table; None tries again
+        whatever happened.
     :param dry_run: only tells what would be compacted (templated).
     """
 
@@ -57,12 +60,14 @@ class CompactionOperator(TableOperator):
         *,
         max_delta_commits: int | str | None = None,
         log_file_size_threshold: int | str | None = None,
+        max_failures: int | None = MAX_FAILURES,
         dry_run: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.max_delta_commits = max_delta_commits
         self.log_file_size_threshold = log_file_size_threshold
+        self.max_failures = max_failures
         # BaseOperator has a method dry_run.
         self.only_tell = dry_run
 
@@ -87,6 +92,7 @@ class CompactionOperator(TableOperator):
             told = due_compactions(table, settings)
         else:
             lock = self._lock(table, options)
-            told = {"compactions": [each.to_dict() for each in compact(table, settings, lock=lock)]}
+            done = compact(table, settings, lock=lock, max_failures=self.max_failures)
+            told = {"compactions": [each.to_dict() for each in done]}
         self.log.info("%s", told)
         return {"table": self.table, **told, "dry_run": only_tell}

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.concurrency import pending_instants, rollback_dead_writers
+from airflow_provider.concurrency.service_failures import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.index_job import IndexJob
@@ -133,6 +134,8 @@ class RunIndexOperator(SparkOperator):
         timedelta or seconds; ``hoodie.metadata.index.check.timeout.seconds``, or 15 minutes, when None.
     :param heartbeat_interval: seconds between two signs of life of the job.
     :param tolerable_misses: signs of life that may be missing before others may run the plan.
+    :param max_failures: failures in a row after which a plan is not built any more; None tries again
+        whatever happened.
     """
 
     template_fields: Sequence[str] = (*SparkOperator.template_fields, "instant")
@@ -145,6 +148,7 @@ class RunIndexOperator(SparkOperator):
         catch_up_timeout: timedelta | float | None = None,
         heartbeat_interval: float | None = None,
         tolerable_misses: int | None = None,
+        max_failures: int | None = MAX_FAILURES,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -152,6 +156,7 @@ class RunIndexOperator(SparkOperator):
         self.catch_up_timeout = catch_up_timeout
         self.heartbeat_interval = heartbeat_interval
         self.tolerable_misses = tolerable_misses
+        self.max_failures = max_failures
 
     @failing_without_retries
     def execute(self, context: Context) -> dict[str, Any]:
@@ -178,6 +183,7 @@ class RunIndexOperator(SparkOperator):
                 lock=self._lock_config(options),
                 timeout_seconds=timeout,
                 operation_key=operation.key,
+                max_failures=self.max_failures,
                 table_name=self.table if resolved.is_registered else None,
                 spark_conf=dict(self.spark_conf or {}),
                 **options.arguments(

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,15 +35,16 @@ from airflow_provider.concurrency.heartbeat import observe
 from airflow_provider.concurrency.held import held_instants
 from airflow_provider.concurrency.publish import clean_up, publish_head
 from airflow_provider.concurrency.readers import registered_consumers
+from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, stopping_itself
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, TableServiceError
 from airflow_provider.locks import LockProvider, default_lock
+from airflow_provider.services.orphans import DeadInstant, dead_on_timeline
 from airflow_provider.table.archived_timeline import ArchivedInstant, newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.history_files import append_history, merge_history
 from airflow_provider.table.hudi_options import OPTIONS
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, parse_time
-from airflow_provider.table.metadata import decode
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import TIMELINE_FOLDER, Timeline, instant_path
 
@@ -95,6 +96,7 @@ def archive(
     keep_max: int | None = None,
     dead_writer_seconds: float = DEAD_WRITER_SECONDS,
     lock: LockProvider | None = None,
+    max_failures: int | None = MAX_FAILURES,
 ) -> ArchivalPlan:
     """Archive what is due. Run again after a crash, it goes on there.
 
@@ -104,7 +106,9 @@ def archive(
     :param dead_writer_seconds: see :func:`plan_archival`.
     :param lock: the table lock, taken only where something is due;
         :func:`~airflow_provider.locks.default_lock` when None.
+    :param max_failures: failures in a row after which archival stops itself on the table; None never.
     :return: what was archived.
+    :raises ServiceStoppedError: when archival failed too often on this table.
     :raises InvalidInputError: when the numbers cannot work.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -112,6 +116,19 @@ def archive(
     planned = partial(
         plan_archival, table, keep_min=keep_min, keep_max=keep_max, dead_writer_seconds=dead_writer_seconds
     )
+    with stopping_itself(table, Service.ARCHIVAL, lambda: _input(table), max_failures):
+        return _archive(table, planned, lock)
+
+
+def _input(table: HudiTable) -> str:
+    """What archival works on: it begins with the oldest instant."""
+    oldest = table.timeline().instants[:1]
+    return f"the timeline from {oldest[0].requested_time} on" if oldest else "an empty timeline"
+
+
+def _archive(
+    table: HudiTable, planned: Callable[[], ArchivalPlan], lock: LockProvider | None
+) -> ArchivalPlan:
     plan = planned()
     if not plan:
         return plan
@@ -206,7 +223,7 @@ def plan_archival(
     if not stays:
         starts = timeline.instants[0].requested_time if timeline.instants else ""
         return ArchivalPlan(trim=_trimmable(storage, commit_log, head, starts))
-    dead = _rolled_back(storage, timeline)
+    dead = dead_on_timeline(storage, timeline)
     bounds += [*_bounds(storage, timeline, head), *_dead_bounds(storage, dead, dead_writer_seconds)]
     held_by = None
     for bound in bounds:
@@ -294,41 +311,13 @@ def _replaced_bounds(storage: Storage, timeline: Timeline, stays: str) -> Iterat
                 return
 
 
-class _Dead(NamedTuple):
-    """An instant that was rolled back, reverted, or undone by a restore.
-
-    :param since: when.
-    :param kept: its data files that the rollback left to readers, relative to the table.
-    """
-
-    since: str
-    kept: tuple[str, ...]
-
-
-def _rolled_back(storage: Storage, timeline: Timeline) -> dict[str, _Dead]:
-    """The instants that rollbacks and restores on the timeline made dead."""
-    found = {}
-    for instant in timeline.completed():
-        if instant.action is Action.ROLLBACK:
-            told = decode(timeline.read(instant))
-            partitions = (told.get("partitionMetadata") or {}).values()
-            kept = (url for each in partitions for url in each.get("failedDeleteFiles") or ())
-            paths = tuple(url.removeprefix(storage.url("")).lstrip("/") for url in kept)
-            for dead in told.get("commitsRollback") or ():
-                found[str(dead)] = _Dead(instant.completion_time or "", paths)
-        elif instant.action is Action.RESTORE:
-            for undone in decode(timeline.read(instant)).get("restoreInstantInfo") or ():
-                found[str(undone["commitTime"])] = _Dead(instant.completion_time or "", ())
-    return found
-
-
-def _dead_bounds(storage: Storage, dead: dict[str, _Dead], seconds: float) -> Iterator[_Bound]:
+def _dead_bounds(storage: Storage, dead: dict[str, DeadInstant], seconds: float) -> Iterator[_Bound]:
     """Readers must not take a file of a dead instant, also a late one, for one of an archived commit."""
-    for instant, (since, kept) in dead.items():
-        age = max(0.0, time.time() - parse_time(since).timestamp())
+    for instant, how in dead.items():
+        age = max(0.0, time.time() - parse_time(how.at).timestamp())
         if age < seconds:
             yield _Bound(instant, f"{instant} was rolled back only {age:.0f} s ago", may_be_dead=True)
-        elif any(storage.stat(path) is not None for path in kept):
+        elif any(storage.stat(path) is not None for path in how.kept):
             why = f"{instant} was reverted, and its files are not cleaned yet"
             yield _Bound(instant, why, may_be_dead=True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from airflow_provider.concurrency.instant_time import completion_time_after
 from airflow_provider.concurrency.plans import reserved_file_groups
 from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
 from airflow_provider.concurrency.readers import READERS_FOLDER
+from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, log_head, stopping_itself
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
@@ -92,13 +93,19 @@ def plan_clean(table: HudiTable, retention: Retention | None = None) -> CleanPla
 
 
 def schedule_clean(
-    table: HudiTable, retention: Retention | None = None, *, lock: LockProvider | None = None
+    table: HudiTable,
+    retention: Retention | None = None,
+    *,
+    lock: LockProvider | None = None,
+    on_plan: Callable[[CleanPlan], object] = lambda _: None,
 ) -> str | None:
     """Plan a clean, as an instant that :func:`run_clean` carries out.
 
     :param table: the table.
     :param retention: what to keep; the snapshots of the last 10 commits when None.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
+    :param on_plan: called with what was planned, also when there is nothing to delete; again when it had to
+        be planned again.
     :return: requested time of the plan; None when there is nothing to delete.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -110,6 +117,7 @@ def schedule_clean(
         plan = make_plan(table.storage, found, view, left_alone, retention or Retention())
         for each in plan.held:
             log.info("table %s: %d files are kept for %s", table.location, each.files, each.by)
+        on_plan(plan)
         if not plan.files:
             return None
         return ServicePlan(plan.file_groups, plan.content(table.storage))
@@ -172,7 +180,12 @@ def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = Non
 
 
 def clean(
-    table: HudiTable, retention: Retention | None = None, *, lock: LockProvider | None = None
+    table: HudiTable,
+    retention: Retention | None = None,
+    *,
+    lock: LockProvider | None = None,
+    on_plan: Callable[[CleanPlan], object] = lambda _: None,
+    max_failures: int | None = MAX_FAILURES,
 ) -> list[CleanResult]:
     """Delete what nobody needs any more: finish what was begun, then plan and carry out anew.
 
@@ -181,29 +194,35 @@ def clean(
     :param table: the table.
     :param retention: what to keep; the snapshots of the last 10 commits when None.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
+    :param on_plan: see :func:`schedule_clean`.
+    :param max_failures: failures in a row after which cleaning stops itself on the table; None never.
     :return: one a clean, the new one last; empty when there was nothing to delete.
+    :raises ServiceStoppedError: when cleaning failed too often on this table.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
-    rollback_dead_writers(table)
-    for name, lease in observe(table.storage, READERS_FOLDER).items():
-        if not lease.alive:
-            log.info("reader %s by %s did not come back", name, lease.info.owner)
-            table.storage.delete(f"{READERS_FOLDER}/{name}")
-    results = [run_clean(table, instant, lock=lock) for instant in pending_cleans(table)]
-    if instant := schedule_clean(table, retention, lock=lock):
-        results.append(run_clean(table, instant, lock=lock))
+    with stopping_itself(table, Service.CLEANING, lambda: _input(table), max_failures):
+        rollback_dead_writers(table)
+        for name, lease in observe(table.storage, READERS_FOLDER).items():
+            if not lease.alive:
+                log.info("reader %s by %s did not come back", name, lease.info.owner)
+                table.storage.delete(f"{READERS_FOLDER}/{name}")
+        results = [run_clean(table, instant, lock=lock) for instant in pending_cleans(table)]
+        if instant := schedule_clean(table, retention, lock=lock, on_plan=on_plan):
+            results.append(run_clean(table, instant, lock=lock))
     return results
 
 
+def _input(table: HudiTable) -> str:
+    """What the next clean works on."""
+    pending = pending_cleans(table)
+    return f"clean {pending[0]}" if pending else log_head(table)
+
+
 def _plan_of(commit_log: CommitLog, instant: str) -> LogEntry | None:
-    for entry in commit_log.backwards():
-        if entry.instant == instant and entry.plans and entry.action is Action.CLEAN:
-            return entry
-        if entry.completion_time < instant:
-            break
-    return None
+    about = commit_log.about(instant)
+    return next((entry for entry in about if entry.plans and entry.action is Action.CLEAN), None)
 
 
 def _delete(storage: Storage, paths: Iterable[str]) -> set[str]:

@@ -26,6 +26,7 @@ from airflow_provider.concurrency import (
     schedule,
 )
 from airflow_provider.concurrency.heartbeat import progress_of
+from airflow_provider.concurrency.service_failures import MAX_FAILURES, check_not_stopped
 from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
 from airflow_provider.locks import LockProvider, default_lock, open_lock
 from airflow_provider.services.clustering_job import ClusteringJob
@@ -38,7 +39,6 @@ from airflow_provider.services.clustering_plan import (
     plan_clustering,
 )
 from airflow_provider.services.clustering_task import ClusteringTask
-from airflow_provider.services.failures import check_not_stopped
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
@@ -47,9 +47,6 @@ from airflow_provider.table.schema import arrow_to_avro
 from airflow_provider.table.timeline import instant_path
 
 log = logging.getLogger(__name__)
-
-MAX_FAILURES = 3
-"""Failures in a row after which clustering stops itself on a table."""
 
 WriteGroup = Callable[[Sequence[ClusteringTask]], list[WriteStat]]
 """Writes the new file groups of one clustering group."""
@@ -72,7 +69,7 @@ def schedule_clustering(
     :param settings: what to cluster, and how.
     :param priority: who yields to whom; see :data:`~airflow_provider.concurrency.PRIORITIES`.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
-    :param max_failures: see :func:`~airflow_provider.services.failures.check_not_stopped`.
+    :param max_failures: see :func:`~airflow_provider.concurrency.service_failures.check_not_stopped`.
     :return: the plan's requested time; None when there is nothing that clustering would make better.
     :raises InvalidInputError: when the settings cannot work.
     :raises ServiceStoppedError: when clustering failed too often on this table.
@@ -80,7 +77,7 @@ def schedule_clustering(
     """
     table.check_writable()
     settings.validate(table)
-    check_not_stopped(table, Action.CLUSTERING, max_failures)
+    check_not_stopped(table, max_failures)
     return schedule(
         table,
         lambda view, taken: as_service_plan(plan_clustering(table, settings, view, taken), table.storage),

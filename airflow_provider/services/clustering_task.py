@@ -7,9 +7,11 @@ one task to another, and no task needs more memory than its file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,10 +33,13 @@ from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.schema import META_COLUMNS, conform
 from airflow_provider.table.storage import Storage
 
+_Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
 _Numbers = npt.NDArray[np.int64]
 
 _ORDERED_ROW_GROUP_ROWS = 131_072
 _ROWS_A_TAKE = 524_288  # each look-up in many chunks has its price
+_AHEAD = 2  # enough to keep a writer busy
 _KEPT = META_COLUMNS[:-1]  # the last one names the file
 
 
@@ -78,7 +83,7 @@ class ClusteringTask:
             table_name=self.config.name,
             row_group_rows=_ORDERED_ROW_GROUP_ROWS if self.settings.sort_by else ROW_GROUP_ROWS,
         ) as writer:
-            for rows in _ahead(self._ordered() if self.settings.sort_by else self._packed()):
+            for rows in self._ordered() if self.settings.sort_by else self._packed():
                 writer.write_preserved(rows)
             if not writer.rows:
                 writer.abort()
@@ -89,24 +94,26 @@ class ClusteringTask:
 
     def _packed(self) -> Iterator[pa.Table]:
         if self.group.outputs == 1:
-            yield from map(self._read, self.group.paths)
+            yield from _ahead(self._read, self.group.paths)
             return
-        counts = [read_footer(self.storage, path).num_rows for path in self.group.paths]
+        counts = list(_ahead(lambda path: read_footer(self.storage, path).num_rows, self.group.paths))
         begin, end = self._share(sum(counts))
+        own: dict[str, tuple[int, int]] = {}
         first = 0
         for path, count in zip(self.group.paths, counts, strict=True):
             if first < end and begin < first + count:
-                rows = self._read(path)
-                yield rows.slice(max(0, begin - first), min(end, first + count) - max(begin, first))
+                own[path] = max(0, begin - first), min(end, first + count) - max(begin, first)
             first += count
+        for rows, share in zip(_ahead(self._read, own), own.values(), strict=True):
+            yield rows.slice(*share)
 
     def _ordered(self) -> Iterator[pa.Table]:
         settings, paths = self.settings, self.group.paths
         if self.group.outputs == 1:
-            rows = _together([self._read(path) for path in paths])
+            rows = _together(_ahead(self._read, paths))
             order = row_order(settings.layout, [rows[name] for name in settings.sort_by])
         else:
-            keys = [self._read_keys(path) for path in paths]
+            keys = list(_ahead(self._read_keys, paths))
             own = row_order(settings.layout, pa.concat_tables(keys).columns)
             own = own[slice(*self._share(len(own)))]
             if not len(own):
@@ -115,14 +122,15 @@ class ClusteringTask:
             ends = np.cumsum([each.num_rows for each in keys])
             by_file = np.split(in_files, np.searchsorted(in_files, ends[:-1]))
             begins = [0, *ends[:-1].tolist()]
-            rows = _together(
-                self._read(path).take(pa.array(found - begin))
+            shares = [
+                (path, pa.array(found - begin))
                 for path, found, begin in zip(paths, by_file, begins, strict=True)
                 if len(found)
-            )
+            ]
+            rows = _together(_ahead(lambda share: self._read(share[0]).take(share[1]), shares))
             order = np.searchsorted(in_files, own)
-        for begin in range(0, len(order), _ROWS_A_TAKE):
-            yield rows.take(pa.array(order[begin : begin + _ROWS_A_TAKE]))
+        portions = (pa.array(order[at : at + _ROWS_A_TAKE]) for at in range(0, len(order), _ROWS_A_TAKE))
+        yield from _ahead(rows.take, portions)
 
     def _share(self, rows: int) -> tuple[int, int]:
         """The rows of this file, among all in their order."""
@@ -153,10 +161,13 @@ def _together(parts: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables(parts).unify_dictionaries()
 
 
-def _ahead(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same tables; while one is written the next one is made."""
-    with ThreadPoolExecutor(1, "ahead") as pool:
-        following = pool.submit(next, tables, None)
-        while (table := following.result()) is not None:
-            following = pool.submit(next, tables, None)
-            yield table
+def _ahead(make: Callable[[_Item], _Made], items: Iterable[_Item]) -> Iterator[_Made]:
+    """What is made of each; while one is worked on the next ones are made."""
+    with ThreadPoolExecutor(_AHEAD, "ahead") as pool:
+        made: deque[Future[_Made]] = deque()
+        for item in items:
+            made.append(pool.submit(make, item))
+            if len(made) > _AHEAD:
+                yield made.popleft().result()
+        while made:
+            yield made.popleft().result()

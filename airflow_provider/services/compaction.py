@@ -16,6 +16,7 @@ from typing import Any
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog, ServicePlan, schedule
 from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, log_head, stopping_itself
 from airflow_provider.exceptions import (
     CorruptTableError,
     NoSuchInstantError,
@@ -236,7 +237,11 @@ def run_compaction(table: HudiTable, instant: str) -> CompactionResult:
 
 
 def compact(
-    table: HudiTable, settings: CompactionSettings | None = None, *, lock: LockProvider | None = None
+    table: HudiTable,
+    settings: CompactionSettings | None = None,
+    *,
+    lock: LockProvider | None = None,
+    max_failures: int | None = MAX_FAILURES,
 ) -> list[CompactionResult]:
     """Keep the metadata table small: finish what was begun, then compact what is due.
 
@@ -246,17 +251,28 @@ def compact(
     :param table: the table.
     :param settings: see :func:`schedule_compaction`.
     :param lock: the table lock, for planning; the filesystem lock in the table by default.
+    :param max_failures: failures in a row after which compaction stops itself on the table; None never.
     :return: one a compaction, the new one last; empty when nothing was due.
+    :raises ServiceStoppedError: when compaction failed too often on this table.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
-    results = [run_compaction(table, instant) for instant in pending_compactions(table)]
-    if preview_compaction(table, settings) and (instant := schedule_compaction(table, settings, lock=lock)):
-        results.append(run_compaction(table, instant))
-    delete_superseded(table)
-    archive_metadata_timeline(table)
+    with stopping_itself(table, Service.COMPACTION, lambda: _input(table), max_failures):
+        results = [run_compaction(table, instant) for instant in pending_compactions(table)]
+        if preview_compaction(table, settings) and (
+            instant := schedule_compaction(table, settings, lock=lock)
+        ):
+            results.append(run_compaction(table, instant))
+        delete_superseded(table)
+        archive_metadata_timeline(table)
     return results
+
+
+def _input(table: HudiTable) -> str:
+    """What the next compaction works on."""
+    pending = pending_compactions(table)
+    return f"compaction {pending[0]}" if pending else log_head(table)
 
 
 def compact_when_due(

@@ -8,7 +8,7 @@ it may go at any time, also what a task that outlived its job wrote after the ro
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -38,11 +38,14 @@ class DeadInstant:
     """An instant that is no commit, and never will be one.
 
     :param end: how it ended.
-    :param at: when: the completion time of the entry that says so.
+    :param at: when: the completion time of what says so.
+    :param kept: its data files that were left to readers, relative to the table; only where the timeline
+        was asked.
     """
 
     end: End
     at: str
+    kept: tuple[str, ...] = ()
 
     def is_over(self, seconds: float) -> bool:
         """Whether this is long enough ago that no reader can be on its files.
@@ -75,23 +78,48 @@ def dead_instants(storage: Storage, commit_log: CommitLog, timeline: Timeline) -
     :param timeline: the active timeline.
     """
     found: dict[str, DeadInstant] = {}
-    rollbacks = set()
+    ours = set()
     for entry in commit_log.backwards():
+        if entry.undoes or entry.rolls_back is not None:
+            ours.add(entry.instant)
         for undone in entry.undoes:
             found[undone] = DeadInstant(End.RESTORED, entry.completion_time)
         if entry.rolls_back is not None:
-            rollbacks.add(entry.instant)
             end = End.ROLLED_BACK if entry.reverts is None else End.REVERTED
             found[entry.rolls_back] = DeadInstant(end, entry.completion_time)
     view = FileSystemView(storage, timeline)
-    for instant in timeline.completed():
-        if instant.action is not Action.ROLLBACK or instant.requested_time in rollbacks:
-            continue
-        for dead in decode(timeline.read(instant)).get("commitsRollback") or ():
-            # The JVM carries a plan that it has rolled back out again under the same requested time.
-            if not view.shows(dead) and timeline.find(dead) is None:
-                found.setdefault(dead, DeadInstant(End.ROLLED_BACK, instant.completion_time or ""))
+    for dead, how in dead_on_timeline(storage, timeline, but_by=ours).items():
+        if not view.shows(dead) and timeline.find(dead) is None:
+            found.setdefault(dead, how)
     return found
+
+
+def dead_on_timeline(
+    storage: Storage, timeline: Timeline, *, but_by: Collection[str] = ()
+) -> dict[str, DeadInstant]:
+    """The instants that rollbacks and restores on a timeline made dead, whoever wrote these.
+
+    :param storage: the table's storage.
+    :param timeline: the active timeline.
+    :param but_by: requested times of rollbacks and restores that are passed over.
+    """
+    found: dict[str, DeadInstant] = {}
+    for instant in timeline.completed():
+        if instant.action not in (Action.ROLLBACK, Action.RESTORE) or instant.requested_time in but_by:
+            continue
+        at, told = instant.completion_time or "", decode(timeline.read(instant))
+        if instant.action is Action.RESTORE:
+            for undone in told.get("restoreInstantInfo") or ():
+                found[str(undone["commitTime"])] = DeadInstant(End.RESTORED, at)
+            continue
+        partitions = (told.get("partitionMetadata") or {}).values()
+        urls = (url for each in partitions for url in each.get("failedDeleteFiles") or ())
+        kept = tuple(url.removeprefix(storage.url("")).lstrip("/") for url in urls)
+        for dead in told.get("commitsRollback") or ():
+            found[str(dead)] = DeadInstant(End.REVERTED if kept else End.ROLLED_BACK, at, kept)
+    # The JVM carries a plan that it has rolled back out again under the same requested time.
+    again = {instant.requested_time for instant in timeline.completed()}
+    return {dead: how for dead, how in found.items() if dead not in again}
 
 
 def delete_reverted_files(

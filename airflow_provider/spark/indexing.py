@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
-from airflow_provider.indexing.base_files import Entry, IndexBuild, write_listing
+from airflow_provider.indexing.base_files import IndexBuild, write_listing
 from airflow_provider.indexing.index_job import IndexJob
 from airflow_provider.indexing.run import IndexResult, run_index
 from airflow_provider.locks import LockProvider, open_lock
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _FILES_A_TASK = 8
 """So many that a task's start does not count, where there are enough for all cores."""
 
-_ENTRY = pa.schema([("file_group", pa.int32()), ("key", pa.string()), ("record", pa.binary())])
 _WRITTEN = pa.schema([("file_group", pa.int32()), ("write_stat", pa.string()), ("error", pa.string())])
 _ENTRIES_A_BATCH = 20_000
 
@@ -63,6 +62,7 @@ def build_index(
         operation_key=job.operation_key,
         is_alive=is_alive,
         around=lambda instant: tasks_end_with(spark, instant),
+        max_failures=job.max_failures,
     )
 
 
@@ -104,13 +104,9 @@ def _reader(build: IndexBuild) -> _Task:
         spare_loaded_modules()
         for batch in batches:
             for position in batch.column(0).to_pylist():
-                found = list(build.entries_of(build.files[position]))
-                for start in range(0, len(found), _ENTRIES_A_BATCH):
-                    columns = zip(*found[start : start + _ENTRIES_A_BATCH], strict=True)
-                    yield pa.RecordBatch.from_arrays(
-                        [pa.array(each, of.type) for each, of in zip(columns, _ENTRY, strict=True)],
-                        schema=_ENTRY,
-                    )
+                for found in build.entries_of(build.files[position]):
+                    for start in range(0, found.num_rows, _ENTRIES_A_BATCH):
+                        yield found.slice(start, _ENTRIES_A_BATCH)
 
     return read
 
@@ -133,6 +129,6 @@ def _writer(build: IndexBuild) -> _Task:
     return write
 
 
-def _entries(batches: Iterable[pa.RecordBatch]) -> Iterator[Entry]:
+def _entries(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, str, bytes]]:
     for batch in batches:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

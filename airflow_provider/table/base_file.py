@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import TracebackType
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.bloom_filter import BloomFilter
+from airflow_provider.table.dictionary_encoding import worth_a_dictionary
 from airflow_provider.table.properties import dump_properties
 from airflow_provider.table.schema import (
     META_COLUMNS,
@@ -209,12 +211,14 @@ class BaseFileWriter:
 
         :return: what was written; an empty file is a file too.
         """
-        self._flush()
+        with ThreadPoolExecutor(1, "bloom-filter") as pool:
+            bloom = pool.submit(self._bloom)  # most of the work of a large file's end
+            self._flush()
         parquet = self._parquet or self._open(self._file_schema.empty_table())
         footer = {_AVRO_SCHEMA: self._avro_schema}
         if self._min_key is not None and self._max_key is not None:
             footer |= {_MIN_KEY: self._min_key, _MAX_KEY: self._max_key}
-        footer[_BLOOM], footer[_BLOOM_TYPE] = self._bloom().to_footer()
+        footer[_BLOOM], footer[_BLOOM_TYPE] = bloom.result().to_footer()
         parquet.add_key_value_metadata(footer)
         parquet.close()
         size = self._close_sink()
@@ -292,7 +296,7 @@ class BaseFileWriter:
             self._sink,
             self._file_schema,
             compression="snappy",
-            use_dictionary=_worth_a_dictionary(sample),
+            use_dictionary=worth_a_dictionary(sample),
             store_schema=False,  # the file shall look like the JVM's, not like Arrow's
         )
         return self._parquet
@@ -379,7 +383,9 @@ class BaseFileReader:
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows; see :func:`read_base_file`."""
-        return self._parquet.read(columns=_listed(columns))
+        metadata = self._parquet.metadata
+        size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+        return self._parquet.read(columns=_listed(columns), use_threads=size >= _WORTH_THREADS)
 
     def row_groups(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The rows, one row group at a time, each as :func:`read_base_file` gives them.
@@ -474,41 +480,4 @@ def _listed(columns: Sequence[str] | None) -> list[str] | None:
     return None if columns is None else list(columns)
 
 
-_WORTH_THREADS = 1 << 20  # bytes of a row group
-
-_SAMPLE_ROWS = 16_384
-
-
-def _worth_a_dictionary(table: pa.Table) -> list[str]:
-    """The leaf columns for which Parquet should try a dictionary.
-
-    Trying costs a hash table look-up a value; for keys and measurements it is in vain.
-    """
-    chosen: list[str] = []
-    sample = table.slice(0, _SAMPLE_ROWS)
-    for field in table.schema:
-        if field.name in (_SEQUENCE, _RECORD_KEY):
-            continue
-        if pa.types.is_nested(field.type) or not table.num_rows:
-            chosen.extend(_leaves(field, field.name))
-            continue
-        values = sample[field.name].drop_null()
-        if pa.types.is_dictionary(field.type) or 2 * pc.count_distinct(values).as_py() <= len(values):
-            chosen.append(field.name)
-    return chosen
-
-
-def _leaves(field: pa.Field, path: str) -> Iterator[str]:
-    """The Parquet paths of a column's leaves."""
-    kind = field.type
-    if pa.types.is_struct(kind):
-        for position in range(kind.num_fields):
-            child = kind.field(position)
-            yield from _leaves(child, f"{path}.{child.name}")
-    elif pa.types.is_list(kind):
-        yield from _leaves(kind.value_field, f"{path}.list.element")
-    elif pa.types.is_map(kind):
-        yield from _leaves(kind.key_field, f"{path}.key_value.key")
-        yield from _leaves(kind.item_field, f"{path}.key_value.value")
-    else:
-        yield path
+_WORTH_THREADS = 1 << 20  # bytes that are read at once

@@ -11,6 +11,7 @@ import itertools
 import math
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,7 @@ _HEADER = struct.Struct(">iibi")  # version, hashes, hash type, bits
 _DYNAMIC = struct.Struct(">iii")  # keys a row may hold, keys in the last row, rows
 
 _MULTIPLIER = np.uint32(0x5BD1E995)
+_WORTH_THREADS, _THREADS = 262_144, 2  # keys; more threads would wait for memory
 _CHUNK = 16_384  # keys hashed at a time, so that the working arrays stay in the CPU's cache
 
 _Bits = npt.NDArray[np.uint8]
@@ -257,14 +259,14 @@ class _Keys:
         return _Murmur(length, blocks, tail)
 
 
-def _positions(hashed: _Words, bits: int) -> _Words:
+def _positions(hashed: _Words, bits: int) -> _Longs:
     # abs(hash % bits) in Java, where % keeps the sign.
     magnitude = np.abs(hashed.view(np.int32)).view(np.uint32)
     # Division by a scalar is vectorised in numpy, the remainder is not.
     quotient = magnitude // np.uint32(bits)
     quotient *= np.uint32(bits)
     magnitude -= quotient
-    return magnitude
+    return magnitude.astype(np.int64)  # numpy takes twice as long to find places by any other type
 
 
 def _fill(keys: _Keys, members: _Longs, bits: int, hashes: int) -> _Bits:
@@ -274,9 +276,16 @@ def _fill(keys: _Keys, members: _Longs, bits: int, hashes: int) -> _Bits:
 
 
 def _set_bits(unpacked: _Bits, keys: _Keys, members: _Longs, bits: int, hashes: int) -> None:
-    for _, hashed in keys.hashed(members):
-        for _ in range(hashes):
-            unpacked[_positions(hashed.next(), bits)] = 1
+    def set_those_of(some: _Longs) -> None:
+        for _, hashed in keys.hashed(some):
+            for _ in range(hashes):
+                unpacked[_positions(hashed.next(), bits)] = 1
+
+    if len(members) < _WORTH_THREADS:
+        set_those_of(members)
+        return
+    with ThreadPoolExecutor(_THREADS, "bloom-filter") as pool:  # all that they write is ones
+        list(pool.map(set_those_of, np.array_split(members, _THREADS)))
 
 
 def _row_members(row: int, count: int, entries: int, most_rows: int) -> _Longs:

@@ -16,12 +16,21 @@ class ByteRange:
     :param size: bytes.
     :param name: what errors call it.
     :param at_least: bytes fetched at a time; those that nobody asked for are kept for the next read.
+    :param worth_skipping: see :attr:`Storage.worth_skipping`.
     """
 
-    def __init__(self, read: Callable[[int, int], bytes], size: int, name: str, at_least: int = 0) -> None:
+    def __init__(
+        self,
+        read: Callable[[int, int], bytes],
+        size: int,
+        name: str,
+        at_least: int = 0,
+        worth_skipping: int = 0,
+    ) -> None:
         self._read = read
         self.size = size
         self.name = name
+        self.worth_skipping = worth_skipping
         self._at_least = at_least
         self._kept = (0, b"")
 
@@ -37,7 +46,8 @@ class ByteRange:
             if status is None:
                 raise FileNotFoundError(storage.url(path))
             size = status.size
-        return cls(partial(storage.read_range, path), size, storage.url(path), at_least)
+        read = partial(storage.read_range, path)
+        return cls(read, size, storage.url(path), at_least, storage.worth_skipping)
 
     @classmethod
     def of_bytes(cls, data: bytes, name: str) -> ByteRange:
@@ -46,7 +56,11 @@ class ByteRange:
 
     def part(self, start: int, size: int) -> ByteRange:
         """A range within this one, read through it."""
-        return ByteRange(lambda begin, end: self.read(start + begin, start + end), size, self.name)
+
+        def read(begin: int, end: int) -> bytes:
+            return self.read(start + begin, start + end)
+
+        return ByteRange(read, size, self.name, worth_skipping=self.worth_skipping)
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes from one position up to, not including, another one.

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 
 from airflow_provider.exceptions import InvalidInputError
 
@@ -98,6 +99,7 @@ class Instant:
         return f"{self.requested_time}.{self.action}.{self.state}"
 
     @classmethod
+    @lru_cache(maxsize=4_096)  # a timeline is listed again and again
     def parse(cls, file_name: str, layout: int = 2) -> Instant | None:
         """The instant that a timeline file stands for; None for any other file.
 

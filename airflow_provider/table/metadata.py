@@ -196,9 +196,28 @@ def encode(schema_name: str, record: Mapping[str, Any]) -> bytes:
     :param schema_name: Hudi's record name, for example ``HoodieRollbackPlan``.
     :param record: the fields; those left out take their default.
     """
+    data, block, start = io.BytesIO(), io.BytesIO(), _file_start(schema_name)
+    fastavro.schemaless_writer(data, avro_schema(schema_name), dict(record))
+    fastavro.schemaless_writer(block, _BLOCK, {"records": 1, "data": data.getvalue()})
+    return start + block.getvalue() + start[-_SYNC_BYTES:]
+
+
+@cache
+def _file_start(schema_name: str) -> bytes:
+    """All of a file that comes before its first block; to write the schema takes longer than a record."""
     buffer = io.BytesIO()
-    fastavro.writer(buffer, avro_schema(schema_name), [dict(record)], codec="null")
+    fastavro.writer(buffer, avro_schema(schema_name), [], codec="null")
     return buffer.getvalue()
+
+
+_SYNC_BYTES = 16  # that end a file's header, and every block
+_BLOCK = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "Block",
+        "fields": [{"name": "records", "type": "long"}, {"name": "data", "type": "bytes"}],
+    }
+)
 
 
 def decode(data: bytes) -> dict[str, Any]:

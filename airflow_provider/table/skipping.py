@@ -115,6 +115,8 @@ def select_files(
         partitions = view.all_partitions()
         if query is not None:
             partitions = _by_partition(partitions, config, schema, query, steps)
+            if config.partition_fields:
+                partitions = _by_partition_statistics(view, schema, query, partitions, steps)
         view.look_at(partitions)
         found = [base_file for partition in partitions for base_file in view.base_files(partition)]
     if query is not None:
@@ -233,21 +235,42 @@ def _by_statistics(
     if stats is None:
         return base_files
     cases = _Cases(schema)
-    known = [cases.of_file(stats.get(each.path, {}), columns) for each in base_files]
+    known = [cases.of(stats.get(each.path, {}), columns) for each in base_files]
     kept = [each for each, may in zip(base_files, may_match(query, schema, known), strict=True) if may]
     steps.append(Step(MetadataPartition.COLUMN_STATS, len(base_files), len(base_files) - len(kept)))
     return kept
 
 
+def _by_partition_statistics(
+    view: FileSystemView,
+    schema: pa.Schema,
+    query: pc.Expression,
+    partitions: list[str],
+    steps: list[Step],
+) -> list[str]:
+    columns = named_columns(query, schema.names)
+    if view.indexes is None or not columns or not partitions:
+        return partitions
+    stats = view.indexes.partition_stats(partitions, columns)
+    if stats is None:
+        return partitions
+    cases = _Cases(schema)
+    known = [cases.of(stats.get(each, {}), columns) for each in partitions]
+    kept = [each for each, may in zip(partitions, may_match(query, schema, known), strict=True) if may]
+    skipped = len(partitions) - len(kept)
+    steps.append(Step(MetadataPartition.PARTITION_STATS, len(partitions), skipped, "partitions"))
+    return kept
+
+
 class _Cases:
-    """What statistics say, as expressions of which one is true for each row of a file."""
+    """What statistics say, as expressions of which one is true for each row of a file, or partition."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._nulls: dict[str, pc.Expression] = {}
         self._nans: dict[str, pc.Expression] = {}
 
-    def of_file(
+    def of(
         self, stats: Mapping[str, ColumnStats], columns: Iterable[str]
     ) -> dict[str, Collection[pc.Expression]]:
         found: dict[str, Collection[pc.Expression]] = {}

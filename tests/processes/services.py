@@ -1,7 +1,6 @@
 """What writes to a table in these tests: ingestions, table services and index builds.
 
-A clustering here goes the real way, by a plan under the table lock and a writer that carries it out; only
-what it plans is plain. Heartbeats and leases are short, so that the dead are found soon.
+Heartbeats and leases are short, so that the dead are found soon.
 """
 
 from __future__ import annotations
@@ -11,18 +10,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from airflow_provider.concurrency import (
-    PRIORITIES,
-    CommitLog,
-    ConflictPolicy,
-    ServicePlan,
-    Writer,
-    begin_planned,
-    schedule,
-)
 from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
+from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import IngestJob, ingest_arrow
@@ -30,13 +20,16 @@ from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingestion import write_rows
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.services import cleaning
+from airflow_provider.services.archival import archive
 from airflow_provider.services.clean_plan import Retention
+from airflow_provider.services.clustering import cluster_in_process, schedule_clustering
+from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.compaction import compact
+from airflow_provider.services.compaction_plan import CompactionSettings
+from airflow_provider.services.restore import restore
+from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file import BaseFileWriter, new_file_id, read_base_file
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import Action
-from airflow_provider.table.metadata import WriteStat, encode
-from airflow_provider.table.schema import META_COLUMNS
 
 SCHEMA = pa.schema([("id", pa.string()), ("value", pa.int64()), ("part", pa.string())])
 Rows = Mapping[str, tuple[int, str]]
@@ -46,8 +39,6 @@ LOCK: dict[str, Any] = {"lease_seconds": 0.5, "timeout_seconds": 30.0, "poll_int
 HEARTBEAT: dict[str, Any] = {"heartbeat_interval": 0.1, "tolerable_misses": 10}
 SILENT_SECONDS = 1.2
 """After so long of silence a writer counts as dead, and its lease has run out."""
-
-_GIVES_WAY = ConflictPolicy(on_higher_priority="fail")
 
 
 def create(location: str) -> HudiTable:
@@ -95,21 +86,8 @@ def _job(name: str) -> dict[str, Any]:
 
 def cluster(table: HudiTable, partition: str) -> str | None:
     """Pack the file groups of a partition into one; None when there is nothing to pack."""
-
-    def planner(view: FileSystemView, taken: frozenset[FileGroupId]) -> ServicePlan | None:
-        free = [each for each in view.base_files(partition) if each.file_group not in taken]
-        slices = [
-            {"dataFilePath": each.path, "fileId": each.file_id, "partitionPath": partition} for each in free
-        ]
-        if len(free) < 2:
-            return None
-        plan = {"inputGroups": [{"slices": slices, "numOutputFileGroups": 1}], "preserveHoodieMetadata": True}
-        content = encode(
-            "HoodieRequestedReplaceMetadata", {"operationType": "CLUSTER", "clusteringPlan": plan}
-        )
-        return ServicePlan(frozenset(each.file_group for each in free), content)
-
-    instant = _schedule(table, planner, Action.CLUSTERING, "CLUSTER", "table_service")
+    packed = ClusteringSettings(partitions=(partition,))
+    instant = schedule_clustering(table, packed, lock=open_lock(LOCK, table.storage), max_failures=None)
     if instant is not None:
         carry_out_clustering(table, instant)
     return instant
@@ -117,32 +95,7 @@ def cluster(table: HudiTable, partition: str) -> str | None:
 
 def carry_out_clustering(table: HudiTable, instant: str) -> None:
     """The rows of the plan's file groups, as they are, in one new file group."""
-    plan = next(e for e in CommitLog(table.storage).backwards() if e.plans and e.instant == instant)
-    [partition] = {group.partition_path for group in plan.written}
-    with _begin(table, instant) as writer:
-        old = [each for each in writer.view.base_files(partition) if each.file_group in plan.written]
-        rows = pa.concat_tables(read_base_file(table.storage, each.path) for each in old)
-        rows = rows.unify_dictionaries().take(pc.sort_indices(rows[META_COLUMNS[2]]))
-        file_id = new_file_id()
-        with BaseFileWriter(
-            table.storage,
-            partition_path=partition,
-            file_id=file_id,
-            write_token="0-0-0",
-            instant=instant,
-            schema=table.schema,
-        ) as file:
-            file.write_preserved(rows)
-            written = file.close()
-        stat = WriteStat(
-            file_id,
-            partition,
-            written.path,
-            num_writes=written.rows,
-            total_write_bytes=written.size,
-            file_size=written.size,
-        )
-        writer.commit([stat], replaced={partition: [each.file_id for each in old]})
+    cluster_in_process(table, instant, lock=LOCK, **HEARTBEAT)
 
 
 # --- cleaning -------------------------------------------------------------------------------
@@ -162,6 +115,29 @@ def carry_out_clean(table: HudiTable, instant: str) -> None:
     cleaning.run_clean(table, instant, lock=open_lock(LOCK, table.storage))
 
 
+# --- archival, compaction, savepoint, restore ------------------------------------------------
+
+
+def archive_most(table: HudiTable) -> None:
+    """Archive all but two commits."""
+    archive(table, keep_min=1, keep_max=2, lock=open_lock(LOCK, table.storage))
+
+
+def compact_all(table: HudiTable) -> None:
+    """Compact every file group of the metadata table that has a log file."""
+    compact(table, CompactionSettings(max_delta_commits=1), lock=open_lock(LOCK, table.storage))
+
+
+def keep_newest(table: HudiTable) -> None:
+    """A savepoint of the newest commit."""
+    create_savepoint(table, lock=open_lock(LOCK, table.storage))
+
+
+def go_back(table: HudiTable) -> None:
+    """Undo the newest commit."""
+    restore(table, table.timeline().commits()[-2].requested_time, lock=open_lock(LOCK, table.storage))
+
+
 # --- index build ----------------------------------------------------------------------------
 
 
@@ -175,6 +151,11 @@ def build_index(table: HudiTable, *names: str) -> str | None:
     if instant is not None:
         carry_out_index_build(table, instant)
     return instant
+
+
+def drop(table: HudiTable) -> None:
+    """Drop the record index."""
+    drop_index(table, ["record_index"], lock=open_lock(LOCK, table.storage))
 
 
 def carry_out_index_build(table: HudiTable, instant: str) -> None:
@@ -198,15 +179,3 @@ def carry_out_plans(table: HudiTable) -> None:
             continue  # a writer's
         with suppress(NoSuchInstantError, WriteConflictError):
             _CARRY_OUT[pending.action](table, pending.requested_time)
-
-
-def _schedule(table: HudiTable, planner: Any, action: Action, operation: str, priority: str) -> str | None:
-    lock = open_lock(LOCK, table.storage)
-    return schedule(
-        table, planner, action=action, operation=operation, priority=PRIORITIES[priority], lock=lock
-    )
-
-
-def _begin(table: HudiTable, instant: str) -> Writer:
-    lock = open_lock(LOCK, table.storage)
-    return begin_planned(table, instant, lock=lock, policy=_GIVES_WAY, **HEARTBEAT)

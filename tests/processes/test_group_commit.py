@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from sqlalchemy import Connection, text
 
 from airflow_provider.exceptions import MetastoreUnavailableError
-from airflow_provider.metastore import Column, EventType, LockComponent, LockType, Metastore, TxnState
+from airflow_provider.metastore import (
+    Column,
+    EventType,
+    LockComponent,
+    LockResponse,
+    LockState,
+    LockType,
+    Metastore,
+    TxnState,
+    engine,
+)
+from airflow_provider.metastore.lock_group import LOCKS, Lock, Unlock
 from airflow_provider.metastore.metastore import open_embedded_metastore
+from airflow_provider.metastore.schema import Counter, advance
 from airflow_provider.metastore.thrift.client import ThriftMetastore
 from airflow_provider.metastore.transactions import lock_open
 from tests.processes.metastore_service import metastore_service
@@ -65,6 +79,107 @@ def test_a_commit_that_has_to_wait_keeps_nobody_waiting(metastore: Metastore) ->
     waiter.join()
     holder.join()
     assert metastore.get_txn(held).state is TxnState.COMMITTED
+
+
+def exclusive(table: str) -> Lock:
+    # Not in a database that another test may have left locked.
+    return Lock(
+        (LockComponent(LockType.EXCLUSIVE, "of_locks", table),), "me", "here", None, None, 300.0, True
+    )
+
+
+def test_what_nothing_stands_in_the_way_of_is_locked_at_once_and_the_rest_is_left(
+    metastore: Metastore,
+) -> None:
+    assert LOCKS.at_once is not None
+    held = metastore.lock(exclusive("held").components, "me", "here").lock_id
+    group = [exclusive("held"), exclusive("free"), exclusive("free"), Unlock(held), Unlock(held + 1_000)]
+    answers = LOCKS.at_once(metastore.engine.run_statement, group)
+    # What is held is given back in the same statement, so it is in nobody's way.
+    assert answers == {
+        0: LockResponse(held + 1, LockState.ACQUIRED),
+        1: LockResponse(held + 2, LockState.ACQUIRED),
+        3: None,
+    }
+    again = LOCKS.at_once(metastore.engine.run_statement, [exclusive("held"), exclusive("other")])
+    assert again == {1: LockResponse(held + 3, LockState.ACQUIRED)}
+    for lock_id in range(held + 1, held + 4):
+        metastore.unlock(lock_id)
+
+
+def test_beside_a_process_that_enters_a_lock_nothing_is_done_at_once(metastore: Metastore) -> None:
+    assert LOCKS.at_once is not None
+    held = metastore.lock(exclusive("beside").components, "me", "here").lock_id
+    group = [Unlock(held), exclusive("beside")]
+    counted, go_on = threading.Event(), threading.Event()
+
+    def enter(connection: Connection) -> None:
+        advance(connection, Counter.LOCK_ID)
+        counted.set()
+        assert go_on.wait(60)
+
+    entering = threading.Thread(target=metastore.engine.write, args=(enter,))
+    entering.start()
+    assert counted.wait(60)
+    assert LOCKS.at_once(metastore.engine.run_statement, group) is None
+    assert [info.lock_id for info in metastore.show_locks("of_locks", "beside")] == [held]
+    # Who only gives back needs no turn.
+    other = LOCKS.at_once(metastore.engine.run_statement, [Unlock(held)])
+    assert other == {0: None}
+    go_on.set()
+    entering.join()
+    # The transaction that waits for its turn does the group.
+    answers = LOCKS.do(metastore.engine, [exclusive("beside")])
+    assert answers == {0: LockResponse(held + 2, LockState.ACQUIRED)}
+    metastore.unlock(held + 2)
+
+
+def test_processes_never_hold_at_once_what_excludes_each_other(server: str, metastore: Metastore) -> None:
+    holding: set[int] = set()
+    met: list[set[int]] = []
+    acquired = 0
+
+    def lock_and_unlock(mine: Metastore) -> None:
+        nonlocal acquired
+        for _ in range(30):
+            answer = mine.lock(exclusive("one").components, "me", "here")
+            if answer.state is LockState.ACQUIRED:
+                holding.add(answer.lock_id)
+                acquired += 1
+                if len(others := {*holding}) > 1:
+                    met.append(others)
+                # Long enough for another process to be let in by mistake.
+                time.sleep(0.005)
+                holding.discard(answer.lock_id)
+            mine.unlock(answer.lock_id)
+
+    # Groups are of an engine: two of them are two processes to each other.
+    with closing(open_embedded_metastore(server)) as second:
+        threads = [threading.Thread(target=lock_and_unlock, args=(one,)) for one in (metastore, second) * 3]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert acquired
+    assert not met
+    assert not metastore.show_locks("of_locks", "one")
+
+
+def test_who_was_cut_off_is_told_so_and_the_next_one_gets_another_connection(
+    metastore: Metastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No ping finds it out before.
+    monkeypatch.setattr(engine, "_SURELY_ALIVE_SECONDS", 1e9)
+    last = metastore.open_txn("me", "here")
+    others = "pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    metastore.engine.write(
+        lambda connection: connection.execute(
+            text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
+        )
+    )
+    with pytest.raises(MetastoreUnavailableError, match="terminat"):
+        metastore.open_txn("me", "here")
+    assert metastore.open_txn("me", "here") == last + 1
 
 
 class Client(threading.Thread):

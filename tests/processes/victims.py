@@ -80,6 +80,11 @@ VICTIMS: dict[str, Callable[[HudiTable, Callable[[], None]], None]] = {
     "cleaning": _at_once(services.clean),
     "rollback": _roll_back,
     "index build": _at_once(services.build_index),
+    "index drop": _at_once(services.drop),
+    "compaction": _at_once(services.compact_all),
+    "archival": _at_once(services.archive_most),
+    "savepoint": _at_once(services.keep_newest),
+    "restore": _at_once(services.go_back),
 }
 """What a victim does; it is counted from its call of ``ready`` on."""
 
@@ -107,7 +112,8 @@ class Victim:
 
     def wait_for_step(self) -> None:
         """Until it is dead, or stands still."""
-        assert self.answer() == ("reached", None)
+        told = self.answer()
+        assert told == ("reached", None), told
         if self._signal is signal.SIGKILL:
             self._process.join(60)
         else:
@@ -163,5 +169,5 @@ def _be_a_victim(
         pipe.send(("done", steps))
 
 
-# What is another one in each run: instants, file ids and their write tokens, places in a line.
-_NAMES = re.compile(r"[0-9a-f-]{36}-\d_\d+-\d+-\d+_|\d{8,}|(?<=lock)\d+|(?<=waiter)\d+")
+# What is another one in each run: instants, file ids and their write tokens, random names, places in a line.
+_NAMES = re.compile(r"[0-9a-f]{32}|[0-9a-f-]{36}-\d_\d+-\d+-\d+_|\d{8,}|(?<=lock)\d+|(?<=waiter)\d+")

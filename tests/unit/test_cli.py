@@ -12,14 +12,22 @@ from typer.testing import CliRunner
 
 from airflow_provider.cli import app, main
 from airflow_provider.concurrency import begin_write
-from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, TableServiceError
+from airflow_provider.exceptions import (
+    CorruptTableError,
+    InvalidInputError,
+    NoSuchInstantError,
+    TableServiceError,
+    UnknownOperationError,
+)
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import Column, open_metastore
 from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.archived_timeline import HISTORY_FOLDER
 from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.properties import PROPERTIES_PATH, parse_properties
 from tests.unit.services.indexed_table import check_indexes, commit, indexed_table
 
 
@@ -149,6 +157,65 @@ def test_services_are_planned_and_run(table: HudiTable) -> None:
     assert call("archive", table.location)["archived"] == []
     assert call("upgrade", table.location, "--down")["after"] == 8
     assert call("upgrade", table.location).items() >= {"before": 8, "after": 9}.items()
+
+
+def test_an_archived_instant_is_shown(table: HudiTable) -> None:
+    call(
+        "options", table.location, "--set", "hoodie.keep.min.commits=1", "--set", "hoodie.keep.max.commits=2"
+    )
+    instants = [ingest_arrow(table, pa.table({"id": [number]}), "insert")["instant"] for number in range(4)]
+    assert call("show", table.location, instants[0])["timeline"] == "active"
+    assert instants[0] in call("archive", table.location)["archived"]
+    shown = call("show", table.location, instants[0])
+    assert (shown["timeline"], shown["state"], shown["operation"]) == ("archived", "completed", "INSERT")
+    ((stat,),) = shown["metadata"]["partitionToWriteStats"].values()
+    assert stat["numInserts"] == 1
+
+
+def test_what_failed_is_shown_and_cleared(table: HudiTable) -> None:
+    table.storage.put(f"{HISTORY_FOLDER}/manifest_1", b"damaged")
+    with pytest.raises(CorruptTableError):
+        call("archive", table.location)
+    (failed,) = call("failures", table.location)
+    assert (failed["service"], failed["input"]) == ("archival", "an empty timeline")
+    assert "manifest_1" in failed["reason"]
+    assert call("failures", table.location, "--clear", "archival") == []
+
+
+def test_options_of_a_table_are_shown_and_changed(table: HudiTable) -> None:
+    key, versions = "hoodie.clean.commits.retained", "hoodie.cleaner.fileversions.retained"
+
+    def said(*changes: str) -> dict[str, tuple[str | None, str | None]]:
+        told = call("options", table.location, *changes)
+        return {each["option"]: (each["value"], each["from"]) for each in told}
+
+    assert said()[key] == ("10", "default")
+    assert said("--set", f"{key}=20", "--set", "hoodie.write.lock.wait_time_ms=1000")[key] == ("20", "table")
+    found = HudiTable.open(table.location)
+    assert (found.hudi_options.values[key], found.hudi_options.lock["timeout_seconds"]) == (20, 1.0)
+    assert found.config.create_schema == table.config.create_schema
+    with pytest.raises(InvalidInputError, match="retained"):
+        said("--set", f"{versions}=2")
+    assert said("--unset", "hoodie.cleaner.commits.retained", "--set", f"{versions}=2")[key][1] == "default"
+    assert parse_properties(table.storage.read(PROPERTIES_PATH).decode()).keys() & {key, versions} == set()
+    with pytest.raises(UnknownOperationError, match=key):
+        said("--set", "hoodie.clean.commits.retaind=2")
+    with pytest.raises(InvalidInputError, match="whole number"):
+        said("--set", f"{key}=many")
+    with begin_write(table, operation="UPSERT", heartbeat_interval=60) as writer:
+        with pytest.raises(InvalidInputError, match=f"while {writer.instant} are in flight"):
+            said("--unset", "hoodie.write.lock.wait_time_ms")
+        writer.abort()
+    assert ingest_arrow(HudiTable.open(table.location), pa.table({"id": [1]}), "insert")["instant"]
+
+
+def test_a_metadata_table_that_is_there_cannot_be_switched_off(tmp_path: Path) -> None:
+    table = indexed_table(tmp_path / "trips")
+    with pytest.raises(InvalidInputError, match="has the index files, record_index; drop it"):
+        call("options", table.location, "--set", "hoodie.metadata.enable=false")
+    call("index", "drop", table.location)
+    call("options", table.location, "--set", "hoodie.metadata.enable=false")
+    assert HudiTable.open(table.location).hudi_options.index.enabled is False
 
 
 def test_a_metadata_table_is_compacted(tmp_path: Path) -> None:

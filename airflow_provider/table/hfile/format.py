@@ -7,12 +7,13 @@ HBase. Numbers are big-endian.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
+
+from isal import isal_zlib
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
 from airflow_provider.table.hfile.protobuf import (
@@ -75,6 +76,30 @@ class IndexEntry(NamedTuple):
     key: bytes
     offset: int
     size: int
+
+
+class BlockIndex:
+    """The entries of an index block, in the order of their keys.
+
+    :param data: the block's data.
+    :param keys: of all entries.
+    :param positions: of their pointers in the data.
+    """
+
+    def __init__(self, data: bytes, keys: list[bytes], positions: list[int]) -> None:
+        self.keys = keys
+        self._data = data
+        self._positions = positions
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[IndexEntry]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, number: int) -> IndexEntry:
+        # Of thousands of entries a few are needed.
+        return IndexEntry(self.keys[number], *_POINTER.unpack_from(self._data, self._positions[number]))
 
 
 @dataclass(frozen=True)
@@ -199,16 +224,17 @@ def decode_block(block: bytes, expected: tuple[bytes, ...], compression: Compres
     :param block: its bytes, from its header on; what follows it does not matter.
     :param expected: kinds of block that are right here.
     :raises ValueError: when it is not one of them, cut off or damaged.
+    :raises CompressionError: likewise.
     """
-    magic, size = block_size(block)
+    magic, on_disk, uncompressed, _, _, _, with_header = _HEADER.unpack_from(block)
     if magic not in expected:
         wanted = " or ".join(each.decode() for each in expected)
         raise ValueError(f"a block begins with {magic!r}, expected is {wanted}")
-    _, on_disk, uncompressed, _, _, _, with_header = _HEADER.unpack_from(block)
-    if not BLOCK_HEADER_SIZE <= with_header <= BLOCK_HEADER_SIZE + on_disk or size > len(block):
+    size = BLOCK_HEADER_SIZE + on_disk
+    if not BLOCK_HEADER_SIZE <= with_header <= size <= len(block):
         raise ValueError(f"a block of {size} bytes with {with_header} bytes of data is cut off or damaged")
     stored = block[BLOCK_HEADER_SIZE:with_header]
-    data = zlib.decompress(stored, wbits=_GZIP) if compression is Compression.GZ else stored
+    data = _gunzip(stored, uncompressed) if compression is Compression.GZ else stored
     if len(data) != uncompressed:
         raise ValueError(f"a block holds {len(data)} bytes and says {uncompressed}")
     return data
@@ -222,12 +248,19 @@ def block_size(header: bytes) -> tuple[bytes, int]:
     return magic, BLOCK_HEADER_SIZE + on_disk
 
 
-_GZIP = 16 + zlib.MAX_WBITS
+CompressionError = isal_zlib.error
+"""Raised when compressed bytes are damaged."""
+
+_GZIP = 16 + isal_zlib.MAX_WBITS
+_MOST_FORESEEN = 1024 * 1024  # bytes of a block, whatever a damaged header says
 
 
 def _gzip(data: bytes) -> bytes:
-    compressor = zlib.compressobj(wbits=_GZIP)
-    return compressor.compress(data) + compressor.flush()
+    return isal_zlib.compress(data, wbits=_GZIP)
+
+
+def _gunzip(data: bytes, size: int) -> bytes:
+    return isal_zlib.decompress(data, wbits=_GZIP, bufsize=min(max(1, size), _MOST_FORESEEN))
 
 
 def encode_pair(key: bytes, value: bytes) -> bytes:
@@ -260,11 +293,11 @@ def decode_pairs(data: bytes, wanted: Container[bytes] | None = None) -> Iterato
 
 
 def find_pairs(data: bytes, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """The pairs of a few keys in a data block, without a look at the others.
+    """The pairs of a few keys in a data block, in their order, without a look at the others.
 
     Right only where no value holds bytes that look like the pair of such a key.
 
-    :param wanted: keys, in their order.
+    :param wanted: keys.
     :raises ValueError: when the block does not begin with a pair.
     """
     first = _LENGTHS.size
@@ -272,7 +305,7 @@ def find_pairs(data: bytes, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, by
         raise ValueError(f"{len(data)} bytes of a data block are no pair")
     whole, _, key_length = _LENGTHS.unpack_from(data)
     rest = whole - key_length  # what is in a key beside its bytes is the same for all
-    for key in wanted:
+    for key in sorted(wanted):
         searched = _KEY_LENGTH.pack(len(key)) + key
         found = data.find(searched)
         while found >= 0:
@@ -293,11 +326,15 @@ def encode_index_key(key: bytes) -> bytes:
     return _KEY_LENGTH.pack(len(key)) + key
 
 
-def _decode_index_key(data: bytes) -> bytes:
-    (length,) = _KEY_LENGTH.unpack_from(data)
-    if _KEY_LENGTH.size + length > len(data):
-        raise ValueError(f"an index key of {length} bytes is cut off at byte {len(data)}")
-    return data[_KEY_LENGTH.size : _KEY_LENGTH.size + length]
+def _index_key(data: bytes, begin: int, end: int) -> bytes:
+    # HBase has more than the key there.
+    key_at = begin + _KEY_LENGTH.size
+    if key_at > end:
+        raise ValueError(f"an index key has {end - begin} bytes, and its length takes {_KEY_LENGTH.size}")
+    key_end = key_at + (data[begin] << 8 | data[begin + 1])
+    if key_end > end:
+        raise ValueError(f"an index key of {key_end - key_at} bytes is cut off at byte {end - begin}")
+    return data[key_at:key_end]
 
 
 def encode_root_index(entries: list[IndexEntry], *, of_data: bool) -> bytes:
@@ -312,25 +349,28 @@ def encode_root_index(entries: list[IndexEntry], *, of_data: bool) -> bytes:
     return bytes(out)
 
 
-def decode_root_index(data: bytes, count: int, *, of_data: bool) -> list[IndexEntry]:
+def decode_root_index(data: bytes, count: int, *, of_data: bool) -> BlockIndex:
     """Read what :func:`encode_root_index` makes.
 
     :param count: entries in it; the trailer says how many.
     :raises ValueError: when there are fewer.
     """
-    entries: list[IndexEntry] = []
-    position = 0
+    keys: list[bytes] = []
+    positions: list[int] = []
+    position, end = 0, len(data)
+    length_at = _POINTER.size
     for _ in range(count):
-        if position + _POINTER.size >= len(data):
-            raise ValueError(f"an index of {count} entries ends after {len(entries)}")
-        offset, size = _POINTER.unpack_from(data, position)
-        length, begin = _decode_vint(data, position + _POINTER.size)
+        if position + length_at >= end:
+            raise ValueError(f"an index of {count} entries ends after {len(keys)}")
+        positions.append(position)
+        length, begin = data[position + length_at], position + length_at + 1
+        if length > 127:
+            length, begin = _decode_vint(data, begin - 1)
         position = begin + length
-        if length < 0 or position > len(data):
-            raise ValueError(f"entry {len(entries)} of an index is cut off")
-        key = data[begin:position]
-        entries.append(IndexEntry(_decode_index_key(key) if of_data else key, offset, size))
-    return entries
+        if length < 0 or position > end:
+            raise ValueError(f"entry {len(keys)} of an index is cut off")
+        keys.append(_index_key(data, begin, position) if of_data else data[begin:position])
+    return BlockIndex(data, keys, positions)
 
 
 def encode_lower_index(entries: list[IndexEntry]) -> bytes:
@@ -343,7 +383,7 @@ def encode_lower_index(entries: list[IndexEntry]) -> bytes:
     return struct.pack(f">{len(ends) + 1}i", len(entries), *ends) + b"".join(records)
 
 
-def decode_lower_index(data: bytes) -> list[IndexEntry]:
+def decode_lower_index(data: bytes) -> BlockIndex:
     """Read what :func:`encode_lower_index` makes.
 
     :raises ValueError: when it is cut off or damaged.
@@ -351,16 +391,14 @@ def decode_lower_index(data: bytes) -> list[IndexEntry]:
     (count,) = struct.unpack_from(">i", data)
     if not 0 <= count <= len(data) // 4 - 2:
         raise ValueError(f"an index block of {len(data)} bytes cannot hold {count} entries")
-    ends = struct.unpack_from(f">{count + 1}i", data, 4)
     base = 4 * (count + 2)
-    entries: list[IndexEntry] = []
+    ends = [base + each for each in struct.unpack_from(f">{count + 1}i", data, 4)]
+    keys: list[bytes] = []
     for begin, end in pairwise(ends):
-        if not 0 <= begin <= end - _POINTER.size or base + end > len(data):
-            raise ValueError(f"entry {len(entries)} of an index block is cut off")
-        offset, size = _POINTER.unpack_from(data, base + begin)
-        key = _decode_index_key(data[base + begin + _POINTER.size : base + end])
-        entries.append(IndexEntry(key, offset, size))
-    return entries
+        if not base <= begin <= end - _POINTER.size or end > len(data):
+            raise ValueError(f"entry {len(keys)} of an index block is cut off")
+        keys.append(_index_key(data, begin + _POINTER.size, end))
+    return BlockIndex(data, keys, ends[:-1])
 
 
 def encode_file_info(info: Mapping[bytes, bytes]) -> bytes:

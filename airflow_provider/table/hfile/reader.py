@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from itertools import takewhile
+from types import TracebackType
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
 from airflow_provider.table.byte_range import ByteRange
 from airflow_provider.table.hfile import format as hfile
-from airflow_provider.table.hfile.format import IndexEntry, Trailer
+from airflow_provider.table.hfile.format import BlockIndex, IndexEntry, Trailer
 from airflow_provider.table.storage import Storage
 
 _TAIL = 32 * 1024  # enough for the trailer and most files' indexes: one request
 _FEW = 16  # keys of one block that are worth to be searched for
 _READ_AHEAD = 8 * 1024 * 1024  # fetched at a time where one block after another is read
-_WORTH_SKIPPING = 256 * 1024  # between two blocks: a request on an object store takes longer than so much
 
 
 class HFileReader:
@@ -41,7 +39,8 @@ class HFileReader:
                 f"{hfile.TRAILER_SIZE}"
             )
         self._content = content
-        self._lower: dict[int, list[IndexEntry]] = {}
+        self._naming_the_file = _NamingTheFile(content.name)
+        self._lower: dict[int, BlockIndex] = {}
         content.keep(max(0, content.size - _TAIL), content.size)
         self._end = content.size - hfile.TRAILER_SIZE
         self._trailer = Trailer.decode(content.read(self._end, content.size), content.name)
@@ -119,7 +118,7 @@ class HFileReader:
         data, position = self._block_at(position, hfile.ROOT_INDEX)
         meta, position = self._block_at(position, hfile.ROOT_INDEX)
         info, _ = self._block_at(position, hfile.FILE_INFO)
-        with self._naming_the_file():
+        with self._naming_the_file:
             self._root = hfile.decode_root_index(data, self._trailer.data_index_count, of_data=True)
             self._meta = hfile.decode_root_index(meta, self._trailer.meta_index_count, of_data=False)
             pairs = hfile.decode_file_info(info)
@@ -133,7 +132,7 @@ class HFileReader:
 
     def _block_at(self, position: int, magic: bytes) -> tuple[bytes, int]:
         header = self._content.read(position, position + hfile.BLOCK_HEADER_SIZE)
-        with self._naming_the_file():
+        with self._naming_the_file:
             _, size = hfile.block_size(header)
         return self._block(IndexEntry(b"", position, size), magic), position + size
 
@@ -141,42 +140,41 @@ class HFileReader:
         return self._decoded(self._content.read(entry.offset, entry.offset + entry.size), magic)
 
     def _decoded(self, block: bytes, magic: tuple[bytes, ...]) -> bytes:
-        with self._naming_the_file():
+        with self._naming_the_file:
             return hfile.decode_block(block, magic, self._trailer.compression)
 
     def _block_of(self, key: bytes) -> IndexEntry | None:
         """The data block that a key is in if it is anywhere."""
-        entries = self._root
+        index = self._root
         for level in range(self._trailer.index_levels, 0, -1):
-            found = bisect_right(entries, key, key=_key) - 1
+            found = bisect_right(index.keys, key) - 1
             if found < 0:
                 return None
             if level == 1:
-                return entries[found]
-            entries = self._index_below(entries[found])
+                return index[found]
+            index = self._index_below(index[found])
         return None
 
     def _blocks_from(self, key: bytes) -> Iterator[IndexEntry]:
         """The data blocks from that of a key on."""
         yield from self._descend(self._root, self._trailer.index_levels, key)
 
-    def _descend(self, entries: list[IndexEntry], level: int, key: bytes) -> Iterator[IndexEntry]:
-        begin = max(0, bisect_right(entries, key, key=_key) - 1)
-        for entry in entries[begin:]:
+    def _descend(self, index: BlockIndex, level: int, key: bytes) -> Iterator[IndexEntry]:
+        for number in range(max(0, bisect_right(index.keys, key) - 1), len(index)):
             if level == 1:
-                yield entry
+                yield index[number]
             else:
-                yield from self._descend(self._index_below(entry), level - 1, key)
+                yield from self._descend(self._index_below(index[number]), level - 1, key)
 
-    def _index_below(self, entry: IndexEntry) -> list[IndexEntry]:
+    def _index_below(self, entry: IndexEntry) -> BlockIndex:
         if entry.offset not in self._lower:
             block = self._block(entry, hfile.LEAF_INDEX, hfile.INTERMEDIATE_INDEX)
-            with self._naming_the_file():
+            with self._naming_the_file:
                 self._lower[entry.offset] = hfile.decode_lower_index(block)
         return self._lower[entry.offset]
 
     def _data_blocks(self, entries: Iterable[IndexEntry]) -> Iterator[tuple[IndexEntry, bytes]]:
-        for group in _neighbours(entries):
+        for group in _neighbours(entries, self._content.worth_skipping):
             start = group[0].offset
             blocks = self._content.read(start, group[-1].offset + group[-1].size)
             for entry in group:
@@ -184,34 +182,38 @@ class HFileReader:
                 yield entry, self._decoded(blocks[begin : begin + entry.size], (hfile.DATA,))
 
     def _pairs(self, block: bytes, wanted: set[bytes] | None = None) -> list[tuple[bytes, bytes]]:
-        with self._naming_the_file():
+        with self._naming_the_file:
             return list(hfile.decode_pairs(block, wanted))
 
     def _found(self, block: bytes, wanted: set[bytes]) -> list[tuple[bytes, bytes]]:
-        with self._naming_the_file():
-            return list(hfile.find_pairs(block, sorted(wanted)))
+        with self._naming_the_file:
+            return list(hfile.find_pairs(block, wanted))
 
-    @contextmanager
-    def _naming_the_file(self) -> Iterator[None]:
-        try:
-            yield
-        except (ValueError, struct.error, zlib.error) as error:
+
+class _NamingTheFile:
+    """Tells of an error in which file it is."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, ValueError | struct.error | hfile.CompressionError):
             raise CorruptTableError(
-                f"HFile {self._content.name} is damaged: {error}; restore it, or build the index again"
+                f"HFile {self._name} is damaged: {error}; restore it, or build the index again"
             ) from error
 
 
-def _key(entry: IndexEntry) -> bytes:
-    return entry.key
-
-
-def _neighbours(entries: Iterable[IndexEntry]) -> Iterator[list[IndexEntry]]:
+def _neighbours(entries: Iterable[IndexEntry], worth_skipping: int) -> Iterator[list[IndexEntry]]:
     """Blocks that are so near to one another in the file that one request for all is cheapest."""
     group: list[IndexEntry] = []
     for entry in entries:
         if group:
             gap = entry.offset - group[-1].offset - group[-1].size
-            if not 0 <= gap <= _WORTH_SKIPPING or entry.offset + entry.size - group[0].offset > _READ_AHEAD:
+            if not 0 <= gap <= worth_skipping or entry.offset + entry.size - group[0].offset > _READ_AHEAD:
                 yield group
                 group = []
         group.append(entry)

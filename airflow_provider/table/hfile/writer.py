@@ -43,7 +43,7 @@ class HFileWriter:
         self._pending = 0
         self._first_key = b""
         self._last_key: bytes | None = None
-        self._count = self._key_bytes = self._value_bytes = self._data_bytes = 0
+        self._count = self._key_bytes = self._data_bytes = 0
         self._index: list[IndexEntry] = []
         self._meta: dict[bytes, bytes] = {}
         self._info = {
@@ -63,16 +63,16 @@ class HFileWriter:
         if len(key) > hfile.MAX_KEY_LENGTH:
             raise ValueError(f"a key has {len(key)} bytes, an HFile's at most {hfile.MAX_KEY_LENGTH}")
         pair = hfile.encode_pair(key, value)
-        if self._pairs and self._pending + len(pair) > self._block_size:
+        pending = self._pending + len(pair)
+        if pending > self._block_size and self._pairs:
             self._end_data_block()
+            pending = len(pair)
         if not self._pairs:
             self._first_key = key
         self._pairs.append(pair)
-        self._pending += len(pair)
+        self._pending = pending
         self._last_key = key
-        self._count += 1
         self._key_bytes += len(key)
-        self._value_bytes += len(value)
 
     def add_meta_block(self, name: str, data: bytes) -> None:
         """Store bytes beside the pairs, to be read by their name."""
@@ -113,13 +113,15 @@ class HFileWriter:
     def _measures(self) -> dict[bytes, bytes]:
         last = b"" if self._last_key is None else hfile.encode_index_key(self._last_key)
         count = max(1, self._count)
+        value_bytes = self._data_bytes - self._key_bytes - self._count * hfile.PAIR_OVERHEAD
         return {
             b"hfile.LASTKEY": last,
             b"hfile.AVG_KEY_LEN": struct.pack(">i", self._key_bytes // count),
-            b"hfile.AVG_VALUE_LEN": struct.pack(">i", self._value_bytes // count),
+            b"hfile.AVG_VALUE_LEN": struct.pack(">i", value_bytes // count),
         }
 
     def _end_data_block(self) -> None:
+        self._count += len(self._pairs)
         self._data_bytes += self._pending
         self._index.append(IndexEntry(self._first_key, *self._block(hfile.DATA, b"".join(self._pairs))))
         self._pairs, self._pending = [], 0

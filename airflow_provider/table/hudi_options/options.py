@@ -84,6 +84,15 @@ class HudiOptions:
         found.check()
         return found
 
+    @staticmethod
+    def names(given: Iterable[str]) -> set[str]:
+        """The names in Hudi 1.1 of options that people name.
+
+        :param given: Hudi's names, also older ones.
+        :raises UnknownOperationError: see :meth:`parse`.
+        """
+        return {_option(name).key for name in given}
+
     def to_properties(self) -> dict[str, str]:
         """The options as texts, as Hudi writes them, by their names in Hudi 1.1."""
         return {key: OPTIONS[key].kind.write(value) for key, value in self.values.items()}

@@ -20,6 +20,8 @@ import pyarrow.compute as pc
 ALL_PARTITIONS = "__all_partitions__"
 """The key of the record that lists a table's partitions, in ``files``."""
 
+_FEW = 16  # keys, for which the start of a vectorised computation takes longer than they do
+
 _ROOT = "."  # the partition path of a table without partitions
 
 _SEED = 0xFFFFFFFF_DABADABA  # Hudi's 0xdabadaba, a negative number in Java, widened to 64 bits
@@ -107,10 +109,14 @@ def by_file_group(keys: Iterable[str], count: int) -> dict[int, list[str]]:
     :param count: how many file groups the partition has.
     """
     ordered = sorted(keys)  # by code points, which is the order of the UTF-8 bytes
-    indexes = file_group_indexes(pa.array(ordered, pa.large_string()), count)
+    indexes: Iterable[int]
+    if len(ordered) <= _FEW:  # as in a commit of a few files
+        indexes = (file_group_index(key, count) for key in ordered)
+    else:
+        indexes = file_group_indexes(pa.array(ordered, pa.large_string()), count).tolist()
     found: dict[int, list[str]] = {}
     for key, index in zip(ordered, indexes, strict=True):
-        found.setdefault(int(index), []).append(key)
+        found.setdefault(index, []).append(key)
     return dict(sorted(found.items()))
 
 

@@ -414,6 +414,9 @@ def _merged(
     base: Iterable[tuple[bytes, Payload]], changes: dict[bytes, Changes]
 ) -> Iterator[tuple[str, Payload]]:
     """Base records with what the logs say of them, and new ones, in the order of the keys."""
+    if not changes:
+        yield from ((key.decode(), payload) for key, payload in base if not is_tombstone(payload))
+        return
     new = iter(sorted(changes))
     upcoming = next(new, None)
     for key, payload in base:

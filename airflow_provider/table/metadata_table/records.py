@@ -142,8 +142,7 @@ class StoredBloomFilter:
     is_deleted: bool = False
 
 
-@dataclass(frozen=True)
-class RecordLocation:
+class RecordLocation(NamedTuple):
     """Where a record key lives.
 
     :param partition_path: partition path relative to the table.
@@ -181,7 +180,10 @@ Payload = FileList | ColumnStats | StoredBloomFilter | RecordLocation | Secondar
 
 def is_tombstone(payload: Payload) -> bool:
     """Whether a record says no more than that what was there before it is gone."""
-    return isinstance(payload, ColumnStats | StoredBloomFilter | SecondaryKey) and payload.is_deleted
+    return isinstance(payload, _WITH_TOMBSTONES) and payload.is_deleted
+
+
+_WITH_TOMBSTONES = (ColumnStats, StoredBloomFilter, SecondaryKey)
 
 
 def merge(older: Payload | None, newer: Payload) -> Payload:
@@ -226,10 +228,13 @@ def _merged_files(older: Mapping[str, FileInfo], newer: Mapping[str, FileInfo]) 
 
 
 def _widened(older: ColumnStats, newer: ColumnStats) -> ColumnStats:
-    smallest = [each for each in (older.min_value, newer.min_value) if each is not None]
-    largest = [each for each in (older.max_value, newer.max_value) if each is not None]
+    # Of a column whose type has changed the values do not compare, and nobody knows its bounds any more.
+    is_same = (older.value_type, older.type_info) == (newer.value_type, newer.type_info)
+    smallest = [each for each in (older.min_value, newer.min_value) if is_same and each is not None]
+    largest = [each for each in (older.max_value, newer.max_value) if is_same and each is not None]
     return replace(
         newer,
+        value_type=newer.value_type if is_same else None,
         min_value=min(smallest, key=lambda each: _ordered(newer, each), default=None),
         max_value=max(largest, key=lambda each: _ordered(newer, each), default=None),
         value_count=older.value_count + newer.value_count,

@@ -20,6 +20,7 @@ from airflow_provider.table.metadata_table.keys import (
     column_stats_key,
     files_key,
     partition_of_files_key,
+    partition_stats_key,
 )
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
@@ -31,10 +32,16 @@ from airflow_provider.table.metadata_table.records import (
     StoredBloomFilter,
 )
 from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, parse_properties
+from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 
 log = logging.getLogger(__name__)
+
+_RECORD_KEY = META_COLUMNS[2]
+
+_OF_THE_MOMENT = (MetadataPartition.RECORD_INDEX, MetadataPartition.PARTITION_STATS)
+"""Indexes that say something else once more is committed."""
 
 
 class UsableIndexes:
@@ -46,7 +53,7 @@ class UsableIndexes:
     :param storage: the table's storage.
     :param timeline: the snapshot's timeline, loaded already: the index is looked at after it.
     :param is_moment: whether the timeline shows all that had completed at its newest completion; only then
-        does the record index tell where keys were.
+        does the record index tell where keys were, and ``partition_stats`` what partitions held.
     """
 
     def __init__(self, storage: Storage, timeline: Timeline, *, is_moment: bool = True) -> None:
@@ -119,6 +126,29 @@ class UsableIndexes:
                 stats.setdefault(path, {})[column] = payload
         return stats
 
+    def partition_stats(
+        self, partition_paths: Iterable[str], columns: Sequence[str]
+    ) -> dict[str, dict[str, ColumnStats]] | None:
+        """Statistics by partition and column, by ``partition_stats``; those that are known of all its rows.
+
+        :param partition_paths: partition paths relative to the table.
+        :param columns: names of columns.
+        """
+        keys = {
+            partition_stats_key(column, path): (path, column)
+            for path in partition_paths
+            for column in {*columns, _RECORD_KEY}
+        }
+        found = self._look_up(MetadataPartition.PARTITION_STATS, keys)
+        if found is None:
+            return None
+        stats: dict[str, dict[str, ColumnStats]] = {}
+        for key, payload in found.items():
+            if isinstance(payload, ColumnStats):
+                path, column = keys[key]
+                stats.setdefault(path, {})[column] = payload
+        return {path: _of_all_rows(of_partition) for path, of_partition in stats.items()}
+
     def bloom_filters(self, paths: Iterable[str]) -> dict[str, BloomFilter] | None:
         """The filters of base files' record keys, by ``bloom_filters``; those that are known.
 
@@ -159,10 +189,10 @@ class UsableIndexes:
             return None
 
     def _table(self, partition: str) -> MetadataTable:
-        return self._at_moment if partition == MetadataPartition.RECORD_INDEX else self._newest
+        return self._at_moment if partition in _OF_THE_MOMENT else self._newest
 
     def _look(self, partition: str) -> bool:
-        if partition == MetadataPartition.RECORD_INDEX and not self._is_moment:
+        if partition in _OF_THE_MOMENT and not self._is_moment:
             return False
         table = self._table(partition)
         try:
@@ -173,7 +203,7 @@ class UsableIndexes:
         built = {each.base_file.instant for each in slices if each.base_file is not None}
         if not built or partition not in self._complete():
             return False
-        if partition == MetadataPartition.RECORD_INDEX and not all(map(self._was_complete, built)):
+        if partition in _OF_THE_MOMENT and not all(map(self._was_complete, built)):
             return False
         since = min(built)  # what completed before is in the base files
         unknown = [
@@ -207,3 +237,9 @@ class UsableIndexes:
         except FileNotFoundError:  # being replaced by the JVM
             return ()
         return TableConfig.from_properties(parse_properties(text)).metadata_partitions
+
+
+def _of_all_rows(stats: Mapping[str, ColumnStats]) -> dict[str, ColumnStats]:
+    """Those to which every file of the partition has contributed: one from before a column came has not."""
+    rows = stats[_RECORD_KEY].value_count if _RECORD_KEY in stats else None
+    return {column: each for column, each in stats.items() if each.value_count == rows}

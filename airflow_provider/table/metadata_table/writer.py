@@ -18,12 +18,13 @@ from airflow_provider.exceptions import NotATableError
 from airflow_provider.table.base_file import write_partition_metadata
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.hfile import HFileReader, HFileWriter
+from airflow_provider.table.hfile.writer import BLOCK_SIZE
 from airflow_provider.table.instant import Action, Instant, State, parse_time
 from airflow_provider.table.log_file import BlockType, HeaderKey, LogFileName, encode_log_block
 from airflow_provider.table.log_records import DeletedRecord, encode_deletes
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
 from airflow_provider.table.metadata_table.keys import by_file_group
-from airflow_provider.table.metadata_table.partitions import file_group_id
+from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
 from airflow_provider.table.metadata_table.reader import FileSlice, MetadataTable
 from airflow_provider.table.metadata_table.records import Payload, encode_payload, schema_text
 from airflow_provider.table.properties import (
@@ -50,6 +51,9 @@ _WRITE_TOKEN = "1-0-0"  # noqa: S105
 _BLOOM_ENTRIES = 10_000
 _BLOOM_FALSE_POSITIVES = 1e-9
 _BLOOM_MAX_ENTRIES = 100_000
+
+# Of the record index a look-up reads a few keys from all over: the less around them is unpacked, the better.
+_BLOCK_SIZES: Mapping[str, int] = {MetadataPartition.RECORD_INDEX: 8 * 1024}
 
 _FIRST_INSTANTS = "00000000000000"  # of Hudi's first indexes: no moment, only an order
 
@@ -120,7 +124,7 @@ def write_base_file(
     partition: str,
     file_id: str,
     instant: str,
-    records: Iterable[tuple[str, Payload]],
+    records: Iterable[tuple[str, Payload | bytes]],
     *,
     write_token: str = _WRITE_TOKEN,
 ) -> WriteStat:
@@ -129,16 +133,16 @@ def write_base_file(
     :param storage: the metadata table's storage.
     :param file_id: the file group.
     :param instant: requested time of the instant that writes it.
-    :param records: by key, in the order of the keys' bytes.
+    :param records: by key, in the order of the keys' bytes; payloads, or their bytes where these are known.
     :param write_token: which task attempt writes it.
     :raises ValueError: when the keys are out of order.
     """
     path = _base_file_path(partition, file_id, instant, write_token)
     sink = io.BytesIO()
-    writer = HFileWriter(sink, created=_created(instant))
+    writer = HFileWriter(sink, block_size=_BLOCK_SIZES.get(partition, BLOCK_SIZE), created=_created(instant))
     keys: list[str] = []
     for key, payload in records:
-        writer.append(key.encode(), encode_payload(payload))
+        writer.append(key.encode(), payload if isinstance(payload, bytes) else encode_payload(payload))
         keys.append(key)
     bloom = BloomFilter.build(
         pa.array(keys, pa.string()),

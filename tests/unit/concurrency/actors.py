@@ -50,8 +50,8 @@ REVERT = ConflictPolicy(on_conflict="rebase", on_rewrite="revert", on_higher_pri
 OUTSIDE_OF_TRANSACTIONS = ValidWriteIdList(None, 0)
 """Shows what was written without a write id."""
 
-PACK_IN_PAIRS = ClusteringSettings(max_group_size=3500)
-"""A data file of a simulation has about 1,500 bytes."""
+PACK_IN_PAIRS = ClusteringSettings(max_group_size=2200)
+"""A data file of a simulation has about 900 bytes."""
 
 _names = itertools.count()
 

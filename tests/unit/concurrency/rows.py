@@ -63,7 +63,9 @@ def write_rows(
         }
     )
     sink = io.BytesIO()
-    pq.write_table(table, sink, compression="none", use_dictionary=False, write_statistics=False)
+    pq.write_table(
+        table, sink, compression="none", use_dictionary=False, write_statistics=False, store_schema=False
+    )
     storage.put(path, sink.getvalue())
     return WriteStat(
         file_id=file_id,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
@@ -127,7 +127,10 @@ class MemoryStorage(Storage):
         ]
 
     def names(self, path: str) -> builtins.list[str]:
-        return [status.name for status in self.list(path)]
+        self.at("list", path)
+        start = len(path) + 1 if path else 0
+        within = [name for name in self._files if name.startswith(path)]
+        return [name[start:] for name in within if name.rfind("/") == start - 1]
 
     def folders_holding(self, name: str) -> builtins.list[str]:
         found = [status.path for status in self.list("", recursive=True) if status.name == name]
@@ -170,8 +173,8 @@ class FolderStorage(MemoryStorage):
             found = getattr(outer, name)(f"{folder}/{path}" if path else folder, *moved)
             relative = len(folder) + 1
             if name == "list":
-                return [replace(status, path=status.path[relative:]) for status in found]
-            return replace(found, path=found.path[relative:]) if isinstance(found, FileStatus) else found
+                return [status._replace(path=status.path[relative:]) for status in found]
+            return found._replace(path=found.path[relative:]) if isinstance(found, FileStatus) else found
 
         return operate
 
@@ -244,6 +247,19 @@ class Actor:
         self._greenlet.switch()
 
 
+_CONFIG = TableConfig(
+    name="t",
+    database="",
+    record_key_fields=("k",),
+    partition_fields=(),
+    ordering_fields=(),
+    hive_style=True,
+    url_encode=True,
+    create_schema=arrow_to_avro(pa.schema({"history": pa.string()}), "t"),
+)
+_PROPERTIES = dump_properties(_CONFIG.to_properties()).encode()
+
+
 @dataclass(frozen=True)
 class Write:
     """A writer's instant, as the model knows it.
@@ -275,18 +291,13 @@ class Simulation:
     trace: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.config = TableConfig(
-            name="t",
-            database="",
-            record_key_fields=("k",),
-            partition_fields=(),
-            ordering_fields=(),
-            hive_style=True,
-            url_encode=True,
-            create_schema=arrow_to_avro(pa.schema({"history": pa.string()}), "t"),
-        )
-        self.files.setdefault(PROPERTIES_PATH, (dump_properties(self.config.to_properties()).encode(), 0.0))
+        self.config = _CONFIG
+        self.files.setdefault(PROPERTIES_PATH, (_PROPERTIES, 0.0))
         self.files[f"{PARTITION}/{PARTITION_METADATA}"] = (b"", 0.0)
+
+    def copy(self) -> Simulation:
+        """The same table and what is known of it, for other actors."""
+        return Simulation(dict(self.files), dict(self.writes), set(self.acknowledged), dict(self.logged))
 
     def clock(self) -> float:
         return time.time()

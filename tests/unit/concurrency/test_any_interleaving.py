@@ -6,8 +6,10 @@ is learnt from one becomes a test with a name in ``test_interleavings.py``.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 from hypothesis import settings
@@ -40,6 +42,7 @@ from .simulation import Actor, Simulation
 
 KEYS = ("a", "b", "c", "new")
 SHARES = 4  # so that several processes can work on it
+STEPS = 12
 INGESTION, BACKFILL = PRIORITIES["ingestion"], PRIORITIES["backfill"]
 SERVICES: dict[str, Callable[[Simulation, str], None]] = {
     "archiver": add_archiver,
@@ -50,6 +53,28 @@ SERVICES: dict[str, Callable[[Simulation, str], None]] = {
     "reader": add_reader,
     "leased reader": add_leased_reader,
 }
+# A draw costs about as much as a storage operation: few of them say all that a step has to know.
+TURNS = st.binary(max_size=8)
+Upsert = tuple[tuple[str, ...], ConflictPolicy, int, bool]
+UPSERTS: list[Upsert] = list(
+    itertools.product(
+        [keys for size in range(1, 5) for keys in itertools.combinations(KEYS, size)],
+        [FAIL, REBASE, REVERT],
+        [INGESTION, INGESTION, BACKFILL, (INGESTION + BACKFILL) // 2],
+        [False, False, True],
+    )
+)
+PAIRS = list(itertools.combinations_with_replacement(sorted(SERVICES), 2))
+
+
+@cache
+def written() -> Simulation:
+    """A table with three commits, a file group each."""
+    simulation = Simulation()
+    for keys in ("a", "b", "c"):
+        add_writer(simulation, f"first-{keys}", keys)
+        simulation.run([])
+    return simulation
 
 
 class Interleaving(RuleBasedStateMachine):
@@ -63,45 +88,51 @@ class Interleaving(RuleBasedStateMachine):
         self.simulation = Simulation()
         self._count = dict.fromkeys(("writer", *SERVICES), 0)
 
-    @initialize()
-    def a_table(self) -> None:
-        for keys in ("a", "b", "c"):
-            add_writer(self.simulation, f"first-{keys}", keys)
-            self.simulation.run([])
+    @initialize(upsert=st.sampled_from(UPSERTS))
+    def a_table(self, upsert: Upsert) -> None:
+        # Hypothesis leaves rules out, each of half of the runs: without a writer a run would show little.
+        self.simulation = written().copy()
+        self._begin_upsert(upsert)
 
     @precondition(lambda self: self._count["writer"] < 3)
-    @rule(
-        keys=st.sets(st.sampled_from(KEYS), min_size=1),
-        policy=st.sampled_from([FAIL, REBASE, REVERT]),
-        priority=st.sampled_from([INGESTION, INGESTION, BACKFILL, (INGESTION + BACKFILL) // 2]),
-        aborted=st.sampled_from([False, False, True]),
-    )
-    def upsert_begins(self, keys: set[str], policy: ConflictPolicy, priority: int, aborted: bool) -> None:
-        name = self._named("writer")
-        txn_id = self._count["writer"] if aborted else None
-        add_writer(self.simulation, name, sorted(keys), policy=policy, priority=priority, aborted_txn=txn_id)
+    @rule(upsert=st.sampled_from(UPSERTS), turns=TURNS)
+    def upsert_begins(self, upsert: Upsert, turns: bytes) -> None:
+        self._begin_upsert(upsert)
+        self.go_on(turns)
 
-    @rule(service=st.sampled_from(sorted(SERVICES)))
-    def service_begins(self, service: str) -> None:
-        if self._count[service] < 2:
-            SERVICES[service](self.simulation, self._named(service))
+    @rule(services=st.sampled_from(PAIRS), turns=TURNS)
+    def services_begin(self, services: tuple[str, str], turns: bytes) -> None:
+        for service in services:
+            if self._count[service] < 2:
+                SERVICES[service](self.simulation, self._named(service))
+        self.go_on(turns)
 
-    # No precondition: how many are still running depends on the clock, and what is drawn must not.
-    @rule(number=st.integers(0, 9), operations=st.integers(1, 40))
-    def goes_on(self, number: int, operations: int) -> None:
-        for actor in self._chosen(number):
-            for _ in range(operations):
-                if not actor.done:
-                    self.simulation.step(actor)
-
-    @rule(number=st.integers(0, 9))
-    def is_killed(self, number: int) -> None:
+    @rule(number=st.integers(0, 9), turns=TURNS)
+    def is_killed(self, number: int, turns: bytes) -> None:
         for actor in self._chosen(number):
             self.simulation.kill(actor)
+        self.go_on(turns)
 
-    @rule()
-    def heartbeats_expire(self) -> None:
+    @rule(turns=TURNS)
+    def heartbeats_expire(self, turns: bytes) -> None:
         self.simulation.expire_heartbeats()
+        self.go_on(turns)
+
+    def go_on(self, turns: bytes) -> None:
+        """One after the other: each byte says who, and for how many operations."""
+        for turn in turns:
+            operations, number = divmod(turn, 8)
+            # How many are still running depends on the clock, and what is drawn must not.
+            for actor in self._chosen(number):
+                for _ in range(operations + 1):
+                    if not actor.done:
+                        self.simulation.step(actor)
+
+    def _begin_upsert(self, upsert: Upsert) -> None:
+        keys, policy, priority, aborted = upsert
+        name = self._named("writer")
+        txn_id = self._count["writer"] if aborted else None
+        add_writer(self.simulation, name, keys, policy=policy, priority=priority, aborted_txn=txn_id)
 
     def teardown(self) -> None:
         self.simulation.run([])
@@ -120,4 +151,6 @@ class Interleaving(RuleBasedStateMachine):
 @pytest.mark.parametrize("share", range(SHARES))
 def test_any_interleaving_keeps_the_invariants(share: int) -> None:
     examples = max(1, int(os.environ.get("INTERLEAVINGS", "40")) // SHARES)
-    run_state_machine_as_test(Interleaving, settings=settings(max_examples=examples, stateful_step_count=60))  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
+        Interleaving, settings=settings(max_examples=examples, stateful_step_count=STEPS)
+    )  # type: ignore[no-untyped-call]

@@ -13,6 +13,7 @@ from .actors import (
     REBASE,
     REVERT,
     add_clusterer,
+    add_leased_reader,
     add_reader,
     add_writer,
 )
@@ -102,6 +103,25 @@ def test_a_completed_clustering_is_reverted_by_an_upsert_that_asks_for_it() -> N
     check(simulation)
     assert any(entry.reverts is not None for entry in CommitLog(simulation.table().storage).after(0))
     assert {base.file_id[:5] for base in simulation.table().view().base_files(PARTITION)} == {"first"}
+
+
+def test_who_helps_a_plan_and_wakes_up_when_it_is_carried_out() -> None:
+    # What was staged for the commit is not taken for the plan, which was moved long ago.
+    simulation = table_with("a", "b")
+    add_clusterer(simulation, "clusterer")
+    add_leased_reader(simulation, "helper")
+    clusterer, helper = simulation.actors[-2:]
+    for actor, stands_before in [
+        (clusterer, ".clustering.requested"),
+        (helper, "move_if_absent"),
+        (clusterer, "put_if_absent .hoodie/commit_log"),
+    ]:
+        while stands_before not in actor.at:
+            simulation.step(actor)
+    simulation.step(helper)
+    simulation.run([])
+    check(simulation)
+    assert not simulation.table().timeline().pending()
 
 
 def test_a_clustering_that_was_written_to_is_not_reverted() -> None:

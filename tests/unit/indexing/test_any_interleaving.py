@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -17,8 +18,8 @@ from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.table.hudi_table import HudiTable
 from tests.unit.concurrency.actors import add_writer
 from tests.unit.concurrency.invariants import check
-from tests.unit.concurrency.simulation import Actor
-from tests.unit.concurrency.test_any_interleaving import Interleaving
+from tests.unit.concurrency.simulation import Actor, Simulation
+from tests.unit.concurrency.test_any_interleaving import STEPS, TURNS, UPSERTS, Interleaving, Upsert
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .test_killed import INDEXES, complete, drops, drops_all, runs, schedules
@@ -31,23 +32,33 @@ WORK: dict[str, Callable[[HudiTable], object]] = {
 }
 
 
+@cache
+def indexed(done: int) -> Simulation:
+    """A table with three commits, and between them: nothing, a plan, or a plan and its run."""
+    simulation = Simulation()
+    for number, keys in enumerate("abc"):
+        add_writer(simulation, f"first-{keys}", keys)
+        simulation.run([])
+        for work in [(), (schedules, runs)[:done], ()][number]:
+            simulation.add(work.__name__, _tolerant(work))
+            simulation.run([])
+    return simulation
+
+
 class IndexedInterleaving(Interleaving):
     """As there, with two of each that change the indexes."""
 
-    @initialize(done=st.integers(0, 2))
-    def a_table(self, done: int) -> None:
-        for number, keys in enumerate("abc"):
-            add_writer(self.simulation, f"first-{keys}", keys)
-            self.simulation.run([])
-            for work in [(), (schedules, runs)[:done], ()][number]:
-                self.simulation.add(work.__name__, _tolerant(work))
-                self.simulation.run([])
+    @initialize(done=st.integers(0, 2), upsert=st.sampled_from(UPSERTS))
+    def a_table(self, done: int, upsert: Upsert) -> None:
+        self.simulation = indexed(done).copy()
+        self._begin_upsert(upsert)
 
-    @rule(kind=st.sampled_from(sorted(WORK)))
-    def indexer_begins(self, kind: str) -> None:
+    @rule(kind=st.sampled_from(sorted(WORK)), turns=TURNS)
+    def indexer_begins(self, kind: str, turns: bytes) -> None:
         self._count.setdefault(kind, 0)
         if self._count[kind] < 2:
             self.simulation.add(self._named(kind), _tolerant(WORK[kind]))
+        self.go_on(turns)
 
     def teardown(self) -> None:
         self.simulation.run([])
@@ -67,5 +78,5 @@ def _tolerant(work: Callable[[HudiTable], object]) -> Callable[[HudiTable, Actor
 def test_any_interleaving() -> None:
     tried = max(12, int(os.environ.get("INTERLEAVINGS", "0")) // 10)
     run_state_machine_as_test(
-        IndexedInterleaving, settings=settings(max_examples=tried, stateful_step_count=40, deadline=None)
+        IndexedInterleaving, settings=settings(max_examples=tried, stateful_step_count=STEPS, deadline=None)
     )

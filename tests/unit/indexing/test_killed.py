@@ -54,19 +54,18 @@ BEFORE: dict[Work, tuple[Work, ...]] = {
 
 def written(before: tuple[Work, ...]) -> Simulation:
     """A table with two commits, what was done to its indexes, and a commit after each of that."""
-    files, writes = _written(before)
-    return Simulation(dict(files.files), dict(writes.writes), set(writes.acknowledged))
+    return _written(before).copy()
 
 
 @cache
-def _written(before: tuple[Work, ...]) -> tuple[Simulation, Simulation]:
+def _written(before: tuple[Work, ...]) -> Simulation:
     simulation = Simulation()
     for number, keys in enumerate(("abcd", "ae", *"f" * len(before))):
         if number >= 2:
             before[number - 2](simulation.table())
         add_writer(simulation, f"w{number}", keys)
         simulation.run([])
-    return simulation, simulation
+    return simulation
 
 
 def add(simulation: Simulation, work: Work) -> None:

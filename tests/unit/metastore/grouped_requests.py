@@ -11,7 +11,7 @@ from sqlalchemy import select
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.metastore import Column, EventType, LockComponent, LockType, Metastore
 from airflow_provider.metastore.group_commit import GroupOperation, Request
-from airflow_provider.metastore.locks import LOCKS, Lock, Unlock
+from airflow_provider.metastore.lock_group import LOCKS, Lock, Unlock
 from airflow_provider.metastore.schema import (
     Counter,
     counted,
@@ -89,12 +89,7 @@ def done_together(
 ) -> dict[int, Any]:
     """The answers to a group; none when it is refused as a whole."""
     try:
-        return dict(
-            metastore.engine.write(
-                lambda connection: operation.together(connection, group),
-                is_one_statement=operation.is_one_statement,
-            )
-        )
+        return dict(operation.do(metastore.engine, group))
     except TableServiceError:
         return {}
 

@@ -26,6 +26,12 @@ from airflow_provider.concurrency import (
     rollback_dead_writers,
 )
 from airflow_provider.concurrency.heartbeat import heartbeat_path
+from airflow_provider.concurrency.service_failures import (
+    Service,
+    clear_failures,
+    failures,
+    failures_in_a_row,
+)
 from airflow_provider.exceptions import (
     HigherPriorityWriteError,
     NoSuchInstantError,
@@ -44,7 +50,6 @@ from airflow_provider.services.clustering import (
 from airflow_provider.services.clustering_job import ClusteringJob
 from airflow_provider.services.clustering_plan import ClusteringGroup, ClusteringSettings
 from airflow_provider.services.clustering_task import ClusteringTask
-from airflow_provider.services.failures import failures_in_a_row
 from airflow_provider.services.row_order import LAYOUTS, row_order
 from airflow_provider.table import increment, snapshot
 from airflow_provider.table.base_file import read_base_file, read_footer
@@ -271,7 +276,7 @@ def test_every_group_hit_leaves_nothing_to_commit(table: LakeTable) -> None:
     assert pending_clusterings(table.table) == []
     table.check()
     # The input has changed, so that this was no failure.
-    assert failures_in_a_row(table.table, Action.CLUSTERING) == []
+    assert failures_in_a_row(table.table) == []
 
 
 def test_a_live_writer_of_higher_priority_is_not_disturbed(table: LakeTable) -> None:
@@ -396,7 +401,12 @@ def clear_by_a_person(table: LakeTable) -> None:
     table.ingest("bulk_insert", [row(100, "c")])
 
 
-@pytest.mark.parametrize("clear", [clear_by_a_changed_input, clear_by_a_person])
+def clear_by_a_command(table: LakeTable) -> None:
+    assert len(failures(table.table, Service.CLUSTERING)) == 3
+    clear_failures(table.table, Service.CLUSTERING)
+
+
+@pytest.mark.parametrize("clear", [clear_by_a_changed_input, clear_by_a_person, clear_by_a_command])
 def test_it_stops_itself_after_three_failures_until_it_is_cleared(
     table: LakeTable, clear: Callable[[LakeTable], None]
 ) -> None:
@@ -415,7 +425,7 @@ def test_a_success_begins_the_count_anew(table: LakeTable) -> None:
         fail(table)
     plan(table)
     cluster_in_process(table.table)
-    assert failures_in_a_row(table.table, Action.CLUSTERING) == []
+    assert failures_in_a_row(table.table) == []
 
 
 # --- progress -----------------------------------------------------------------------------------

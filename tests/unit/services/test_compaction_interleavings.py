@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 import pytest
 from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from airflow_provider.indexing.run import run_index
@@ -21,7 +23,7 @@ from tests.unit.concurrency.actors import add_compactor, add_reader, add_writer
 from tests.unit.concurrency.invariants import check
 from tests.unit.concurrency.rows import PARTITION
 from tests.unit.concurrency.simulation import Actor, NoLock, Simulation
-from tests.unit.concurrency.test_any_interleaving import Interleaving
+from tests.unit.concurrency.test_any_interleaving import STEPS, TURNS, UPSERTS, Interleaving, Upsert
 
 SHARES = 4
 
@@ -36,6 +38,17 @@ def index_files(simulation: Simulation) -> None:
 
     simulation.add("indexer", work)
     simulation.run([])
+
+
+@cache
+def indexed() -> Simulation:
+    """A table with an index and three commits, a file group each."""
+    simulation = Simulation()
+    index_files(simulation)
+    for keys in "abc":
+        add_writer(simulation, f"first-{keys}", keys)
+        simulation.run([])
+    return simulation
 
 
 def check_index(simulation: Simulation) -> None:
@@ -63,16 +76,17 @@ def _instant(name: str) -> str:
 class CompactedInterleaving(Interleaving):
     """As the machine without an index; what it knows how to do goes on, and compactors are among it."""
 
-    @initialize()
-    def a_table(self) -> None:
-        index_files(self.simulation)
-        super().a_table()
+    @initialize(upsert=st.sampled_from(UPSERTS))
+    def a_table(self, upsert: Upsert) -> None:
+        self.simulation = indexed().copy()
+        self._begin_upsert(upsert)
 
-    @rule()
-    def compactor_begins(self) -> None:
+    @rule(turns=TURNS)
+    def compactor_begins(self, turns: bytes) -> None:
         self._count.setdefault("compactor", 0)
         if self._count["compactor"] < 4:
             add_compactor(self.simulation, self._named("compactor"))
+        self.go_on(turns)
 
     def teardown(self) -> None:
         super().teardown()
@@ -82,7 +96,7 @@ class CompactedInterleaving(Interleaving):
 @pytest.mark.parametrize("share", range(SHARES))
 def test_any_interleaving_of_compactors_keeps_the_index(share: int) -> None:
     examples = max(1, int(os.environ.get("INTERLEAVINGS", "400")) // (10 * SHARES))
-    machine = settings(max_examples=examples, stateful_step_count=60)
+    machine = settings(max_examples=examples, stateful_step_count=STEPS)
     run_state_machine_as_test(CompactedInterleaving, settings=machine)  # type: ignore[no-untyped-call]
 
 

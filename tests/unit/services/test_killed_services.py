@@ -27,11 +27,7 @@ Snapshot = dict[str, list[str]]
 def written() -> tuple[Simulation, list[str], list[Snapshot]]:
     """A table, its commits, and what it held after each: an insert, an update, a clustering, an update."""
     made, commits, snapshots = _written()
-    return (
-        Simulation(dict(made.files), dict(made.writes), set(made.acknowledged)),
-        list(commits),
-        list(snapshots),
-    )
+    return made.copy(), list(commits), list(snapshots)
 
 
 @cache

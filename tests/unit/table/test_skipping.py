@@ -6,6 +6,7 @@ import datetime as dt
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import metadata_storage
 from airflow_provider.table.metadata_table.writer import write_instant, write_log_file
 from airflow_provider.table.predicates import Filter, Where, parse_filter
+from airflow_provider.table.properties import PROPERTIES_PATH, dump_properties
+from airflow_provider.table.schema import arrow_to_avro
 from tests.unit.table.indexed import build_indexes
 
 UTC = dt.UTC
@@ -117,7 +120,7 @@ def test_no_row_is_skipped(
 ) -> None:
     with table_of(batches, partition_by=["p"] if is_partitioned else []) as plain:
         everything = snapshot(plain).to_table()
-        table = indexed(plain, "files", "column_stats")
+        table = indexed(plain, "files", "column_stats", "partition_stats")
         for where in asked:
             found = snapshot(table, where=where).to_table()["id"].to_pylist()
             assert sorted(found) == sorted(everything.filter(where)["id"].to_pylist()), where
@@ -180,6 +183,40 @@ def test_files_without_a_match_are_skipped(flights: HudiTable, where: Where, mon
     # A float may be none, which is not less than anything.
     assert [each.partition_path for each in found.base_files] == [f"month={month}" for month in months]
     assert found.listed_by == "files"
+
+
+def test_partitions_are_skipped_by_their_statistics(flights: HudiTable) -> None:
+    moment = flights.timeline().newest_completion
+    table = indexed(flights, "files", "column_stats", "partition_stats")
+    where = [("delay", ">", 300)]
+    found = explain(table, where)
+    assert found["steps"] == [
+        {"index": "partition_stats", "considered": 3, "skipped": 2, "of": "partitions"},
+        {"index": "column_stats", "considered": 1, "skipped": 0, "of": "files"},
+    ]
+    assert [path.rpartition("/")[0] for path in found["paths"]] == ["month=2"]
+    assert found["indexes"]["partition_stats"] == "usable"
+    assert snapshot(table, where=where).to_table()["delay"].to_pylist() == [301.0, 302.0]
+    # It says what partitions hold now, not what they held before it was there.
+    assert [step.index for step in table.select_files(where, moment).steps] == ["column_stats"]
+
+
+def test_a_partition_with_a_file_from_before_a_column_came_is_read(tmp_path: Path) -> None:
+    location, before = str(tmp_path / "t"), pa.schema({"id": pa.int64(), "p": pa.string()})
+    table = HudiTable.create(location, name="t", schema=before, record_key=["id"], partition_by=["p"])
+    ingest_arrow(table, pa.table({"id": [1], "p": ["old"]}), "insert")
+    now = arrow_to_avro(before.append(pa.field("fare", pa.float64())), "t")
+    properties = replace(table.config, create_schema=now).to_properties()
+    table.storage.put(PROPERTIES_PATH, dump_properties(properties).encode())
+    table = HudiTable.open(location)
+    ingest_arrow(table, pa.table({"id": [2, 3], "p": ["old", "new"], "fare": [2.0, 3.0]}), "bulk_insert")
+    where = [("fare", "is null", None)]
+    found = indexed(table, "files", "partition_stats").select_files(where)
+    assert [(step.index, step.considered, step.skipped) for step in found.steps] == [
+        ("partition_stats", 2, 1)
+    ]
+    assert {each.partition_path for each in found.base_files} == {"p=old"}
+    assert snapshot(HudiTable.open(location), where=where).to_table()["id"].to_pylist() == [1]
 
 
 def test_without_an_index_partitions_are_skipped_all_the_same(flights: HudiTable) -> None:

@@ -232,3 +232,17 @@ def test_what_is_no_record_is_named() -> None:
         _decode(b"\0\0\0\0\0\0\x06\0\0\0\0\0")  # statistics of a column, without them
     with pytest.raises(UnsupportedTableError, match="unknown type 9"):
         _decode(b"\0\0\0\0\0\0\x12\0\0\0\0\0")
+
+
+def test_the_bounds_of_a_column_whose_type_has_changed_are_not_known_any_more() -> None:
+    def stats(value: int, kind: ValueType) -> ColumnStats:
+        low = WrappedValue("LongWrapper", value)
+        return ColumnStats("p", "at", low, low, 1, 0, value_type=kind, record_type=RecordType.PARTITION_STATS)
+
+    millis = stats(1_704_067_200_000, ValueType.TIMESTAMP_MILLIS)
+    micros = stats(1_704_067_200_000_000, ValueType.TIMESTAMP_MICROS)
+    merged = merge(millis, micros)
+    for later in (merged, merge(merged, micros), merge(merge(micros, millis), micros)):
+        assert isinstance(later, ColumnStats)
+        assert (later.min_value, later.max_value, later.value_type) == (None, None, None)
+        assert _decode(encode_payload(later)) == later

@@ -380,7 +380,9 @@ def test_keys_are_sorted_in_their_file_groups() -> None:
 
 
 _keys = st.sampled_from([f"k{number}" for number in range(12)])
-_location = st.builds(RecordLocation, st.sampled_from(["p", "q"]), st.just("f-0"), st.integers(0, 9))
+_location = st.builds(
+    RecordLocation, st.sampled_from(["p", "q"]), st.just("f-0"), st.integers(0, 9), position=st.none()
+)
 _steps = st.lists(
     st.one_of(
         st.dictionaries(_keys, st.one_of(st.none(), _location), min_size=1, max_size=6),  # begins

@@ -1,0 +1,50 @@
+"""Which columns of a base file Parquet encodes by a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider.table.schema import META_COLUMNS
+
+_DISTINCT = META_COLUMNS[1:3]  # sequence number and record key
+_SAMPLE_ROWS = 16_384
+
+
+def worth_a_dictionary(table: pa.Table) -> list[str]:
+    """The leaf columns for which Parquet should try a dictionary.
+
+    Trying costs a hash table look-up a value; for keys and measurements it is in vain.
+
+    :param table: the first rows of the file, with Hudi's columns.
+    """
+    chosen: list[str] = []
+    sample = table.slice(0, _SAMPLE_ROWS)
+    for field in table.schema:
+        if field.name in _DISTINCT:
+            continue
+        if pa.types.is_nested(field.type) or not table.num_rows:
+            chosen.extend(_leaves(field, field.name))
+            continue
+        values = sample[field.name].drop_null()
+        if pa.types.is_dictionary(field.type) or 2 * pc.count_distinct(values).as_py() <= len(values):
+            chosen.append(field.name)
+    return chosen
+
+
+def _leaves(field: pa.Field, path: str) -> Iterator[str]:
+    """The Parquet paths of a column's leaves."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        for position in range(kind.num_fields):
+            child = kind.field(position)
+            yield from _leaves(child, f"{path}.{child.name}")
+    elif pa.types.is_list(kind):
+        yield from _leaves(kind.value_field, f"{path}.list.element")
+    elif pa.types.is_map(kind):
+        yield from _leaves(kind.key_field, f"{path}.key_value.key")
+        yield from _leaves(kind.item_field, f"{path}.key_value.value")
+    else:
+        yield path
