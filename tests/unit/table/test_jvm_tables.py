@@ -40,6 +40,7 @@ from airflow_provider.services.metadata_cleaning import archive_metadata_timelin
 from airflow_provider.services.orphans import delete_reverted_files
 from airflow_provider.services.restore import plan_restore, restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint
+from airflow_provider.services.table_options import change_options
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.archived_timeline import archived, archived_write_ids, find_archived
 from airflow_provider.table.file_slices import file_slices
@@ -288,6 +289,7 @@ WRITES: dict[str, Callable[[HudiTable], object]] = {
     "schedule_index": lambda table: schedule_index(table, ["files"]),
     "run_index": run_index,
     "end_indexing": lambda table: end_indexing(table, SOME, "a run"),
+    "change_options": lambda table: change_options(table, {}),
     "drop_index": lambda table: drop_index(table, ["files"]),
 }
 
