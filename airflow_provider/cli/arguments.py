@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from contextvars import ContextVar
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,12 +14,19 @@ from airflow_provider.exceptions import InvalidConnectionError, InvalidInputErro
 from airflow_provider.locks import LockProvider, agreed_config, open_lock
 from airflow_provider.metastore.table_name import is_location, split_table_name
 from airflow_provider.table import HudiTable
+from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions
+
+if TYPE_CHECKING:
+    from airflow_provider.metastore import AnyMetastore
 
 given_metastore: ContextVar[str | None] = ContextVar("given_metastore", default=None)
 """The option ``--metastore``."""
 
 given_lock: ContextVar[str | None] = ContextVar("given_lock", default=None)
 """The option ``--lock``."""
+
+_is_registered: ContextVar[bool] = ContextVar("_is_registered", default=False)
+"""Whether the command's table was given by its name."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one document.")]
 
@@ -30,30 +39,39 @@ def opened_table(table: str) -> HudiTable:
     :raises NoSuchObjectError: when the metastore does not know it.
     :raises NotATableError: when there is no table.
     """
+    _is_registered.set(not is_location(table))
     if is_location(table):
         return HudiTable.open(table)
     database, name = split_table_name(table)
+    with table_metastore() as metastore:
+        if metastore is None:
+            raise InvalidInputError(
+                f"table {table!r} is a metastore's name; say which metastore by --metastore or "
+                "TABLE_SERVICES_METASTORE_DB, or give the table's path or URL",
+                table=table,
+            )
+        return HudiTable.open(metastore.get_table(database, name).location)
+
+
+@contextmanager
+def table_metastore() -> Iterator[AnyMetastore | None]:
+    """The metastore in which the command's table is registered; None where it was given by its path."""
     url = given_metastore.get()
-    if url is None:
-        raise InvalidInputError(
-            f"table {table!r} is a metastore's name; say which metastore by --metastore or "
-            "TABLE_SERVICES_METASTORE_DB, or give the table's path or URL",
-            table=table,
-        )
+    if url is None or not _is_registered.get():
+        yield None
+        return
     # Imported here: a table that is given by its path needs no database.
     from airflow_provider.metastore import open_metastore
 
-    metastore = open_metastore(url)
-    try:
-        return HudiTable.open(metastore.get_table(database, name).location)
-    finally:
-        metastore.close()
+    with closing(open_metastore(url)) as metastore:
+        yield metastore
 
 
-def lock_config() -> dict[str, Any]:
-    """The option ``--lock``; empty for the filesystem lock in the table.
+def lock_config(table: HudiTable) -> dict[str, Any]:
+    """What the option ``--lock`` says of the table's lock, and the table's own options; empty for the
+    filesystem lock in the table.
 
-    :raises InvalidConnectionError: when it is no JSON object.
+    :raises InvalidConnectionError: when ``--lock`` is no JSON object, or the two say different things.
     """
     given = given_lock.get()
     try:
@@ -63,21 +81,22 @@ def lock_config() -> dict[str, Any]:
     if not isinstance(config, dict):
         # The text may hold a password.
         raise InvalidConnectionError('--lock is not a JSON object such as {"provider": "filesystem"}')
-    return config
+    return agreed_config(
+        config, table.hudi_options.lock, config_of="--lock", options_of="the table's options"
+    )
 
 
 def table_lock(table: HudiTable) -> LockProvider:
-    """A contender for the table's lock, as the option ``--lock`` says, or else the table's own options.
+    """A contender for the table's lock; see :func:`lock_config`."""
+    return open_lock(lock_config(table), table.storage)
 
-    :raises InvalidInputError: when the two say different things.
+
+def effective_options(table: HudiTable) -> EffectiveOptions:
+    """What the table says where a command's own options are left out.
+
+    :raises InvalidInputError: when the table's options contradict each other.
     """
-    config = agreed_config(
-        lock_config(),
-        table.hudi_options.lock,
-        config_of="--lock",
-        options_of="the table's options",
-    )
-    return open_lock(config, table.storage)
+    return EffectiveOptions(HudiOptions(), table.hudi_options)
 
 
 TableArgument = Annotated[

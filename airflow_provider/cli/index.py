@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider.cli.arguments import AsJson, TableArgument, table_lock
+from airflow_provider.cli.arguments import AsJson, TableArgument, effective_options, table_lock
 from airflow_provider.cli.output import show
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.options import index_options
-from airflow_provider.indexing.run import CATCH_UP_TIMEOUT_SECONDS, pending_indexings, run_index
+from airflow_provider.indexing.run import pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.indexing.status import index_status
+from airflow_provider.table.hudi_options import Topic
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 
 commands = typer.Typer(no_args_is_help=True, help="The indexes of a table, in its metadata table.")
@@ -40,22 +41,30 @@ def build(
         bool, typer.Option("--schedule", help="Only plan it; an operator can carry it out.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option(help="Seconds that other Hudi writers are waited for.")
-    ] = CATCH_UP_TIMEOUT_SECONDS,
+        float | None,
+        typer.Option(help="Seconds that other Hudi writers are waited for; the table's when left out."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Plan indexes and build them in this process.
 
     Those that the table's options enable when none is named, or `files` alone.
     """
-    wanted = indexes or index_options(table, None).partitions or (MetadataPartition.FILES,)
+    options = index_options(table, None)
+    wanted = indexes or options.partitions or (MetadataPartition.FILES,)
     planned = schedule_index(table, wanted, column or None, lock=table_lock(table))
     if schedule:
         show([{"instant": planned}] if planned else [], as_json)
         return
     plans = pending_indexings(table, indexes={MetadataPartition.FILES, *wanted})
+    heartbeat = effective_options(table).arguments(
+        Topic.HEARTBEAT, heartbeat_interval=None, tolerable_misses=None
+    )
+    timeout = options.check_timeout if timeout is None else timeout
     done = [
-        run_index(table, each, timeout_seconds=timeout, lock=table_lock(table), max_failures=None)
+        run_index(
+            table, each, timeout_seconds=timeout, lock=table_lock(table), max_failures=None, **heartbeat
+        )
         for each in plans  # who calls it by hand has seen why it failed
     ]
     show([each.to_dict() for each in done if each is not None], as_json)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from airflow_provider.cli.output import show, show_one
 from airflow_provider.concurrency import pending_instants
 from airflow_provider.concurrency.description import describe_instant, describe_table
 from airflow_provider.table.explain import explain
+from airflow_provider.table.file_slices import FileSlice, file_slices
 from airflow_provider.table.predicates import parse_filter
 
 
@@ -47,7 +49,12 @@ def show_(
 
 
 def files(table: TableArgument, as_json: AsJson = False, as_of: str | None = None) -> None:
-    """File groups that a reader sees, with the base file of their newest slice."""
+    """File groups that a reader sees, with the files of their newest slice."""
+    base_files = table.view(as_of).all_base_files()
+    if table.config.table_type == "MERGE_ON_READ":
+        sizes = {each.path: each.size for each in base_files}
+        show([_described(each, sizes) for each in file_slices(table, as_of)], as_json)
+        return
     rows = [
         {
             "partition": f.partition_path,
@@ -56,9 +63,20 @@ def files(table: TableArgument, as_json: AsJson = False, as_of: str | None = Non
             "bytes": f.size,
             "path": f.path,
         }
-        for f in table.view(as_of).all_base_files()
+        for f in base_files
     ]
     show(rows, as_json)
+
+
+def _described(file_slice: FileSlice, sizes: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "partition": file_slice.partition_path,
+        "file_id": file_slice.file_id,
+        "instant": file_slice.base_instant,
+        "bytes": sizes.get(file_slice.base_path or ""),
+        "path": file_slice.base_path,
+        "log_files": list(file_slice.log_paths),
+    }
 
 
 def explain_(
@@ -88,7 +106,7 @@ def heartbeats(table: TableArgument, as_json: AsJson = False) -> None:
 
 def locks(table: TableArgument, as_json: AsJson = False) -> None:
     """Who holds the table's lock, and who waits for it."""
-    provider = lock_config().get("provider", "filesystem")
+    provider = lock_config(table).get("provider", "filesystem")
     lock = table_lock(table)
     holder = lock.holder()
     rows = [{"lock": provider, "state": "held", **asdict(holder)}] if holder else []

@@ -1,4 +1,4 @@
-"""Answers: tables for people, JSON for programs."""
+"""Answers: tables for people, in which nothing is cut off; JSON for programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 console = Console()
 
@@ -24,7 +24,7 @@ def show(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     if not rows:
         console.print("nothing")
         return
-    shown = Table(*rows[0])
+    shown = Table(*(Column(name, overflow="fold") for name in rows[0]))
     for row in rows:
         shown.add_row(*(_text(value) for value in row.values()))
     console.print(shown)
@@ -39,7 +39,7 @@ def show_one(described: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         console.print_json(json.dumps(described, default=str))
         return
-    shown = Table.grid(padding=(0, 2))
+    shown = Table.grid(Column(), Column(overflow="fold"), padding=(0, 2))
     for name, value in described.items():
         shown.add_row(f"[bold]{name}[/]", _text(value))
     console.print(shown)

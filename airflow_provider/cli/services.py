@@ -5,16 +5,20 @@ Who calls one by hand has seen why the service failed: it is tried again also wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from airflow_provider.cli.arguments import AsJson, TableArgument, table_lock
+from airflow_provider.cli.arguments import (
+    AsJson,
+    TableArgument,
+    effective_options,
+    table_lock,
+    table_metastore,
+)
 from airflow_provider.cli.output import show, show_one
 from airflow_provider.concurrency import rollback as roll_back
-from airflow_provider.concurrency import rollback_dead_writers
 from airflow_provider.concurrency.service_failures import Service, clear_failures
 from airflow_provider.concurrency.service_failures import failures as failures_of
 from airflow_provider.services import archival, cleaning, compaction, table_options
@@ -29,13 +33,20 @@ from airflow_provider.services.clustering import (
 )
 from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.services.compaction_plan import CompactionSettings
+from airflow_provider.services.failed_writes import rollback_failed_writes
+from airflow_provider.services.orphans import DAY
 from airflow_provider.services.upgrade import downgrade
 from airflow_provider.services.upgrade import upgrade as upgraded
+from airflow_provider.table.hudi_options import Topic
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")]
-Policy = Annotated[CleaningPolicy, typer.Option(help="Which superseded file slices are kept.")]
+Policy = Annotated[
+    CleaningPolicy | None,
+    typer.Option(help="Which superseded file slices are kept; as the table's options say when left out."),
+]
 Retained = Annotated[
-    float | None, typer.Option(help="Commits, slices a file group, or hours, by the policy.")
+    float | None,
+    typer.Option(help="Commits, slices a file group, or hours, by the policy; the table's when left out."),
 ]
 
 
@@ -47,10 +58,16 @@ def register(app: typer.Typer) -> None:
 
 def plan(
     table: TableArgument,
-    sort_by: Annotated[list[str] | None, typer.Option(help="Column to order by; may be repeated.")] = None,
-    layout: Annotated[str, typer.Option(help="linear, z-order or hilbert.")] = "linear",
+    sort_by: Annotated[
+        list[str] | None,
+        typer.Option(help="Column to order by; may be repeated; the table's when left out."),
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option(help="linear, z-order or hilbert; the table's when left out.")
+    ] = None,
     partition: Annotated[
-        list[str] | None, typer.Option(help="Pattern of partition paths; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Pattern of partition paths; may be repeated; the table's when left out."),
     ] = None,
     schedule: Annotated[
         bool, typer.Option("--schedule", help="Make it a plan that an operator can carry out.")
@@ -58,7 +75,15 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """The clusterings that are planned or under way, and what another would cluster now."""
-    settings = ClusteringSettings(tuple(sort_by or ()), layout, tuple(partition or ()))
+    settings = ClusteringSettings(
+        **effective_options(table).arguments(
+            Topic.CLUSTERING,
+            sort_by=tuple(sort_by) if sort_by else None,
+            layout=layout,
+            partitions=tuple(partition) if partition else None,
+            **dict.fromkeys(("small_file_limit", "target_file_size", "max_groups", "max_group_size")),
+        )
+    )
     progress = clustering_progress(table)
     pending = {each: progress.get(each, "waits") for each in pending_clusterings(table)}
     found = preview_clustering(table, settings)
@@ -82,26 +107,38 @@ def rollback(
     instant: Annotated[
         str | None, typer.Argument(help="A pending instant; all dead writers when left out.")
     ] = None,
+    reverted_after: Annotated[
+        float, typer.Option(help="Seconds after which the files of a rewrite that was reverted go.")
+    ] = DAY,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Roll back a pending instant, or every writer whose heartbeat has expired."""
+    """Roll back a pending instant; or every writer whose heartbeat has expired, and what reverts have left.
+
+    Of a table that is given by its name transactions that timed out are ended too.
+    """
     if instant is None:
-        rolled_back: Sequence[str] = rollback_dead_writers(table)
-    else:
-        roll_back(table, instant, reason="asked for on the command line")
-        rolled_back = [instant]
-    show([{"rolled_back": each} for each in rolled_back], as_json)
+        with table_metastore() as metastore:
+            done = rollback_failed_writes(
+                table, metastore=metastore, reverted_after=reverted_after, dry_run=dry_run
+            )
+        show_one({**done.to_dict(), "dry_run": dry_run}, as_json)
+        return
+    roll_back(table, instant, reason="asked for on the command line", dry_run=dry_run)
+    show_one({"rolled_back": [instant], "dry_run": dry_run}, as_json)
 
 
 def clean(
     table: TableArgument,
-    policy: Policy = CleaningPolicy.KEEP_LATEST_COMMITS,
+    policy: Policy = None,
     retained: Retained = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete the files that nobody needs any more."""
-    retention = Retention(policy, retained)
+    retention = Retention(
+        **effective_options(table).arguments(Topic.CLEANING, policy=policy, retained=retained)
+    )
     if dry_run:
         show_one(cleaning.plan_clean(table, retention).to_dict(), as_json)
     else:
@@ -218,6 +255,6 @@ def upgrade(
     down: Annotated[bool, typer.Option("--down", help="From version 9 to 8 instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a copy-on-write table of version 6 or 8 one of version 9, which is written here."""
+    """Make a copy-on-write table of version 6 or 8 one of version 9, and drop its indexes."""
     change = downgrade if down else upgraded
     show_one(change(table.location, lock=table_lock(table)).to_dict(), as_json)

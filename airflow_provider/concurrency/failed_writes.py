@@ -32,14 +32,17 @@ _REASON_LENGTH = 500  # an error of Spark's can be pages long
 _FINISHED = frozenset({Action.CLEAN, Action.INDEXING})
 
 
-def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> LogEntry | None:
+def rollback(
+    table: HudiTable, instant: str, *, reason: str = "asked for", dry_run: bool = False
+) -> LogEntry | None:
     """Roll back an instant that has not completed, whether or not its writer lives.
 
     :param table: the table.
     :param instant: requested time of the instant.
     :param reason: why, for the log.
+    :param dry_run: whether only to find out that it can be.
     :return: the rollback's log entry; None when the instant had been rolled back before and
-        only leftovers were removed.
+        only leftovers were removed, and of a dry run.
     :raises NoSuchInstantError: when there is no such instant.
     :raises TableError: when the instant has committed (a completed instant is not undone here), or is a
         clean, which can only be finished, or an indexing plan, which is run again, or its index dropped.
@@ -73,6 +76,8 @@ def rollback(table: HudiTable, instant: str, *, reason: str = "asked for") -> Lo
             f"table {storage.root}: no pending instant {instant}; it was rolled back or never was",
             instant=instant,
         )
+    if dry_run:
+        return None
     action = found.action if found else action_of(heartbeat.info if heartbeat else HeartbeatInfo())
     if heartbeat is None and is_dead(storage, commit_log, instant, action):
         # A writer that did not know yet that it was dead wrote its instant file once more.

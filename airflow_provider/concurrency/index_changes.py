@@ -37,7 +37,8 @@ INDEX = "INDEX"
 DROP_INDEX = "DROP_INDEX"
 """Operation type of an entry after which there are fewer indexes."""
 
-_DEFINITIONS = "hoodie.table.index.defs.path"
+DEFINITIONS = "hoodie.table.index.defs.path"
+"""The property that says where the definitions of indexes are."""
 
 COLUMNS = "columns"
 """In the extra metadata of an index's plan: the columns whose statistics it keeps, a JSON array."""
@@ -80,9 +81,9 @@ def write_index_config(storage: Storage) -> None:
         if named == (complete, in_flight):
             return
         properties = config.with_metadata_partitions(complete, in_flight).to_properties()
-        properties.pop(_DEFINITIONS, None)
+        properties.pop(DEFINITIONS, None)
         if indexes:
-            properties[_DEFINITIONS] = DEFINITIONS_PATH
+            properties[DEFINITIONS] = DEFINITIONS_PATH
         storage.put(PROPERTIES_PATH, dump_properties(properties).encode())
         # And once more: if this one stood still before it wrote, the log has gone on.
 

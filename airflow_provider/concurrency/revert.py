@@ -95,7 +95,9 @@ def revert(table: HudiTable, instant: str, *, reason: str) -> LogEntry | None:
     :param reason: why, for the log.
     :return: the revert's entry; None when the instant is no commit any more.
     :raises TableError: when something is in the way.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     storage, commit_log = table.storage, CommitLog(table.storage)
     while True:
         newest = publish_head(storage, commit_log)

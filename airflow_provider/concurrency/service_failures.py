@@ -119,7 +119,9 @@ def stopping_itself(
     :param most: failures in a row after which it stops, until the input is another; None to try again
         whatever happened.
     :raises ServiceStoppedError: when it has stopped; tells the last reason.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     earlier = list(table.storage.names(_folder(service)))
     if most is not None and len(earlier) >= most:
         told = failures(table, service)

@@ -7,23 +7,17 @@ older than the new one's base files, and never read.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.concurrency import rollback_dead_writers
-from airflow_provider.concurrency.history import Base
-from airflow_provider.concurrency.index_changes import DROP_INDEX
-from airflow_provider.indexing.entries import Change, Indexes, change_indexes
+from airflow_provider.concurrency.index_entries import drop_indexes
 from airflow_provider.indexing.schedule import known_indexes
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action
-from airflow_provider.table.metadata import encode
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,25 +61,13 @@ def drop_index(
     """
     wanted = set(known_indexes(partitions))
     table.check_writable()
-    storage = table.storage
     if MetadataPartition.FILES in wanted:
         wanted = set(MetadataPartition)
     if MetadataPartition.COLUMN_STATS in wanted:
         wanted.add(MetadataPartition.PARTITION_STATS)
     rollback_dead_writers(table)
-    gone: list[str] = []
-
-    def decide(base: Base, before: Indexes) -> Change | None:
-        gone[:] = [each.partition for each in before if each.partition in wanted]
-        if not gone:
-            return None
-        after = tuple(each for each in before if each.partition not in wanted)
-        infos = [{"version": 1, "metadataPartitionPath": each} for each in gone]
-        record = {"version": 1, "operationType": DROP_INDEX, "indexPartitionInfos": infos}
-        return Change(lambda _: after, encode("HoodieIndexCommitMetadata", record))
-
-    entry = change_indexes(storage, lock or default_lock(table), decide, operation=DROP_INDEX)
-    if entry is None:
+    found = drop_indexes(table.storage, wanted.__contains__, lock or default_lock(table))
+    if found is None:
         return None
-    log.info("table %s: dropped the indexes %s", storage.root, ", ".join(gone))
-    return DropResult(entry.instant, entry.completion_time, tuple(gone))
+    entry, gone = found
+    return DropResult(entry.instant, entry.completion_time, gone)

@@ -16,6 +16,7 @@ from airflow_provider.concurrency import PRIORITIES, CommitLog, LogEntry, rollba
 from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo, heartbeat_path, observe
 from airflow_provider.concurrency.history import Base
 from airflow_provider.concurrency.index_changes import INDEX, write_index_config
+from airflow_provider.concurrency.index_entries import Change, Indexes, change_indexes
 from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.publish import publish_head, staged_metadata_path
 from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, stopping_itself
@@ -29,7 +30,6 @@ from airflow_provider.exceptions import (
 from airflow_provider.indexing.base_files import Build, build_in_process, index_build
 from airflow_provider.indexing.catch_up import CatchUp
 from airflow_provider.indexing.duplicates import check_one_place
-from airflow_provider.indexing.entries import Change, Indexes, change_indexes
 from airflow_provider.indexing.schedule import check_lock
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
@@ -208,7 +208,9 @@ def end_indexing(
     :param instant: requested time of the plan.
     :param operation_key: of the run; another one's is left alone.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     heartbeat = observe(table.storage).get(instant)
     if heartbeat is not None and heartbeat.info.operation_key == operation_key:
         _give_up(table, instant, lock or default_lock(table))

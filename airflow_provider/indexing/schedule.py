@@ -18,11 +18,11 @@ from airflow_provider.concurrency import CommitLog, pending_instants, rollback_d
 from airflow_provider.concurrency.commit_log import IndexState
 from airflow_provider.concurrency.history import Base
 from airflow_provider.concurrency.index_changes import COLUMNS, INDEX
+from airflow_provider.concurrency.index_entries import Change, Indexes, change_indexes
 from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.exceptions import InvalidInputError, UnknownOperationError
 from airflow_provider.indexing.catch_up import base_instant, is_foreign
-from airflow_provider.indexing.entries import Change, Indexes, change_indexes
 from airflow_provider.indexing.options import file_group_count, index_options
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.table.base_file import BaseFileReader

@@ -29,6 +29,7 @@ from airflow_provider.locks import LockProvider
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.usable import UsableIndexes
 from airflow_provider.table.schema import conform
 from airflow_provider.table.storage import Storage
@@ -161,6 +162,7 @@ class ArrowRows(IncomingRows):
     ) -> Mapping[BaseFile, int]:
         """See :meth:`IncomingRows.find`."""
         by_index = None if indexes is None else self._located(base_files, indexes)
+        self.located_by = self._looked_in(indexes) if by_index is None else MetadataPartition.RECORD_INDEX
         self._found = self._looked_up(base_files, indexes) if by_index is None else by_index
         return {base_file: len(positions) for base_file, positions in self._found}
 

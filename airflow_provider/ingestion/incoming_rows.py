@@ -8,16 +8,22 @@ from collections.abc import Collection, Mapping, Sequence
 from airflow_provider.ingestion.file_group_plan import FileGroupPlan
 from airflow_provider.ingestion.file_group_task import Report, WritePlan
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.usable import UsableIndexes
+
+FOOTERS = "footers"
+"""In :attr:`IncomingRows.located_by`: the data files themselves."""
 
 
 class IncomingRows(abc.ABC):
     """Rows on their way into a table.
 
     :ivar counts: number of rows by partition path.
+    :ivar located_by: what told :meth:`find` where the keys live: the index, or :data:`FOOTERS`.
     """
 
     counts: Mapping[str, int]
+    located_by: str = ""
 
     @abc.abstractmethod
     def find(
@@ -30,6 +36,12 @@ class IncomingRows(abc.ABC):
         :return: number of rows whose key is in a base file, for those that have any.
         :raises InvalidRecordKeyError: when the table has a record index, and a key in another partition.
         """
+
+    @staticmethod
+    def _looked_in(indexes: UsableIndexes | None) -> str:
+        """What tells which data files a key may be in, where there is no record index."""
+        has_filters = indexes is not None and indexes.has(MetadataPartition.BLOOM_FILTERS)
+        return MetadataPartition.BLOOM_FILTERS if has_filters else FOOTERS
 
     @abc.abstractmethod
     def check_new(self, indexes: UsableIndexes, replaced: Collection[FileGroupId] = ()) -> None:

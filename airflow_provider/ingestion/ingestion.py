@@ -182,6 +182,7 @@ class Ingestion:
         plan = plan_without_tagging(job, view, counts, row_bytes, first=first, written=written, unique=unique)
         if plan.to_tag:
             found = rows.find(plan.to_tag, indexes)
+            log.info("table %s: keys located by %s", self._table.location, rows.located_by)
             plan_tagged(plan, job, counts, found, row_bytes, written=written)
         for number, target in plan.targets.items():
             if target.base_file is not None and self.writer.must_replace(target.base_file):

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider.concurrency import pending_instants, rollback_dead_writers
-from airflow_provider.concurrency.recovery import recover_transactions
-from airflow_provider.concurrency.transactions import settle_transactions
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.templated import flag, seconds
-from airflow_provider.services.orphans import delete_reverted_files
+from airflow_provider.services.failed_writes import rollback_failed_writes
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -77,51 +74,15 @@ class RollbackFailedWritesOperator(BaseOperator):
 
         :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
         """
-        after_seconds, only_tell = (
-            seconds(self.reverted_after, "reverted_after"),
-            flag(self.only_tell, "dry_run"),
-        )
+        after_seconds = seconds(self.reverted_after, "reverted_after")
+        only_tell = flag(self.only_tell, "dry_run")
         hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
         table = hook.get_table(self.table)
-        if hook.resolve(self.table).is_registered and not only_tell:
-            metastore = MetastoreHook(self.metastore_conn_id).get_metastore()
-            recover_transactions(metastore, storage_options=table.storage.options)
-            settle_transactions(metastore, table)
-        pending = pending_instants(table)
-        alive = [writer.instant for writer in pending if writer.alive]
-        for writer in pending:
-            self.log.info(
-                "pending: %s %s by %s, priority %d, %s",
-                writer.operation or writer.action,
-                writer.instant,
-                writer.owner,
-                writer.priority,
-                _described(writer.alive, writer.age_seconds),
-            )
-        if only_tell:
-            rolled_back = [writer.instant for writer in pending if writer.alive is False]
-        else:
-            rolled_back = rollback_dead_writers(table)
-        deleted: list[str] = []
-        if after_seconds is not None:
-            deleted = delete_reverted_files(table, after_seconds=after_seconds, dry_run=only_tell)
-        self.log.info(
-            "%s %d dead writers: %s; and %d files of reverted rewrites",
-            "to be undone:" if only_tell else "undone:",
-            len(rolled_back),
-            ", ".join(rolled_back) or "none",
-            len(deleted),
+        is_registered = hook.resolve(self.table).is_registered
+        done = rollback_failed_writes(
+            table,
+            metastore=MetastoreHook(self.metastore_conn_id).get_metastore() if is_registered else None,
+            reverted_after=after_seconds,
+            dry_run=only_tell,
         )
-        return {
-            "table": self.table,
-            "rolled_back": rolled_back,
-            "deleted": deleted,
-            "alive": alive,
-            "dry_run": only_tell,
-        }
-
-
-def _described(alive: bool | None, age_seconds: float | None) -> str:
-    if alive is None:
-        return "without a heartbeat, left alone"
-    return f"{'alive' if alive else 'dead'}, last beat {age_seconds or 0.0:.0f} s ago"
+        return {"table": self.table, **done.to_dict(), "dry_run": only_tell}

@@ -83,7 +83,9 @@ def plan_clean(table: HudiTable, retention: Retention | None = None) -> CleanPla
 
     :param table: the table.
     :param retention: what to keep; the snapshots of the last 10 commits when None.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     storage = table.storage
     found, timeline = Found.of(storage), Timeline.load(storage)
     reserved = reserved_file_groups(storage, CommitLog(storage), timeline)

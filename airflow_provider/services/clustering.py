@@ -95,7 +95,9 @@ def preview_clustering(table: HudiTable, settings: ClusteringSettings) -> Cluste
     :param settings: what to cluster, and how.
     :return: None when there is nothing to do.
     :raises InvalidInputError: when the settings cannot work.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     settings.validate(table)
     taken = (pending_plan(table, instant).file_groups for instant in pending_clusterings(table))
     return plan_clustering(table, settings, table.view(), frozenset[FileGroupId]().union(*taken))
@@ -200,7 +202,9 @@ def run_clustering(
     :raises NoSuchInstantError: when the plan that was named does not exist, or was rolled back.
     :raises WriteConflictError: when somebody else is carrying it out, or every group was hit.
     :raises CommitError: when the clustering ended otherwise without a commit.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     job.validate()
     if (earlier := earlier_clustering(job, table)) is not None:
         return earlier

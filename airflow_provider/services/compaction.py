@@ -102,7 +102,9 @@ def preview_compaction(table: HudiTable, settings: CompactionSettings | None = N
     :param table: the table.
     :param settings: see :func:`schedule_compaction`.
     :return: None when nothing is due.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     config = HudiTable.at(table.storage).config
     settings = settings or CompactionSettings.of(config)
     metadata_table = MetadataTable(metadata_storage(table.storage))
@@ -183,7 +185,9 @@ def run_compaction(table: HudiTable, instant: str) -> CompactionResult:
     :param instant: requested time of the plan.
     :raises NoSuchInstantError: when there is no such plan of this package.
     :raises CorruptTableError: when files of the plan are gone though nobody has completed it.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     publish_head(table.storage, CommitLog(table.storage))
     storage = metadata_storage(table.storage)
     if done := _result(storage, instant):

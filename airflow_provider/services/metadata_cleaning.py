@@ -52,7 +52,9 @@ def delete_superseded(table: HudiTable) -> list[str]:
 
     :param table: the table.
     :return: their paths, relative to the metadata table.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     storage = metadata_storage(table.storage)
     return [each.path for each in superseded_files(table) if storage.delete(each.path)]
 
@@ -70,7 +72,9 @@ def archive_metadata_timeline(table: HudiTable) -> list[str]:
 
     :param table: the table.
     :return: requested times of the instants archived.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     storage = metadata_storage(table.storage)
     commit_log = CommitLog(table.storage)
     bounds = [*observe(table.storage)]

@@ -133,7 +133,9 @@ def delete_reverted_files(
     :param after_seconds: how long the revert has to be over: longer than any query runs.
     :param dry_run: whether only to tell which files these are.
     :return: paths of the files deleted, relative to the table.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     storage = table.storage
     deleted = []
     for entry in CommitLog(storage).backwards():

@@ -112,7 +112,9 @@ def plan_restore(table: HudiTable, to: str) -> RestorePlan:
     :raises NoSuchInstantError: when there is no such commit on the active timeline.
     :raises SnapshotUnavailableError: when files of that commit's snapshot were cleaned.
     :raises TableError: when a later savepoint, an open transaction or the archive is in the way.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     return _plan(table.storage, table.timeline(), to)
 
 

@@ -134,7 +134,9 @@ def delete_savepoint(table: HudiTable, instant: str) -> None:
     :param table: the table.
     :param instant: requested time of the commit.
     :raises NoSuchInstantError: when there is no such savepoint.
+    :raises UnsupportedTableError: when this package does not write such a table.
     """
+    table.check_writable()
     storage = table.storage
     publish_head(storage, CommitLog(storage))
     found = next((i for i in table.timeline().savepoints() if i.requested_time == instant), None)

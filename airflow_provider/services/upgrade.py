@@ -5,6 +5,9 @@ own, commit metadata becomes Avro, and the archive becomes an LSM history. Versi
 times; as its readers order commits by their requested times, these become the completion times, so that
 every checkpoint and every ``as of`` means what it meant.
 
+A metadata table goes, both ways, as versions keep different ones (so it does in Hudi): first the properties
+by which it is read, then its files. Indexes can be built anew afterwards.
+
 The properties are the switch, put in one step after the new timeline is there. Before it the table is of
 the old version, after it of the new one; what a crash leaves, the next run removes. What the properties
 are follows Hudi's ``SevenToEightUpgradeHandler``, ``EightToNineUpgradeHandler`` and
@@ -19,7 +22,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider.concurrency import pending_instants
+from airflow_provider.concurrency import CommitLog, pending_instants
+from airflow_provider.concurrency.index_changes import DEFINITIONS
+from airflow_provider.concurrency.index_entries import drop_indexes
+from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.exceptions import TableError, UnsupportedTableError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.table.archived_timeline import archived
@@ -33,6 +39,8 @@ from airflow_provider.table.metadata import (
     decode_commit_metadata,
     encode,
 )
+from airflow_provider.table.metadata_table.index_definitions import DEFINITIONS_PATH
+from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, dump_properties
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import instant_path, timeline_folder
@@ -71,20 +79,23 @@ class VersionChange:
     :param before: the version that it had.
     :param after: the version that it has now.
     :param instants: instants that were written in another layout.
+    :param dropped_indexes: that the table had, and has to be given anew.
     """
 
     location: str
     before: int
     after: int
     instants: int = 0
+    dropped_indexes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As a JSON-able dict: ``location``, ``before``, ``after``, ``instants``."""
+        """As a JSON-able dict: ``location``, ``before``, ``after``, ``instants``, ``dropped_indexes``."""
         return {
             "location": self.location,
             "before": self.before,
             "after": self.after,
             "instants": self.instants,
+            "dropped_indexes": list(self.dropped_indexes),
         }
 
 
@@ -97,8 +108,8 @@ def upgrade(
     :param storage_options: keyword arguments of the fsspec file system.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None. All other writers
         of the table have to be stopped, or to take the same lock.
-    :raises UnsupportedTableError: for a merge-on-read table, one with a metadata table, one whose rows
-        are merged by a class of its own, or whose keys would become others.
+    :raises UnsupportedTableError: for a merge-on-read table, one whose rows are merged by a class of its
+        own, or whose keys would become others.
     :raises TableError: when a write is in flight, or a plan is pending.
     :raises NotATableError: when there is no table.
     :raises LockTimeoutError: when the table lock could not be had in time.
@@ -110,13 +121,18 @@ def upgrade(
         if before.version == 9:
             _remove_layout_1(table.storage)
             return VersionChange(location, 9, 9)
+        dropped, before = _indexes(before), _without_indexes(before)
         properties = _properties_of_9(before)
         _check_idle(table)
+        if dropped:
+            log.warning("table %s: its metadata table goes, with %s", location, ", ".join(dropped))
+            _switch(table.storage, before)
+        _remove_metadata_table(table.storage)
         moved = _move_timeline(table.storage) if before.layout == 1 else 0
         _switch(table.storage, replace(before, version=9, layout=2, timezone="UTC", raw=properties))
         _remove_layout_1(table.storage)
     log.info("table %s: upgraded from version %d to 9", location, before.version)
-    return VersionChange(location, before.version, 9, moved)
+    return VersionChange(location, before.version, 9, moved, dropped)
 
 
 def downgrade(
@@ -135,20 +151,32 @@ def downgrade(
     :raises LockTimeoutError: when the table lock could not be had in time.
     """
     table = _opened(location, storage_options)
-    with lock or default_lock(table):
+    lock = lock or default_lock(table)
+    version = table.config.version
+    if version == 8:
+        return VersionChange(location, 8, 8)
+    if version != 9:
+        raise UnsupportedTableError(
+            f"table {location} is of version {version}; only one of version 9 is downgraded to 8",
+            location=location,
+        )
+    _check_idle(table)
+    dropped = drop_indexes(table.storage, lambda _: True, lock)
+    with lock:
+        publish_head(table.storage, CommitLog(table.storage))
         table = _opened(location, storage_options)
         before = table.config
-        if before.version == 8:
-            return VersionChange(location, 8, 8)
-        if before.version != 9:
-            raise UnsupportedTableError(
-                f"table {location} is of version {before.version}; only one of version 9 is downgraded to 8",
+        _check_idle(table)
+        if kept := _indexes(before):
+            raise TableError(
+                f"table {location} got the indexes {', '.join(kept)} in this moment; stop those who build "
+                "them, and downgrade it again",
                 location=location,
             )
-        _check_idle(table)
-        _switch(table.storage, replace(before, version=8, raw=_properties_of_8(before)))
+        if before.version == 9:
+            _switch(table.storage, replace(before, version=8, raw=_properties_of_8(before)))
     log.info("table %s: downgraded from version 9 to 8", location)
-    return VersionChange(location, 9, 8)
+    return VersionChange(location, 9, 8, dropped_indexes=dropped[1] if dropped else ())
 
 
 # --- what cannot be changed -------------------------------------------------------------------
@@ -159,8 +187,6 @@ def _opened(location: str, storage_options: Mapping[str, Any] | None) -> HudiTab
     config, why = table.config, None
     if config.table_type != "COPY_ON_WRITE":
         why = f"it is {config.table_type}, and only copy-on-write tables are"
-    elif config.metadata_partitions:
-        why = f"it has a metadata table with {', '.join(config.metadata_partitions)}; drop that first"
     elif config.key_generator == "COMPLEX" and len(config.record_key_fields) == 1:
         why = "its complex key generator makes other record keys in version 9 (HUDI-7001)"
     if why is not None:
@@ -178,6 +204,27 @@ def _check_idle(table: HudiTable) -> None:
             location=table.location,
             instant=first.instant,
         )
+
+
+# --- the metadata table -------------------------------------------------------------------
+
+
+def _indexes(config: TableConfig) -> tuple[str, ...]:
+    return (*config.metadata_partitions, *config.inflight_metadata_partitions)
+
+
+def _without_indexes(config: TableConfig) -> TableConfig:
+    if not _indexes(config):
+        return config
+    raw = config.with_metadata_partitions(()).raw
+    return replace(config, raw={name: value for name, value in raw.items() if name != DEFINITIONS})
+
+
+def _remove_metadata_table(storage: Storage) -> None:
+    """Delete what no property names any more; the commit log of a table that was of version 9 does not."""
+    for status in storage.list(METADATA_FOLDER, recursive=True):
+        storage.delete(status.path)
+    storage.delete(DEFINITIONS_PATH)
 
 
 # --- properties ---------------------------------------------------------------------------

@@ -94,9 +94,11 @@ class SparkRows(IncomingRows):
     ) -> Mapping[BaseFile, int]:
         """See :meth:`IncomingRows.find`."""
         if indexes is not None and indexes.has(MetadataPartition.RECORD_INDEX):
+            self.located_by = str(MetadataPartition.RECORD_INDEX)
             self._files = [base_file for _, live in sorted(base_files.items()) for base_file in live]
             found = locate(self.frame, self.table, self._files, indexes)
         else:
+            self.located_by = self._looked_in(indexes)
             found, self._files = tag(self.frame, self.table, self.profile, base_files, indexes)
         self._tags = self._persist(found)
         hits = {row[FILE]: row["count"] for row in self._tags.groupBy(FILE).count().toArrow().to_pylist()}

@@ -27,8 +27,8 @@ def explain(table: HudiTable, where: Where | None = None, as_of: str | None = No
     """
     table.check_mergeable()
     view = table.view(as_of)
-    selected = select_files(view, table.config, table.schema, where)
     everything = view.all_base_files()
+    selected = select_files(view, table.config, table.schema, where, files_in_table=len(everything))
     return {
         "where": None if where is None else str(expression(where, with_meta_columns(table.schema))),
         "as_of": as_of,

@@ -1,8 +1,9 @@
 """What a reader asks of the rows: a pyarrow expression, or filters as pyarrow's readers take them.
 
 Whether a file can have such a row is decided by Arrow itself, which simplifies an expression by what is
-known to be true of a file. Of a column that is: it lies between its smallest and its largest value, or it
-is null, or it is not a number; a file is skipped when the expression cannot be true in any of these cases.
+known to be true of a file. Of a column that is: it lies between its smallest and its largest value, or is
+the only one, or it is null, or it is not a number; a file is skipped when the expression cannot be true in
+any of these cases.
 """
 
 from __future__ import annotations

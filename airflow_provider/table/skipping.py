@@ -45,14 +45,15 @@ class Step:
     """What one index did for a query.
 
     :param index: the metadata partition; or :data:`PARTITION_COLUMNS`.
-    :param considered: partitions or files that it was asked about.
-    :param skipped: how many of them need not be opened.
+    :param considered: partitions or files that it was asked about; None where it was asked about all files
+        of the snapshot, and nobody has counted them.
+    :param skipped: how many of them need not be opened; None likewise.
     :param of: ``partitions`` or ``files``.
     """
 
     index: str
-    considered: int
-    skipped: int
+    considered: int | None
+    skipped: int | None
     of: str = "files"
 
 
@@ -84,7 +85,12 @@ class Selection:
 
 
 def select_files(
-    view: FileSystemView, config: TableConfig, schema: pa.Schema, where: Where | None = None
+    view: FileSystemView,
+    config: TableConfig,
+    schema: pa.Schema,
+    where: Where | None = None,
+    *,
+    files_in_table: int | None = None,
 ) -> Selection:
     """The base files in which there can be rows that a query asks for.
 
@@ -92,6 +98,8 @@ def select_files(
     :param config: the table's configuration.
     :param schema: its data columns.
     :param where: what the query asks for; everything when None.
+    :param files_in_table: how many the snapshot has, where somebody has counted them: a look-up by key does
+        not list them.
     :raises InvalidInputError: when that cannot be evaluated over the table's columns.
     """
     schema = with_meta_columns(schema)
@@ -99,7 +107,10 @@ def select_files(
     steps: list[Step] = []
     found: list[BaseFile] | None = None
     if where is not None:
-        found = _by_key(view, config, schema, where, steps)
+        found = _by_key(view, config, schema, where)
+        if found is not None:
+            skipped = None if files_in_table is None else files_in_table - len(found)
+            steps.append(Step(MetadataPartition.RECORD_INDEX, files_in_table, skipped))
     if found is None:
         partitions = view.all_partitions()
         if query is not None:
@@ -146,14 +157,19 @@ def _of_partition(path: str, config: TableConfig, schema: pa.Schema) -> dict[str
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date32(kind))
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_date32(kind)
+        or pa.types.is_boolean(kind)
+    )
 
 
 # --- by record key ------------------------------------------------------------------------------
 
 
 def _by_key(
-    view: FileSystemView, config: TableConfig, schema: pa.Schema, where: Where, steps: list[Step]
+    view: FileSystemView, config: TableConfig, schema: pa.Schema, where: Where
 ) -> list[BaseFile] | None:
     """The files with the record keys that a query names; None where it names none, or nobody knows."""
     keys = _record_keys(where, config, schema)
@@ -166,7 +182,6 @@ def _by_key(
     found = [base_file for group in sorted(groups) if (base_file := view.base_file(group)) is not None]
     if len(found) < len(groups):
         return None  # it is not of this snapshot
-    steps.append(Step(MetadataPartition.RECORD_INDEX, len(keys), len(keys) - len(locations), "keys"))
     return found
 
 
@@ -273,7 +288,11 @@ class _Cases:
         if ends is None:
             return None
         field = pc.field(column)
-        cases.append((field >= ends[0]) & (field <= ends[1]))
+        low, high = ends
+        # Minus zero equals zero, and is not in a list that has only the other.
+        is_one = low == high and not (pa.types.is_floating(kind) and low.as_py() == 0)
+        # Only of a single value is it known what it is not.
+        cases.append(field == low if is_one else (field >= low) & (field <= high))
         if pa.types.is_floating(kind):  # Parquet's statistics leave out what is not a number
             cases.append(self._nans.setdefault(column, field == pa.scalar(float("nan"), kind)))
         return cases

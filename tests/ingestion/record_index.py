@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,16 +85,28 @@ def file_of(table: LakeTable, number: int) -> str:
 
 @pytest.mark.parametrize("operation", ["upsert", "delete"])
 @pytest.mark.parametrize("index", ["record_index", "bloom_filters"])
-def test_only_file_groups_with_hits_are_opened(table: LakeTable, index: str, operation: str) -> None:
+def test_only_file_groups_with_hits_are_opened(
+    table: LakeTable, index: str, operation: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "airflow_provider.ingestion")
     build(table, "files", index)
     expected = [row for row in table.rows() if row["id"] != 12]
     expected += rows([12], value="new") if operation == "upsert" else []
     with base_files_gone(table, keep={file_of(table, 12)}):
         result = table.ingest(operation, rows([12], value="new"))
     assert result["files_written"] == 1
+    assert f"keys located by {index}" in caplog.text
     table.check_now(expected)
     if index == "record_index":
         check_index(table)
+
+
+def test_without_an_index_keys_are_located_by_footers(
+    table: LakeTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "airflow_provider.ingestion")
+    table.ingest("upsert", rows([12], value="new"))
+    assert "keys located by footers" in caplog.text
 
 
 def test_keys_in_new_partitions_are_looked_up_too(table: LakeTable) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -34,14 +36,19 @@ def table(lake: SparkLake) -> SparkLakeTable:
     return lake.open(made.location)
 
 
-def test_only_file_groups_with_hits_are_opened(table: SparkLakeTable) -> None:
+def test_only_file_groups_with_hits_are_opened(
+    table: SparkLakeTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "airflow_provider.ingestion")
     before = [row for row in table.rows() if row["id"] not in (12, 13)]
     build(table, "files", "bloom_filters")
     with base_files_gone(table, keep={file_of(table, 12)}):
         assert table.ingest("upsert", rows([12], value="new"))["files_written"] == 1
+    assert "keys located by bloom_filters" in caplog.text
     build(table, "record_index")
     with base_files_gone(table, keep={file_of(table, 13)}):
         result = table.ingest("upsert", [*rows([13], value="new"), *rows([60], "c")])
+    assert "keys located by record_index" in caplog.text
     assert (result["rows_updated"], result["rows_inserted"]) == (1, 1)
     table.check_now([*before, *rows([12, 13], value="new"), *rows([60], "c")])
     check_index(table)

@@ -51,8 +51,14 @@ def test_a_write_under_way_is_seen_and_rolled_back(table: HudiTable) -> None:
     writer.plan([FileGroupId("", "x-0")])
     (pending,) = call("heartbeats", table.location)
     assert (pending["instant"], pending["operation"], pending["alive"]) == (writer.instant, "UPSERT", True)
-    assert call("rollback", table.location) == [], "a live writer is nobody's to roll back unasked"
-    assert call("rollback", table.location, writer.instant) == [{"rolled_back": writer.instant}]
+    left_alone = {"rolled_back": [], "deleted": [], "alive": [writer.instant], "dry_run": False}
+    assert call("rollback", table.location) == left_alone, "a live writer is nobody's to roll back unasked"
+    asked = ("rollback", table.location, writer.instant)
+    assert call(*asked, "--dry-run") == {"rolled_back": [writer.instant], "dry_run": True}
+    assert len(call("heartbeats", table.location)) == 1
+    assert call(*asked) == {"rolled_back": [writer.instant], "dry_run": False}
+    with pytest.raises(TableServiceError, match="rolled back"):
+        call(*asked, "--dry-run")
     assert call("heartbeats", table.location) == []
     assert [row["action"] for row in call("timeline", table.location)] == ["commit", "rollback"]
     assert call("files", table.location) == []

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from airflow_provider.exceptions import InvalidInputError, MissingColumnError, UnknownOperationError
@@ -14,6 +15,10 @@ from airflow_provider.table.hudi_options.index_options import METADATA, IndexOpt
 from airflow_provider.table.hudi_options.lock_options import LOCK, lock_config
 from airflow_provider.table.hudi_options.option import Option, Topic
 from airflow_provider.table.hudi_options.registry import BY_ANY_NAME, OPTIONS
+
+log = logging.getLogger(__name__)
+
+_SIMILAR, _MISTYPED = 0.6, 0.93  # names with one letter too few are above the second, others of Hudi's below
 
 _PROVIDER = f"{LOCK}provider"
 _COLUMNS = (
@@ -66,9 +71,15 @@ class HudiOptions:
     def of_properties(cls, properties: Mapping[str, str]) -> HudiOptions:
         """What a table's properties say; others than options are passed over.
 
+        One that is nearly an option, as people mistype it, is warned of: it has no effect, and may be another
+        Hudi's.
+
         :param properties: of ``hoodie.properties``.
         :raises InvalidInputError: see :meth:`parse`, and :meth:`check`.
         """
+        for name in properties:
+            if name not in BY_ANY_NAME and (meant := _nearest(name, _MISTYPED)):
+                log.warning("property %s is not known here and has no effect; the nearest is %s", name, meant)
         found = cls.parse({name: value for name, value in properties.items() if name in BY_ANY_NAME})
         found.check()
         return found
@@ -205,9 +216,14 @@ def _option(name: Any) -> Option:
     option = BY_ANY_NAME.get(name)
     if option is not None:
         return option
-    near = difflib.get_close_matches(str(name), BY_ANY_NAME, n=1)
-    hint = f"the nearest that is: {near[0]}" if near else "docs/configuration.md lists those that are"
+    near = _nearest(str(name), _SIMILAR)
+    hint = f"the nearest that is: {near}" if near else "docs/configuration.md lists those that are"
     raise UnknownOperationError(f"Hudi's option {str(name)!r} is not known here; {hint}", option=str(name))
+
+
+@cache
+def _nearest(name: str, similarity: float) -> str | None:
+    return next(iter(difflib.get_close_matches(name, BY_ANY_NAME, n=1, cutoff=similarity)), None)
 
 
 def _read(option: Option, name: str, value: Any) -> Any:

@@ -25,7 +25,7 @@ from tests.unit.concurrency.simulation import Killed, NoLock
 from tests.unit.services.indexed_table import EVERY_COMMIT, check_indexes, commit, indexed_table, rows
 
 COMMITS = 5
-STEPS = 140  # more than a compactor takes
+STEPS = 140  # more than a compactor takes, which is tested
 _OPERATIONS = (
     "put_if_absent",
     "move_if_absent",
@@ -128,6 +128,7 @@ def test_killed_at_every_operation(at: int, table: HudiTable, compacts: Any) -> 
     if not compacts(at, killed):
         assert at > STEPS // 2, "it hardly did anything"
         return
+    assert at < STEPS - 1, "a compactor takes more operations than are tested: raise STEPS"
     check_indexes(table)
     assert rows(table) == list(range(COMMITS)), "every reader sees all of it at any moment"
     for name in table.storage.names(HEARTBEAT_FOLDER):

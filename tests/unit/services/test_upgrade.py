@@ -13,6 +13,9 @@ from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 
 from airflow_provider.concurrency import begin_write
 from airflow_provider.exceptions import TableError, UnsupportedTableError
+from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.indexing.status import index_status
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive
 from airflow_provider.services.upgrade import VersionChange, downgrade, upgrade
@@ -29,6 +32,7 @@ from tests.unit.table.conftest import JvmTables
 BEGINNING = "20000101000000000"
 OLD = ["rs_cow_v6_overwritetable", "rs_cow_v8_simple"]
 NEW = "rs_cow_v9_txns_simple_nometa"
+WITH_INDEXES = "rs_cow_v9_txns_simple_meta"
 
 
 @pytest.fixture
@@ -134,6 +138,7 @@ def test_killed_at_every_operation(name: str, copy_of: Callable[[str], str], jvm
     while not done:
         shutil.rmtree(location)
         shutil.copytree(jvm_tables.table(name), location)
+        _begin_index(location)
         try:
             _upgrade_and_die(location, dies_at)
             done = True
@@ -143,8 +148,23 @@ def test_killed_at_every_operation(name: str, copy_of: Callable[[str], str], jvm
         upgrade(location)
         assert HudiTable.open(location).config.version == 9
         assert hudi_rs(location) == before, dies_at
+        check_no_metadata_table(location)
         assert not [each for each in (Path(location) / ".hoodie").iterdir() if each.name[:1].isdigit()]
     assert dies_at > 5
+
+
+def _begin_index(location: str) -> None:
+    """As far as a metadata table's first index that is in flight, which hudi-rs does not go by yet."""
+    for name in (
+        "hoodie.properties",
+        "files/.hoodie_partition_metadata",
+        ".hoodie/timeline/history/_version_",
+    ):
+        path = Path(location) / ".hoodie/metadata" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    path = Path(location) / ".hoodie/hoodie.properties"
+    path.write_text(f"{path.read_text()}\nhoodie.table.metadata.partitions.inflight=files\n")
 
 
 def _upgrade_and_die(location: str, dies_at: int) -> None:
@@ -174,19 +194,74 @@ def test_writers_in_flight_are_not_downgraded_away(copy_of: Callable[[str], str]
     assert downgrade(location).after == 8
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("rs_mor_v6_nonpart_rollback", "MERGE_ON_READ"),
-        ("rs_cow_v9_txns_simple_meta", "metadata table"),
-    ],
-)
 @pytest.mark.parametrize("change", [upgrade, downgrade])
-def test_tables_whose_version_is_not_changed_here(
-    change: Callable[[str], VersionChange], name: str, why: str, copy_of: Callable[[str], str]
+def test_merge_on_read_tables_keep_their_version(
+    change: Callable[[str], VersionChange], copy_of: Callable[[str], str]
 ) -> None:
-    with pytest.raises(UnsupportedTableError, match=why):
-        change(copy_of(name))
+    with pytest.raises(UnsupportedTableError, match="MERGE_ON_READ"):
+        change(copy_of("rs_mor_v6_nonpart_rollback"))
+
+
+# --- with a metadata table ----------------------------------------------------------------
+
+
+def check_no_metadata_table(location: str) -> None:
+    config = HudiTable.open(location).config
+    assert (config.metadata_partitions, config.inflight_metadata_partitions) == ((), ())
+    left = Path(location, ".hoodie", "metadata").rglob("*")
+    assert [each for each in left if each.is_file()] == []
+    assert not Path(location, ".hoodie/.index_defs/index.json").exists()
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_an_upgrade_drops_the_metadata_table(
+    name: str, copy_of: Callable[[str], str], jvm_tables: JvmTables
+) -> None:
+    location = copy_of(name)
+    before = everything(location)
+    metadata_table = jvm_tables.table(WITH_INDEXES) / ".hoodie/metadata"  # whose is not looked at
+    shutil.copytree(metadata_table, f"{location}/.hoodie/metadata")
+    path = Path(location) / ".hoodie/hoodie.properties"
+    names = "hoodie.table.metadata.partitions=files\nhoodie.table.metadata.partitions.inflight=column_stats"
+    path.write_text(f"{path.read_text()}\n{names}\n")
+    assert upgrade(location).dropped_indexes == ("files", "column_stats")
+    check_no_metadata_table(location)
+    assert everything(location) == before
+    table = HudiTable.open(location)
+    schedule_index(table, ["files", "column_stats"])
+    run_index(table)
+    assert HudiTable.open(location).config.metadata_partitions == ("column_stats", "files")
+    assert everything(location) == before
+
+
+def test_a_downgrade_drops_the_jvms_metadata_table(copy_of: Callable[[str], str]) -> None:
+    location = copy_of(WITH_INDEXES)
+    before, indexes = everything(location), HudiTable.open(location).config.metadata_partitions
+    dropped = downgrade(location).dropped_indexes
+    assert dropped == tuple(sorted(indexes))
+    check_no_metadata_table(location)
+    assert everything(location) == before
+    assert upgrade(location).dropped_indexes == ()
+    assert everything(location) == before
+
+
+def test_indexes_that_a_downgrade_has_dropped_are_not_there_after_an_upgrade(
+    copy_of: Callable[[str], str],
+) -> None:
+    location = copy_of("rs_cow_v8_simple")
+    upgrade(location)
+    table = HudiTable.open(location)
+    schedule_index(table, ["files", "record_index"])
+    run_index(table)
+    before = everything(location)
+    assert downgrade(location).dropped_indexes == ("files", "record_index")
+    check_no_metadata_table(location)
+    assert everything(location) == before
+    assert upgrade(location).dropped_indexes == ()
+    table = HudiTable.open(location)
+    ingest_arrow(table, snapshot(table).to_table())
+    check_no_metadata_table(location)
+    assert [each.state for each in index_status(table)] == []
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """Hudi's own keys: every one is read and written back, and what cannot be meant is an error that helps."""
 
+import io
+import logging
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -74,6 +77,29 @@ def test_a_typing_error_in_any_known_key_names_the_option_that_was_meant(case):
         HudiOptions.parse({mistyped: "geheim-7"})
     assert BY_ANY_NAME[str(raised.value).rpartition(" ")[2]] is BY_ANY_NAME[name]
     assert "geheim-7" not in str(raised.value)
+
+
+@given(typing_errors())
+def test_a_typing_error_in_a_tables_properties_is_warned_of(case):
+    name, mistyped = case
+    assume(mistyped not in BY_ANY_NAME)
+    told = io.StringIO()
+    handler, logger = logging.StreamHandler(told), logging.getLogger("airflow_provider.table.hudi_options")
+    logger.addHandler(handler)
+    try:
+        assert HudiOptions.of_properties({mistyped: "geheim-7"}) == HudiOptions()
+    finally:
+        logger.removeHandler(handler)
+    (line,) = told.getvalue().splitlines()
+    assert line.startswith(f"property {mistyped} is not known here")
+    assert BY_ANY_NAME[line.rpartition(" ")[2]] is BY_ANY_NAME[name]
+    assert "geheim-7" not in line
+
+
+def test_other_properties_of_hudi_are_nobodys_typing_errors(caplog):
+    others = ("table.checksum", "clean.max.commits", "metadata.keep.min.commits", "metadata.auto.initialize")
+    HudiOptions.of_properties({f"hoodie.{name}": "1" for name in others})
+    assert caplog.messages == []
 
 
 def test_a_key_that_is_like_none_is_told_where_they_are():

@@ -4,13 +4,43 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import begin_write, pending_instants, rollback_dead_writers
+from airflow_provider.concurrency import (
+    begin_planned,
+    begin_write,
+    pending_instants,
+    rollback,
+    rollback_dead_writers,
+    schedule,
+)
+from airflow_provider.concurrency.revert import revert
 from airflow_provider.exceptions import CheckpointExpiredError, CorruptTableError, UnsupportedTableError
+from airflow_provider.indexing.drop import drop_index
+from airflow_provider.indexing.run import end_indexing, run_index
+from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.archival import archive, plan_archival
+from airflow_provider.services.cleaning import clean, plan_clean, run_clean, schedule_clean
+from airflow_provider.services.clustering import preview_clustering, run_clustering, schedule_clustering
+from airflow_provider.services.clustering_job import ClusteringJob
+from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.compaction import (
+    compact,
+    due_compactions,
+    run_compaction,
+    schedule_compaction,
+)
+from airflow_provider.services.metadata_cleaning import archive_metadata_timeline, delete_superseded
+from airflow_provider.services.orphans import delete_reverted_files
+from airflow_provider.services.restore import plan_restore, restore
+from airflow_provider.services.savepoint import create_savepoint, delete_savepoint
+from airflow_provider.services.table_options import change_options
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.archived_timeline import archived, archived_write_ids, find_archived
 from airflow_provider.table.file_slices import file_slices
@@ -19,6 +49,7 @@ from airflow_provider.table.instant import Action, State
 from airflow_provider.table.legacy_archive import LEGACY_FOLDER
 from airflow_provider.table.metadata import decode
 from tests.unit.table.conftest import JvmTables, told_of_jvm_tables
+from tests.unit.test_cli import call
 
 COPY_ON_WRITE = [
     "rs_cow_v6_overwritetable",
@@ -213,11 +244,61 @@ def test_a_checkpoint_before_a_legacy_archive_has_expired(jvm_tables: JvmTables,
     assert increment(table, "20250922132151286").commits == ()
 
 
+@pytest.mark.parametrize("name", [n for n in MERGE_ON_READ if n != "rs_mor_v9_txns_simple_nometa"])
+def test_log_files_are_shown(name: str, jvm_tables: JvmTables) -> None:
+    table = opened(jvm_tables, name)
+    shown = call("files", table.location)
+    expected = file_slices(table)
+    assert [each["log_files"] for each in shown] == [list(each.log_paths) for each in expected]
+    assert any(each.log_paths for each in expected)
+    sizes = [each.base_path and (Path(table.location) / each.base_path).stat().st_size for each in expected]
+    assert [each["bytes"] for each in shown] == sizes
+
+
+SOME = "20240101000000000"  # of what is not there: that the table is none of ours is said first
+WRITES: dict[str, Callable[[HudiTable], object]] = {
+    "begin_write": lambda table: begin_write(table, operation="UPSERT"),
+    "begin_planned": lambda table: begin_planned(table, SOME),
+    "rollback": lambda table: rollback(table, SOME),
+    "rollback_dead_writers": rollback_dead_writers,
+    "revert": lambda table: revert(table, SOME, reason="asked for"),
+    "schedule": lambda table: schedule(
+        table, lambda *_: None, action=Action.CLEAN, operation="clean", priority=0
+    ),
+    "ingest_arrow": lambda table: ingest_arrow(table, pa.table({"id": [1]})),
+    "plan_archival": plan_archival,
+    "archive": archive,
+    "plan_clean": plan_clean,
+    "schedule_clean": schedule_clean,
+    "run_clean": lambda table: run_clean(table, SOME),
+    "clean": clean,
+    "delete_reverted_files": delete_reverted_files,
+    "preview_clustering": lambda table: preview_clustering(table, ClusteringSettings()),
+    "schedule_clustering": lambda table: schedule_clustering(table, ClusteringSettings()),
+    "run_clustering": lambda table: run_clustering(ClusteringJob(table.location), table, lambda *_: []),
+    "due_compactions": due_compactions,
+    "schedule_compaction": schedule_compaction,
+    "run_compaction": lambda table: run_compaction(table, SOME),
+    "compact": compact,
+    "delete_superseded": delete_superseded,
+    "archive_metadata_timeline": archive_metadata_timeline,
+    "create_savepoint": create_savepoint,
+    "delete_savepoint": lambda table: delete_savepoint(table, SOME),
+    "plan_restore": lambda table: plan_restore(table, SOME),
+    "restore": lambda table: restore(table, SOME),
+    "schedule_index": lambda table: schedule_index(table, ["files"]),
+    "run_index": run_index,
+    "end_indexing": lambda table: end_indexing(table, SOME, "a run"),
+    "change_options": lambda table: change_options(table, {}),
+    "drop_index": lambda table: drop_index(table, ["files"]),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("name", [n for n in ALL if n != "rs_cow_v9_txns_simple_nometa"])
-def test_writing_to_what_we_do_not_write_is_refused(name: str, jvm_tables: JvmTables) -> None:
+def test_writing_to_what_we_do_not_write_is_refused(name: str, write: str, jvm_tables: JvmTables) -> None:
     table = opened(jvm_tables, name)
     before = sorted(jvm_tables.table(name).rglob("*"))
-    for write in (lambda: begin_write(table, operation="UPSERT"), lambda: rollback_dead_writers(table)):
-        with pytest.raises(UnsupportedTableError, match=r"can be written|is not kept here"):
-            write()
+    with pytest.raises(UnsupportedTableError, match=r"can be written|is not kept here"):
+        WRITES[write](table)
     assert sorted(jvm_tables.table(name).rglob("*")) == before

@@ -163,7 +163,11 @@ def flights(tmp_path: Path) -> HudiTable:
         ([("delay", "is null", None)], [3]),
         ([("delay", "is not null", None)], [1, 2]),
         ([("origin", "in", ["JFK", "XYZ"])], [2]),
-        ([("origin", "not in", ["JFK"])], [1, 2, 3]),
+        ([("origin", "!=", "JFK")], [1, 3]),
+        ([("origin", "not in", ["JFK", "LGA"])], [1]),
+        (~pc.field("origin").isin(["JFK"]), [1, 3]),
+        ([("delay", "!=", 300)], [1, 2]),
+        (~pc.field("delay").isin([300.0]), [1, 2, 3]),  # neither is null in a list
         ([[("origin", "=", "EWR")], [("delay", ">", 100)]], [1, 2]),
         ([("at", ">", "2024-02-15T00:00:00Z")], [3]),
         ([("month", "=", 2)], [2]),
@@ -232,9 +236,25 @@ def test_a_key_is_found_in_one_file(flights: HudiTable, where: Where) -> None:
     found = table.select_files(where)
     assert [each.partition_path for each in found.base_files] == ["month=2"]
     assert [step.index for step in found.steps] == ["record_index"]
+    assert explain(table, where)["steps"] == [
+        {"index": "record_index", "considered": 3, "skipped": 2, "of": "files"}
+    ]
     assert [row["id"] for row in snapshot(table, where=where).to_table().to_pylist()] == [21]
     assert table.select_files([("id", "=", 99)]).base_files == ()
     assert snapshot(table, where=[("id", "=", 99)]).to_table().num_rows == 0
+
+
+def test_a_partition_column_of_truths_skips(tmp_path: Path) -> None:
+    schema = pa.schema({"id": pa.int64(), "late": pa.bool_()})
+    table = HudiTable.create(
+        str(tmp_path / "t"), name="t", schema=schema, record_key=["id"], partition_by=["late"]
+    )
+    ingest_arrow(table, pa.table({"id": [1, 2, 3], "late": [True, False, None]}, schema))
+    for where in ([("late", "=", True)], [("late", "!=", False)]):
+        found = table.select_files(where).base_files
+        assert [each.partition_path for each in found][-1:] == ["late=true"]
+        assert "late=false" not in [each.partition_path for each in found]
+        assert snapshot(table, where=where).to_table()["id"].to_pylist() == [1]
 
 
 def test_of_a_moment_before_the_index_keys_are_found_without_it(flights: HudiTable) -> None:

@@ -6,16 +6,18 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_provider.concurrency import PRIORITIES, CommitLog, LogEntry
-from airflow_provider.concurrency.commit_log import IndexState
+from airflow_provider.concurrency.commit_log import CommitLog, IndexState, LogEntry
+from airflow_provider.concurrency.conflicts import PRIORITIES
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.index_changes import DROP_INDEX
 from airflow_provider.concurrency.indexes import current_indexes, log_missed
 from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
 from airflow_provider.concurrency.publish import publish, staged_metadata_path, staged_plan_path
 from airflow_provider.locks import LockProvider
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.instant import Action
+from airflow_provider.table.metadata import encode
 from airflow_provider.table.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -73,6 +75,35 @@ def change_indexes(
             log_missed(storage, indexes, base.timeline)
             if (entry := _put(storage, commit_log, base, change, operation, instant, plans)) is not None:
                 return entry
+
+
+def drop_indexes(
+    storage: Storage, is_wanted: Callable[[str], bool], lock: LockProvider
+) -> tuple[LogEntry, tuple[str, ...]] | None:
+    """Drop indexes by an entry of the log.
+
+    :param storage: the table's storage.
+    :param is_wanted: whether a partition of the metadata table is to go.
+    :param lock: the table lock.
+    :return: the entry, and what is gone; None where nothing was to go.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    """
+    gone: list[str] = []
+
+    def decide(base: Base, before: Indexes) -> Change | None:
+        gone[:] = [each.partition for each in before if is_wanted(each.partition)]
+        if not gone:
+            return None
+        after = tuple(each for each in before if not is_wanted(each.partition))
+        infos = [{"version": 1, "metadataPartitionPath": each} for each in gone]
+        record = {"version": 1, "operationType": DROP_INDEX, "indexPartitionInfos": infos}
+        return Change(lambda _: after, encode("HoodieIndexCommitMetadata", record))
+
+    entry = change_indexes(storage, lock, decide, operation=DROP_INDEX)
+    if entry is None:
+        return None
+    log.info("table %s: dropped the indexes %s", storage.root, ", ".join(gone))
+    return entry, tuple(gone)
 
 
 def _put(

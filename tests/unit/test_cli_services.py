@@ -1,0 +1,156 @@
+"""Commands that run services do what the operators do: by the table's options, where it is allowed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from airflow_provider.cli import app
+from airflow_provider.exceptions import IndexCatchUpTimeoutError
+from airflow_provider.ingestion import IngestJob, ingest_arrow
+from airflow_provider.ingestion.arrow import ArrowRows
+from airflow_provider.ingestion.ingestion import write_rows
+from airflow_provider.locks import open_lock
+from airflow_provider.metastore import Column, TxnState, open_metastore
+from airflow_provider.table import HudiTable
+from tests.ingestion.interleaving import Clustering
+from tests.unit.indexing.jvm import JvmWrite
+from tests.unit.test_cli import call
+
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
+
+
+def table_with(tmp_path: Path, **options: Any) -> HudiTable:
+    """A table with these options, whose names are here without ``hoodie.`` and with ``__`` for points."""
+    return HudiTable.create(
+        str(tmp_path / "t"),
+        name="t",
+        schema=SCHEMA,
+        record_key=["id"],
+        hudi_options={f"hoodie.{name.replace('__', '.')}": value for name, value in options.items()},
+    )
+
+
+def write(table: HudiTable, *ids: int, operation: str = "upsert") -> str:
+    rows = pa.table({"id": list(ids), "city": [f"city {id_}" for id_ in ids]}, SCHEMA)
+    return str(ingest_arrow(table, rows, operation)["instant"])
+
+
+# --- the table's options ------------------------------------------------------------------------
+
+
+def test_a_clean_keeps_what_the_table_says(tmp_path: Path) -> None:
+    table = table_with(tmp_path, clean__policy="KEEP_LATEST_BY_HOURS", clean__hours__retained=720)
+    for _ in range(13):
+        write(table, 1)
+    assert call("clean", table.location, "--dry-run")["files"] == []
+    assert call("clean", table.location) == []
+    assert len(call("clean", table.location, "--policy", "KEEP_LATEST_COMMITS", "--dry-run")["files"]) == 2
+    assert call("clean", table.location, "--retained", "1000", "--dry-run")["files"] == [], "hours"
+
+
+def test_a_clustering_is_planned_as_the_table_says(tmp_path: Path) -> None:
+    table = table_with(
+        tmp_path,
+        clustering__plan__strategy__sort__columns="city,id",
+        layout__optimize__strategy="hilbert",
+        clustering__plan__strategy__target__file__max__bytes=7_000_000,
+    )
+    for number in range(2):
+        write(table, number, operation="bulk_insert")
+    planned = call("plan", table.location, "--schedule")
+    plan = call("show", table.location, planned["scheduled"])["plan"]["clusteringPlan"]
+    assert _strategy(plan) == ("city,id", "hilbert", 7_000_000)
+    call("rollback", table.location, planned["scheduled"])
+    given = ("--sort-by", "id", "--layout", "linear")
+    planned = call("plan", table.location, *given, "--schedule")
+    plan = call("show", table.location, planned["scheduled"])["plan"]["clusteringPlan"]
+    assert _strategy(plan) == ("id", "linear", 7_000_000)
+
+
+def _strategy(plan: dict[str, Any]) -> tuple[str, str, int]:
+    settings = json.loads(plan["extraMetadata"]["table_services.clustering"])
+    return ",".join(settings["sort_by"]), settings["layout"], settings["target_file_size"]
+
+
+def test_the_build_of_an_index_waits_as_long_as_the_table_says(tmp_path: Path) -> None:
+    table = table_with(tmp_path, metadata__index__check__timeout__seconds=1)
+    write(table, 1)
+    url = f"sqlite:///{tmp_path}/metastore.db"
+    metastore = open_metastore(url)
+    metastore.create_database("lake")
+    metastore.close()
+    pending = JvmWrite(table).begin()
+    lock = {"provider": "metastore", "url": url, "database": "lake", "table": "t"}
+    with pytest.raises(IndexCatchUpTimeoutError, match=pending.instant):
+        call("--lock", json.dumps(lock), "index", "build", table.location, "files")
+
+
+def test_the_lock_that_is_shown_is_the_tables(tmp_path: Path) -> None:
+    table = table_with(tmp_path, write__lock__provider="InProcessLockProvider")
+    with open_lock(table.hudi_options.lock, table.storage):
+        assert [row["lock"] for row in call("locks", table.location)] == ["in_process"]
+
+
+# --- rollback -----------------------------------------------------------------------------------
+
+
+def test_a_rollback_deletes_what_reverts_have_left(tmp_path: Path) -> None:
+    table = table_with(tmp_path)
+    write(table, 1, 2)
+    write(table, 3, operation="bulk_insert")
+    clustering = Clustering(table, "", outputs=2)
+
+    @contextmanager
+    def overtaken(_: object) -> Iterator[None]:
+        clustering.commit()
+        yield
+
+    job = IngestJob(table.location, on_rewrite="revert")
+    data = pa.table({"id": [1], "city": ["new"]}, SCHEMA)
+    write_rows(job, table, ArrowRows.of(job, table, data), around=overtaken)
+    left = sorted(path.name for path in Path(table.location).glob(f"*_{clustering.instant}.parquet"))
+    assert len(left) == 2
+    assert call("rollback", table.location)["deleted"] == [], "a reader may be on them"
+    long_ago = ("--reverted-after", "0")
+    assert sorted(call("rollback", table.location, *long_ago, "--dry-run")["deleted"]) == left
+    assert sorted(call("rollback", table.location, *long_ago)["deleted"]) == left
+    assert call("rollback", table.location, *long_ago)["deleted"] == []
+
+
+def test_a_rollback_ends_transactions_that_timed_out(tmp_path: Path) -> None:
+    table = table_with(tmp_path)
+    url = f"sqlite:///{tmp_path}/metastore.db"
+    with closing(open_metastore(url)) as metastore:
+        metastore.create_database("lake")
+        metastore.create_table("lake", "t", schema=[Column("id", "bigint")], location=table.location)
+        txn_id = metastore.open_txn("somebody", "there", timeout_seconds=0.05)
+        time.sleep(0.1)
+        call("--metastore", url, "rollback", table.location)
+        call("--metastore", url, "rollback", "lake.t", "--dry-run")
+        assert metastore.get_txn(txn_id).state is TxnState.OPEN
+        call("--metastore", url, "rollback", "lake.t")
+        assert metastore.get_txn(txn_id).state is TxnState.ABORTED
+
+
+# --- what is shown ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["files", "timeline"])
+def test_nothing_is_cut_off_in_a_narrow_window(tmp_path: Path, command: str) -> None:
+    table = table_with(tmp_path)
+    instant = write(table, 1)
+    shown = CliRunner().invoke(app, [command, table.location], env={"COLUMNS": "50"}).output
+    columns = zip(*(line.split("│") for line in shown.splitlines() if "│" in line), strict=True)
+    found = ["".join(map(str.strip, column)) for column in columns]
+    expected = table.base_files()[0].path if command == "files" else instant
+    assert expected in found
+    assert "…" not in shown
