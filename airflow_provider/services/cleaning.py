@@ -232,8 +232,17 @@ def _delete(storage: Storage, paths: Iterable[str]) -> set[str]:
             storage.delete(path)
         except OSError as error:
             log.warning("%s could not be deleted: %s", storage.url(path), error)
-            failed.add(path)
+            if _may_be_there(storage, path):
+                failed.add(path)
     return failed
+
+
+def _may_be_there(storage: Storage, path: str) -> bool:
+    """Whether a file was not deleted: perhaps only the answer was lost."""
+    try:
+        return storage.stat(path) is not None
+    except OSError:
+        return True
 
 
 def _put_completion(storage: Storage, commit_log: CommitLog, planned: LogEntry, change: TableChange) -> None:
