@@ -14,6 +14,8 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
+import tenacity
+
 from airflow_provider.concurrency import PRIORITIES, CommitLog, ServicePlan, schedule
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, log_head, stopping_itself
@@ -96,6 +98,12 @@ class CompactionResult:
 # --- scheduling -----------------------------------------------------------------------------
 
 
+# What is compacted and cleaned while it is listed was so by somebody else in this moment.
+@tenacity.retry(
+    retry=tenacity.retry_if_exception_type(SnapshotUnavailableError),
+    stop=tenacity.stop_after_attempt(10),
+    reraise=True,
+)
 def preview_compaction(table: HudiTable, settings: CompactionSettings | None = None) -> CompactionPlan | None:
     """What :func:`schedule_compaction` would plan now; nothing is written.
 
