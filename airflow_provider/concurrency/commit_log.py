@@ -200,7 +200,7 @@ class CommitLog:
         return newest
 
     def read(self, sequence: int) -> LogEntry | None:
-        """An entry, or None when it was not written yet, or was trimmed by archival before anybody read it here.
+        """An entry, or None when it was not written yet, or was trimmed before it was read here.
 
         :raises CorruptTableError: when the file is not an entry.
         """
