@@ -122,8 +122,11 @@ class Content:
         """What is left when the parts are taken out that are lost.
 
         :param conflicts: that were lost.
-        :return: None when nothing is left.
+        :return: None when nothing is left, as after a restore, which concerns the whole table.
         """
+        conflicts = list(conflicts)
+        if not all(conflict.file_groups for conflict in conflicts):
+            return None
         named = frozenset(group for conflict in conflicts for group in conflict.file_groups)
         left = tuple(part for part in self.parts if not part & named)
         lost = frozenset(group for part in self.parts if part & named for group in part)

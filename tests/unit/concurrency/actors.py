@@ -41,7 +41,7 @@ from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 
 from .rows import PARTITION, Row, group_of, locate, read_rows, read_snapshot, write_rows
-from .simulation import Actor, NoLock, Simulation, Write
+from .simulation import Actor, NoLock, Read, Simulation, Write
 
 FAIL = ConflictPolicy(on_higher_priority="fail")
 REBASE = ConflictPolicy(on_conflict="rebase", on_higher_priority="fail")
@@ -238,6 +238,7 @@ def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> 
     def work(table: HudiTable, actor: Actor) -> None:
         taken = 0
         while taken < times:
+            after = frozenset(simulation.acknowledged)
             try:
                 view = table.view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
                 snapshot = read_snapshot(table.storage, view)
@@ -245,7 +246,7 @@ def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> 
                 continue
             if _deletions(Timeline.load(table.storage)) - _deletions(view.timeline):
                 continue
-            simulation.observed.setdefault(name, []).append(snapshot)
+            simulation.observed.setdefault(name, []).append(Read(after, snapshot))
             taken += 1
 
     simulation.add(name, work)
@@ -257,6 +258,7 @@ def add_leased_reader(simulation: Simulation, name: str, times: int = 2) -> None
     def work(table: HudiTable, actor: Actor) -> None:
         for _ in range(times):
             with reader_lease(table, heartbeat_interval=3600.0):
+                after = frozenset(simulation.acknowledged)
                 view = table.view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
                 files = view.base_files(PARTITION)
                 undone = _undone(table.storage)
@@ -267,7 +269,7 @@ def add_leased_reader(simulation: Simulation, name: str, times: int = 2) -> None
                     assert _undone(table.storage) - undone, f"files of {files} are gone"
                     continue
             if not _undone(table.storage) - undone:
-                simulation.observed.setdefault(name, []).append(snapshot)
+                simulation.observed.setdefault(name, []).append(Read(after, snapshot))
 
     simulation.add(name, work)
 

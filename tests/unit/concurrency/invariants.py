@@ -73,22 +73,24 @@ def check(simulation: Simulation) -> None:
     # built on the one before: a writer that had not seen its predecessor would have dropped it.
     final = read_snapshot(storage, FileSystemView(storage, timeline))
     expected: dict[str, list[str]] = {}
-    writers = [simulation.writes[e.instant] for e in lasting if e.instant in simulation.writes]
-    for write in writers:
+    writers = [entry.instant for entry in lasting if entry.instant in simulation.writes]
+    for write in map(simulation.writes.__getitem__, writers):
         for key in write.keys:
             expected.setdefault(key, []).append(write.writer)
     assert final == expected
 
-    # C3: snapshots are prefixes of the history, whole commits only, and move only forward.
+    # C3: snapshots are prefixes of the history, whole commits only, and move only forward; what had been
+    # acknowledged when a reader began is in them.
     prefixes: list[dict[str, list[str]]] = [{}]
-    for write in writers:
+    for write in map(simulation.writes.__getitem__, writers):
         before = prefixes[-1]
         prefixes.append({**before, **{key: [*before.get(key, []), write.writer] for key in write.keys}})
-    for snapshots in simulation.observed.values():
+    for reads in simulation.observed.values():
         position = 0
-        for snapshot in snapshots:
-            assert snapshot in prefixes[position:], f"no moment of the history: {snapshot}"
-            position = prefixes.index(snapshot, position)
+        for read in reads:
+            position = max([position, *(writers.index(instant) + 1 for instant in read.after)])
+            assert read.rows in prefixes[position:], f"no moment of the history since {position}: {read.rows}"
+            position = prefixes.index(read.rows, position)
 
     # C7: of what was rolled back nothing is left, unless its writer was killed as a zombie, after its
     # rollback: then its files are of no visible instant. A revert's files go later.

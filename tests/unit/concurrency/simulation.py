@@ -272,6 +272,18 @@ class Write:
     keys: frozenset[str]
 
 
+@dataclass(frozen=True)
+class Read:
+    """A snapshot that a reader took.
+
+    :param after: what had been acknowledged when it began.
+    :param rows: every key's history.
+    """
+
+    after: frozenset[str]
+    rows: dict[str, list[str]]
+
+
 @dataclass
 class Simulation:
     """Shared state of one run.
@@ -279,14 +291,14 @@ class Simulation:
     :ivar writes: by instant; of all that began, whether or not they ended.
     :ivar acknowledged: instants that their writers were told to be committed.
     :ivar logged: the commit log with the entries that were trimmed.
-    :ivar observed: by reader: the snapshots that it took, one after the other.
+    :ivar observed: by reader: what it read, one after the other.
     """
 
     files: dict[str, tuple[bytes, float]] = field(default_factory=dict)
     writes: dict[str, Write] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
     logged: dict[str, bytes] = field(default_factory=dict)
-    observed: dict[str, list[dict[str, list[str]]]] = field(default_factory=dict)
+    observed: dict[str, list[Read]] = field(default_factory=dict)
     actors: list[Actor] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
 

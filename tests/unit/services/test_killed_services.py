@@ -201,6 +201,25 @@ def test_a_writer_that_begins_within_a_restore(
     assert seen(simulation) == ({**before, "a": [*before["a"], "upsert"]} if is_there else before)
 
 
+@pytest.mark.parametrize("restore_at", range(0, operations(add_restore), 2))
+def test_a_clustering_that_begins_within_a_restore_brings_nothing_back(restore_at: int) -> None:
+    # It could be committed without a part, but not without a restore: what it has read may be undone.
+    simulation = Simulation()
+    for key in "abcd":
+        add_writer(simulation, f"first-{key}", key)
+        simulation.run([])
+    commits = [commit.requested_time for commit in simulation.table().timeline().commits()]
+    before = simulation.copy()
+    for clusterer_at in range(66, 86, 4):
+        simulation = before.copy()
+        add_restore(simulation, commits)
+        add_clusterer(simulation, "clusterer")
+        simulation.run([0] * restore_at + [1] * clusterer_at + [0] * 200)
+        assert not [actor.failure for actor in simulation.actors if actor.failure]
+        is_restored = any(entry.undoes for entry in recover(simulation))
+        assert seen(simulation) == {key: [f"first-{key}"] for key in ("ab" if is_restored else "abcd")}
+
+
 def test_a_writer_that_lives_is_in_the_way_of_a_restore() -> None:
     simulation, commits, snapshots = written()
     add_writer(simulation, "upsert", "a")
