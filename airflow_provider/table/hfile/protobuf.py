@@ -27,6 +27,8 @@ def decode_varint(data: bytes, position: int) -> tuple[int, int]:
 
     :raises ValueError: when it is cut off or longer than ten bytes.
     """
+    if position < len(data) and data[position] < 0x80:  # as most are
+        return data[position], position + 1
     value = 0
     for shift in range(0, 70, 7):
         if position >= len(data):
