@@ -65,6 +65,9 @@ class Compression(IntEnum):
     NONE = 2
 
 
+_CODECS = frozenset(Compression)
+
+
 class IndexEntry(NamedTuple):
     """Where a block lies.
 
@@ -170,7 +173,7 @@ class Trailer:
         except ValueError as error:
             raise CorruptTableError(f"the trailer of {name} cannot be read: {error}") from error
         codec = _number(fields, 12, Compression.NONE)
-        if codec not in list(Compression):
+        if codec not in _CODECS:
             known = ", ".join(f"{each.name} ({each})" for each in Compression)
             raise UnsupportedTableError(f"{name} is compressed with codec {codec}; read are {known}")
         levels = _number(fields, 8, 1)
