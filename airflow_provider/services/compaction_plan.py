@@ -183,7 +183,7 @@ def plan_compaction(
             continue
         # While an index is built its log files cannot be compacted: that is no waiting.
         built = timeline.find(operation.base_instant)
-        since = max(file_slice.log_files[0].completion_time, built and built.completion_time or "")
+        since = max(file_slice.log_files[0].completion_time, (built and built.completion_time) or "")
         waited = sum(completion_time >= since for completion_time in done)
         is_small = operation.log_bytes < _SMALL_SHARE * operation.base_bytes
         if not is_small or waited >= settings.patience:
