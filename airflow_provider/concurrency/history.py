@@ -128,7 +128,9 @@ class Base:
         def indexes(timeline: Timeline) -> UsableIndexes | None:
             if self.newest is None or not self.newest.indexes:
                 return None
-            return UsableIndexes(self._storage, timeline, is_moment=not undone)
+            # Another Hudi writer may have completed its own since.
+            known = {each.partition for each in self.newest.indexes if each.is_complete or not each.instant}
+            return UsableIndexes(self._storage, timeline, is_moment=not undone, known=known)
 
         return FileSystemView(self._storage, load, indexes)
 

@@ -38,7 +38,7 @@ class CompactionSettings:
     :param log_file_size_threshold: bytes that the log files of a file group must have; smaller ones stay
         (Hudi's ``LogFileSizeBasedCompactionStrategy``). 0 for every file group that has any.
     :param patience: deltacommits for which log files may wait that are small beside their base file, because
-        all of it is written again for them. 0: they do not wait.
+        all of it is written again for them; counted from when that was built. 0: they do not wait.
     """
 
     max_delta_commits: int = _DEFAULTS[MAX_DELTA_COMMITS]
@@ -181,8 +181,10 @@ def plan_compaction(
         operation = CompactionOperation.of(file_slice)
         if operation is None or operation.log_bytes < settings.log_file_size_threshold:
             continue
-        oldest = file_slice.log_files[0].completion_time
-        waited = sum(completion_time >= oldest for completion_time in done)
+        # While an index is built its log files cannot be compacted: that is no waiting.
+        built = timeline.find(operation.base_instant)
+        since = max(file_slice.log_files[0].completion_time, (built and built.completion_time) or "")
+        waited = sum(completion_time >= since for completion_time in done)
         is_small = operation.log_bytes < _SMALL_SHARE * operation.base_bytes
         if not is_small or waited >= settings.patience:
             operations.append(operation)

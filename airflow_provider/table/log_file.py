@@ -59,6 +59,10 @@ class HeaderKey(IntEnum):
     BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS = 8
 
 
+_BLOCK_TYPES = frozenset(BlockType)
+_HEADER_KEYS: Mapping[int, int] = {int(each): each for each in HeaderKey}
+
+
 @dataclass(frozen=True)
 class LogFileName:
     """What the name of a log file says.
@@ -245,7 +249,7 @@ def _read_block(content: ByteRange, begin: int, end: int) -> LogBlock:
             raise UnsupportedTableError(
                 f"log file {content.name} has a block of format version {version}; read is {_FORMAT_VERSION}"
             )
-        if type_number not in list(BlockType):
+        if type_number not in _BLOCK_TYPES:
             raise UnsupportedTableError(f"log file {content.name} has a block of unknown type {type_number}")
         header, position = _decode_metadata(content, begin + _TWO_INTS.size)
         (size,) = _LONG.unpack(content.read(position, position + _LONG.size))
@@ -271,12 +275,10 @@ def _encode_metadata(metadata: Mapping[int, str]) -> bytes:
 def _decode_metadata(content: ByteRange, position: int) -> tuple[dict[int, str], int]:
     (count,) = _INT.unpack(content.read(position, position + _INT.size))
     position += _INT.size
-    found = {}
+    found: dict[int, str] = {}
     for _ in range(count):
         key, size = _TWO_INTS.unpack(content.read(position, position + _TWO_INTS.size))
         position += _TWO_INTS.size
-        found[HeaderKey(key) if key in list(HeaderKey) else key] = content.read(
-            position, position + size
-        ).decode()
+        found[_HEADER_KEYS.get(key, key)] = content.read(position, position + size).decode()
         position += size
     return found, position

@@ -69,6 +69,7 @@ class Storage:
         self._filesystem: AbstractFileSystem = filesystem
         self._base = str(stripped).rstrip("/")
         self._is_local = isinstance(filesystem, LocalFileSystem)
+        self._within: dict[str, Storage] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"root": self.root, "options": self.options}
@@ -84,11 +85,13 @@ class Storage:
         return f"{self.root}/{path}" if path else self.root
 
     def within(self, folder: str) -> Storage:
-        """The storage of a folder in this one.
+        """The storage of a folder in this one; each time the same, so that what is known of it stays known.
 
         :param folder: path relative to this storage's root.
         """
-        return Storage(self.url(folder), self.options)
+        if folder not in self._within:
+            self._within[folder] = Storage(self.url(folder), self.options)
+        return self._within[folder]
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create a file with its whole content in one atomic step, unless it exists.

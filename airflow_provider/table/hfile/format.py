@@ -65,6 +65,9 @@ class Compression(IntEnum):
     NONE = 2
 
 
+_CODECS = frozenset(Compression)
+
+
 class IndexEntry(NamedTuple):
     """Where a block lies.
 
@@ -170,7 +173,7 @@ class Trailer:
         except ValueError as error:
             raise CorruptTableError(f"the trailer of {name} cannot be read: {error}") from error
         codec = _number(fields, 12, Compression.NONE)
-        if codec not in list(Compression):
+        if codec not in _CODECS:
             known = ", ".join(f"{each.name} ({each})" for each in Compression)
             raise UnsupportedTableError(f"{name} is compressed with codec {codec}; read are {known}")
         levels = _number(fields, 8, 1)
@@ -358,18 +361,24 @@ def decode_root_index(data: bytes, count: int, *, of_data: bool) -> BlockIndex:
     keys: list[bytes] = []
     positions: list[int] = []
     position, end = 0, len(data)
-    length_at = _POINTER.size
-    for _ in range(count):
-        if position + length_at >= end:
+    length_at, key_at = _POINTER.size, _KEY_LENGTH.size
+    for _ in range(count):  # thousands, each time that a file is opened: a call for each would take as long
+        begin = position + length_at + 1
+        if begin > end:
             raise ValueError(f"an index of {count} entries ends after {len(keys)}")
         positions.append(position)
-        length, begin = data[position + length_at], position + length_at + 1
+        length = data[begin - 1]
         if length > 127:
             length, begin = _decode_vint(data, begin - 1)
         position = begin + length
         if length < 0 or position > end:
             raise ValueError(f"entry {len(keys)} of an index is cut off")
-        keys.append(_index_key(data, begin, position) if of_data else data[begin:position])
+        if not of_data:
+            keys.append(data[begin:position])
+        elif length >= key_at and (stop := begin + key_at + (data[begin] << 8 | data[begin + 1])) <= position:
+            keys.append(data[begin + key_at : stop])
+        else:
+            raise ValueError(f"the key of entry {len(keys)} of an index is cut off")
     return BlockIndex(data, keys, positions)
 
 

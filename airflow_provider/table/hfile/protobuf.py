@@ -7,10 +7,12 @@ them would need in declarations; the engine depends on none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
+@lru_cache(maxsize=1024)  # the same few numbers again and again
 def encode_varint(value: int) -> bytes:
     """A number in Protobuf's variable length; a negative one as its 64-bit two's complement."""
     value &= (1 << 64) - 1
@@ -27,6 +29,8 @@ def decode_varint(data: bytes, position: int) -> tuple[int, int]:
 
     :raises ValueError: when it is cut off or longer than ten bytes.
     """
+    if position < len(data) and data[position] < 0x80:  # as most are
+        return data[position], position + 1
     value = 0
     for shift in range(0, 70, 7):
         if position >= len(data):
@@ -55,8 +59,8 @@ def decode_message(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
     :raises ValueError: when the bytes are not a message.
     """
-    position = 0
-    while position < len(data):
+    position, end = 0, len(data)
+    while position < end:
         tag, position = decode_varint(data, position)
         number, kind = tag >> 3, tag & 7
         if kind == _VARINT:
@@ -69,8 +73,8 @@ def decode_message(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             length = 8 if kind == _FIXED64 else 4
         else:
             raise ValueError(f"field {number} is of unknown kind {kind}")
-        if position + length > len(data):
-            raise ValueError(f"field {number} is cut off at byte {len(data)}")
+        if position + length > end:
+            raise ValueError(f"field {number} is cut off at byte {end}")
         yield number, data[position : position + length]
         position += length
 

@@ -83,10 +83,11 @@ def records_of(
     found: dict[str, Records] = {each: {} for each in wanted}
     if MetadataPartition.FILES in found:
         found[MetadataPartition.FILES] = _files(change)
+    keys: dict[str, pa.ChunkedArray] = {}
     if _OF_FOOTERS & found.keys():
-        _add_footers(storage, change, found, columns)
+        keys = _add_footers(storage, change, found, columns)
     if MetadataPartition.RECORD_INDEX in found:
-        found[MetadataPartition.RECORD_INDEX] = _locations(storage, change)
+        found[MetadataPartition.RECORD_INDEX] = _locations(storage, change, keys)
     return {partition: records for partition, records in found.items() if records}
 
 
@@ -108,7 +109,13 @@ def _add_footers(
     change: TableChange,
     found: Mapping[str, Records],
     columns: Sequence[str],
-) -> None:
+) -> dict[str, pa.ChunkedArray]:
+    """Add what footers say.
+
+    :return: the record keys that are asked for next, by path of the file: it is open here already.
+    """
+    of_keys = {after.path for _, after in change.slices if after and MetadataPartition.RECORD_INDEX in found}
+    keys: dict[str, pa.ChunkedArray] = {}
     stats_of = found.get(MetadataPartition.COLUMN_STATS)
     blooms = found.get(MetadataPartition.BLOOM_FILTERS)
     ranges = found.get(MetadataPartition.PARTITION_STATS)
@@ -132,21 +139,24 @@ def _add_footers(
                     stats_of.update(keyed)
             if blooms is not None and (bloom := stored_bloom_filter(reader.footer, base_file.instant)):
                 blooms[bloom_filter_key(partition, name)] = bloom
+            if base_file.path in of_keys:
+                keys[base_file.path] = _read_keys(reader)
     if ranges is None:
-        return
+        return keys
     for partition, of_files in of_partition.items():
         for each in partition_stats(partition, of_files):
             # What was there before only widens: no file has to be looked at again for that.
             key = partition_stats_key(each.column_name, partition)
             ranges[key] = replace(each, is_tight_bound=False)
+    return keys
 
 
-def _locations(storage: Storage, change: TableChange) -> Records:
+def _locations(storage: Storage, change: TableChange, keys: Mapping[str, pa.ChunkedArray]) -> Records:
     gone: Records = {}
     come: Records = {}
     for before, after in change.slices:
         stays = before is not None and after is not None and before.file_group == after.file_group
-        old, new = _keys(storage, before), _keys(storage, after)
+        old, new = (_keys(storage, each, keys) for each in (before, after))
         if after is not None:
             location = RecordLocation.at(after.partition_path, after.file_id, after.instant)
             come.update(dict.fromkeys(_without(new, old) if stays else new.to_pylist(), location))
@@ -154,11 +164,19 @@ def _locations(storage: Storage, change: TableChange) -> Records:
     return gone | come
 
 
-def _keys(storage: Storage, base_file: BaseFile | None) -> pa.ChunkedArray:
+def _keys(
+    storage: Storage, base_file: BaseFile | None, known: Mapping[str, pa.ChunkedArray]
+) -> pa.ChunkedArray:
     if base_file is None:
         return pa.chunked_array([], pa.string())
+    if base_file.path in known:
+        return known[base_file.path]
     with BaseFileReader(storage, base_file.path) as reader:
-        return reader.read([_RECORD_KEY])[_RECORD_KEY]
+        return _read_keys(reader)
+
+
+def _read_keys(reader: BaseFileReader) -> pa.ChunkedArray:
+    return reader.read([_RECORD_KEY])[_RECORD_KEY]
 
 
 def _without(keys: pa.ChunkedArray, others: pa.ChunkedArray) -> Iterator[str]:

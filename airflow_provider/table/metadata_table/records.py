@@ -298,7 +298,7 @@ class RecordDecoder:
         try:
             record = decode_datum(self._schema, data)
             record_type = record["type"]
-            if record_type not in list(RecordType):
+            if record_type not in _FROM_AVRO:
                 raise UnsupportedTableError(
                     f"a record of the metadata table is of unknown type {record_type}"
                 )

@@ -9,7 +9,7 @@ writer of ours makes up for that. Whoever asks goes without the index wherever i
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.table.bloom_filter import BloomFilter
@@ -54,12 +54,21 @@ class UsableIndexes:
     :param timeline: the snapshot's timeline, loaded already: the index is looked at after it.
     :param is_moment: whether the timeline shows all that had completed at its newest completion; only then
         does the record index tell where keys were, and ``partition_stats`` what partitions held.
+    :param known: the indexes that may be complete, where that is known: after others nobody has to look.
     """
 
-    def __init__(self, storage: Storage, timeline: Timeline, *, is_moment: bool = True) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        timeline: Timeline,
+        *,
+        is_moment: bool = True,
+        known: Collection[str] | None = None,
+    ) -> None:
         self._storage = storage
         self._timeline = timeline
         self._is_moment = is_moment
+        self._known = known
         own = metadata_storage(storage)
         # Of files that a snapshot does not show nobody asks, and what was deleted since is gone for all.
         self._newest = MetadataTable(own)
@@ -193,6 +202,8 @@ class UsableIndexes:
 
     def _look(self, partition: str) -> bool:
         if partition in _OF_THE_MOMENT and not self._is_moment:
+            return False
+        if self._known is not None and partition not in self._known:
             return False
         table = self._table(partition)
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -364,6 +365,7 @@ def _encode_records(records: Mapping[str, Payload], instant: str) -> bytes:
     return sink.getvalue()
 
 
+@lru_cache(maxsize=16)
 def _created(instant: str) -> int:
     """Milliseconds since the epoch, for a file's own date: from its instant, so that it can be repeated."""
     return 0 if instant.startswith(_FIRST_INSTANTS) else int(parse_time(instant).timestamp() * 1000)

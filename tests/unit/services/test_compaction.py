@@ -182,6 +182,10 @@ def test_few_records_beside_a_large_base_file_wait(table: HudiTable) -> None:
 
     assert planned(0) == planned(3) == ["record-index-0", "record-index-1"]
     assert planned(4) == ["record-index-1"], "three commits since are not four"
+    built = Instant("10", Action.DELTA_COMMIT, State.COMPLETED, "23")
+    timeline = Timeline(table.storage, [built, *done])
+    assert planned(2) == ["record-index-0", "record-index-1"], "that of the build itself, and the last one"
+    assert planned(3) == ["record-index-1"], "they could not be compacted while the base file was built"
 
 
 def test_what_completes_after_the_plan_is_left_to_the_next(table: HudiTable) -> None:

@@ -87,3 +87,12 @@ def test_a_relative_path_is_refused() -> None:
 def test_an_unknown_scheme_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="nosuch"):
         Storage("nosuch://bucket/flights")
+
+
+def test_the_storage_of_a_folder_is_always_the_same(storage: Storage) -> None:
+    """What was parsed of a timeline is kept by its storage."""
+    inner = storage.within("a")
+    inner.put("b", b"1")
+    assert storage.read("a/b") == b"1"
+    assert storage.within("a") is inner
+    assert storage.within("c") is not inner

@@ -273,3 +273,13 @@ def test_a_moment_is_told_until_it_has_been_compacted_twice(indexed: IndexedHist
     with pytest.raises(SnapshotUnavailableError, match="read a later moment"):
         told()
     assert UsableIndexes(indexed.storage, moment).locations(["2"]) is None
+
+
+def test_an_index_that_cannot_be_complete_is_not_used(indexed: IndexedHistory) -> None:
+    indexed.commit({("a", 2): "x"})
+    build_indexes(indexed.table, ["files", "record_index"], indexed.tick(), indexed.tick())
+    timeline = indexed.table.timeline()
+    assert UsableIndexes(indexed.storage, timeline).has("record_index")
+    indexes = UsableIndexes(indexed.storage, timeline, known=["files"])
+    assert indexes.has("files")
+    assert not indexes.has("record_index")
