@@ -297,18 +297,18 @@ def missed(storage: Storage, indexes: Iterable[IndexState], timeline: Timeline) 
     """
     plans = [index.instant for index in indexes if index.instant]
     metadata_table = metadata_storage(storage)
-    known = Timeline.load(metadata_table)
+    # One that is pending there is of somebody who failed, or died, while making up for it.
+    logged = {each.requested_time for each in Timeline.load(metadata_table).completed()}
     # What completed before is in what the first index began with.
     since = min(plans, default="")
     if any(not index.instant for index in indexes):  # another Hudi writer's, whose plan nobody knows
-        logged = (each.requested_time for each in known.completed())
         since = min((each for each in logged if not each.startswith(_FIRST)), default="")
     found = [
         instant
         for instant in timeline.completed()
         if instant.action in _LOGGED
         and (instant.completion_time or "") > since
-        and known.find(instant.requested_time) is None
+        and instant.requested_time not in logged
         and find_archived(metadata_table, instant.requested_time) is None
     ]
     return sorted(found, key=lambda each: each.completion_time or "")

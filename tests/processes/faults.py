@@ -31,6 +31,12 @@ class FaultyStorage(Storage):
         if self._after is not None:
             self._after(operation, path)
 
+    def within(self, folder: str) -> Storage:
+        def told(act: Act) -> Act:
+            return lambda operation, path: act(operation, f"{folder}/{path}".rstrip("/"))
+
+        return FaultyStorage(self.url(folder), told(self._before), self._after and told(self._after))
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         with self._at("put_if_absent", path):
             return super().put_if_absent(path, data)
@@ -50,6 +56,10 @@ class FaultyStorage(Storage):
     def read(self, path: str) -> bytes:
         with self._at("read", path):
             return super().read(path)
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        with self._at("read_range", path):
+            return super().read_range(path, start, end)
 
     def list(self, path: str, *, recursive: bool = False) -> list[FileStatus]:
         with self._at("list", path):

@@ -1,10 +1,12 @@
-"""A schedule, a run and a drop, killed or overtaken before every one of their storage operations."""
+"""A schedule, a run and a drop: killed, overtaken or not answered at each of their storage operations."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 from tests.unit.concurrency.actors import add_writer
-from tests.unit.concurrency.simulation import Actor, NoLock, Simulation
+from tests.unit.concurrency.simulation import Actor, MemoryStorage, NoLock, Simulation
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 INDEXES = ["files", "record_index"]
@@ -123,6 +125,45 @@ def test_who_is_killed_leaves_nothing_that_others_mind(work: Work) -> None:
         assert not plans
         for path in simulation.files:
             assert not path.startswith(f"{METADATA_FOLDER}/record_index") or "-0002-0" not in path
+
+
+class LosesAnAnswer(MemoryStorage):
+    """Does all that it is asked for; of one change it does not say so."""
+
+    def __init__(self, simulation: Simulation, lost_at: int) -> None:
+        super().__init__(simulation.files, simulation.clock)
+        self.left = lost_at
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in ("put_if_absent", "put", "move_if_absent", "delete"):
+            return found
+
+        def operate(*arguments: Any) -> Any:
+            answer = found(*arguments)
+            self.left -= 1
+            if self.left == -1:
+                raise OSError(f"the answer to {name} {arguments[0]} is lost")
+            return answer
+
+        return operate
+
+
+@pytest.mark.parametrize("work", list(BEFORE), ids=lambda work: work.__name__)
+def test_an_answer_that_is_lost_leaves_nothing_that_others_mind(work: Work) -> None:
+    lost_at = 0
+    while True:
+        simulation = written(BEFORE[work])
+        storage = LosesAnAnswer(simulation, lost_at)
+        with suppress(OSError):
+            work(HudiTable(storage, simulation.config))
+        if storage.left >= 0:
+            break
+        table = complete(simulation)
+        assert not left_over(simulation), f"lost at {lost_at}"
+        assert not [i for i in table.timeline().pending() if i.action is Action.INDEXING]
+        lost_at += 1 if SOAK else 5
+    assert lost_at > 5
 
 
 @pytest.mark.parametrize("work", list(BEFORE), ids=lambda work: work.__name__)
