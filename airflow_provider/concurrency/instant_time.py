@@ -33,8 +33,8 @@ def request_instant(
         if not storage.put_if_absent(heartbeat_path(candidate), info.to_json()):
             candidate = after(candidate)
             continue
-        for entry in log.after(newest.sequence if newest else 0):
-            newest = entry
+        # Not from the entry known before: until this heartbeat what came after it may have been trimmed too.
+        newest = log.newest()
         if newest is None or candidate > newest.completion_time:
             return candidate, newest
         storage.delete(heartbeat_path(candidate))

@@ -27,6 +27,7 @@ from airflow_provider.concurrency import (
     schedule,
 )
 from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER
+from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.concurrency.publish import STAGED_FOLDER, ensure_published
 from airflow_provider.concurrency.revert import put_revert
 from airflow_provider.concurrency.transactions import is_completed, partitions_of
@@ -54,6 +55,7 @@ from airflow_provider.table.archived_timeline import (
 from airflow_provider.table.incremental import increment
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import WriteStat, decode_commit_metadata
+from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import TIMELINE_FOLDER, instant_path
 from tests.unit.table.conftest import JvmTables
 
@@ -369,6 +371,26 @@ def test_who_stood_still_past_the_logs_beginning_finds_that_out(table: HudiTable
     assert CommitLog(HudiTable.open(table.location).storage).read(2) is None
     assert fares(table) == before
     assert CommitLog(HudiTable.open(table.location).storage).head() == CommitLog(table.storage).head()
+
+
+def test_who_stood_still_before_its_heartbeat_begins_on_what_there_is_then(table: HudiTable) -> None:
+    class StandsStill(Storage):
+        """Before it asks for its instant the log goes on, and is trimmed past what it has seen."""
+
+        stood = False
+
+        def put_if_absent(self, path: str, data: bytes) -> bool:
+            if path.startswith(HEARTBEAT_FOLDER) and not self.stood:
+                self.stood = True
+                commits(table, 6, first=2)
+                archive(table, **FEW)
+            return super().put_if_absent(path, data)
+
+    commits(table, 2)
+    storage = StandsStill(table.location)
+    ingest(HudiTable(storage, table.config), {9: 9.0})
+    assert CommitLog(table.storage).trimmed() > 2
+    assert fares(table) == {number: float(number) for number in (*range(8), 9)}
 
 
 def test_who_stood_still_right_after_its_entry_has_committed(table: HudiTable) -> None:
