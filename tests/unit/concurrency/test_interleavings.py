@@ -189,7 +189,7 @@ def w0(simulation: Simulation) -> None:
 
 
 ALL = operations(w0)
-BEGUN = moment("put_if_absent .hoodie/.heartbeat", of=w0) + 2  # and has looked at the log again
+BEGUN = moment("put_if_absent .hoodie/.heartbeat", of=w0) + 4  # and has looked at the log again
 COMMITTED = moment("put_if_absent .hoodie/commit_log", of=w0) + 1
 
 
