@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.bloom_filter import BloomFilter
-from airflow_provider.table.dictionary_encoding import worth_a_dictionary
+from airflow_provider.table.column_properties import with_statistics, worth_a_dictionary
 from airflow_provider.table.properties import dump_properties
 from airflow_provider.table.schema import (
     META_COLUMNS,
@@ -154,6 +154,7 @@ class BaseFileWriter:
         self._pending_bytes = 0
         self._sink: BinaryIO | None = None
         self._parquet: pq.ParquetWriter | None = None
+        self._with_statistics: frozenset[str] = frozenset()
 
     @property
     def size(self) -> int:
@@ -287,16 +288,30 @@ class BaseFileWriter:
         # second one turns up.
         table = pa.concat_tables(self._pending).unify_dictionaries()
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        if self._parquet is not None and not self._with_statistics.issubset(with_statistics(table)):
+            table = pa.concat_tables([self._take_back(), table]).unify_dictionaries()
         parquet = self._parquet or self._open(table)
         parquet.write_table(table, row_group_size=self._row_group_rows)
 
+    def _take_back(self) -> pa.Table:
+        """What was written already: the file begins anew, with statistics of fewer columns."""
+        if self._parquet is not None:
+            self._parquet.close()
+        self._close_sink()
+        self._parquet = None
+        rows = read_base_file(self._storage, self.path)
+        columns = [*(rows[name] for name in META_COLUMNS), *conform(rows, self._schema).columns]
+        return pa.Table.from_arrays(columns, schema=self._file_schema)
+
     def _open(self, sample: pa.Table) -> pq.ParquetWriter:
+        self._with_statistics = frozenset(with_statistics(sample))
         self._sink = self._storage.create(self.path)
         self._parquet = pq.ParquetWriter(
             self._sink,
             self._file_schema,
             compression="snappy",
             use_dictionary=worth_a_dictionary(sample),
+            write_statistics=sorted(self._with_statistics),
             store_schema=False,  # the file shall look like the JVM's, not like Arrow's
         )
         return self._parquet

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 import uuid
+from math import nan
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -366,3 +368,44 @@ def test_any_rows_survive_a_file(table: pa.Table, cut: int, tmp_path_factory: py
         again = opened.close()
     rewritten = read_base_file(storage, again.path).select(table.column_names)
     assert rewritten.to_pylist() == table.to_pylist()
+
+
+@pytest.mark.parametrize("prices", [[1.0, nan, 1.0, 1.0], [1.0, 1.0, 1.0, nan]], ids=["at once", "later"])
+def test_no_reader_loses_what_is_not_a_number(storage: Storage, prices: list[float]) -> None:
+    data = rows(4).set_column(2, "price", [prices])
+    one = data.slice(0, 1)
+    written = write(storage, *[data.slice(begin, 2) for begin in (0, 2)], row_group_rows=2)
+    numbers = write(storage, one, one)
+    filesystem, base = storage.arrow()
+    dataset = ds.dataset(f"{base}/{written.path}", filesystem=filesystem)
+    for where in (pc.is_nan(pc.field("price")), pc.field("price") != 1.0, ~(pc.field("price") < 2.0)):
+        assert dataset.to_table(filter=where)["id"].to_pylist() == [prices.index(nan)]
+    assert read_base_file(storage, written.path)["id"].to_pylist() == [0, 1, 2, 3]
+    assert statistics_of(storage, written.path) == {*META_COLUMNS, "id", "name"}
+    assert statistics_of(storage, numbers.path) == {*META_COLUMNS, "id", "name", "price"}
+
+
+def test_a_file_that_begins_anew_is_the_same(storage: Storage) -> None:
+    @given(data=tables().filter(len))
+    @settings(max_examples=15)
+    def is_the_same(data: pa.Table) -> None:
+        told = data.append_column("price", pa.array([1.0] * data.num_rows))
+        late = data.append_column("price", pa.array([nan] * data.num_rows))
+        numbered = pa.array(map(str, range(data.num_rows)))
+        with writer(storage, schema=told.schema, row_group_rows=data.num_rows) as opened:
+            opened.write(told, numbered)
+            opened.write(late, numbered)
+            path = opened.close().path
+        again = read_base_file(storage, path).drop_columns([*META_COLUMNS, "price"])
+        assert repr(again.to_pylist()) == repr([*data.to_pylist(), *data.to_pylist()])  # nan is not nan
+
+    is_the_same()
+
+
+def statistics_of(storage: Storage, path: str) -> set[str]:
+    """Columns of which some row group keeps smallest and largest value."""
+    filesystem, base = storage.arrow()
+    metadata = pq.read_metadata(f"{base}/{path}", filesystem=filesystem)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+    return {chunk.path_in_schema for chunk in chunks if chunk.is_stats_set and chunk.statistics.has_min_max}

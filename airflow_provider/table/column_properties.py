@@ -1,4 +1,4 @@
-"""Which columns of a base file Parquet encodes by a dictionary."""
+"""Of which columns of a base file Parquet keeps a dictionary, and of which statistics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def worth_a_dictionary(table: pa.Table) -> list[str]:
         if field.name in _DISTINCT:
             continue
         if pa.types.is_nested(field.type) or not table.num_rows:
-            chosen.extend(_leaves(field, field.name))
+            chosen.extend(path for path, _ in _leaves(field, field.name))
             continue
         values = sample[field.name].drop_null()
         if pa.types.is_dictionary(field.type) or 2 * pc.count_distinct(values).as_py() <= len(values):
@@ -34,8 +34,26 @@ def worth_a_dictionary(table: pa.Table) -> list[str]:
     return chosen
 
 
-def _leaves(field: pa.Field, path: str) -> Iterator[str]:
-    """The Parquet paths of a column's leaves."""
+def with_statistics(table: pa.Table) -> list[str]:
+    """The leaf columns of which Parquet keeps smallest and largest values: those that are all numbers.
+
+    Parquet's statistics leave out what is not a number, and Arrow then skips row groups that have it:
+    ``x != 1`` would lose rows (apache/arrow#28074).
+
+    :param table: rows of the file, with Hudi's columns.
+    """
+    chosen: list[str] = []
+    for field in table.schema:
+        if pa.types.is_nested(field.type):
+            leaves = _leaves(field, field.name)
+            chosen.extend(path for path, kind in leaves if not pa.types.is_floating(kind))
+        elif not pa.types.is_floating(field.type) or not pc.any(pc.is_nan(table[field.name])).as_py():
+            chosen.append(field.name)
+    return chosen
+
+
+def _leaves(field: pa.Field, path: str) -> Iterator[tuple[str, pa.DataType]]:
+    """The Parquet paths of a column's leaves, and their types."""
     kind = field.type
     if pa.types.is_struct(kind):
         for position in range(kind.num_fields):
@@ -47,4 +65,4 @@ def _leaves(field: pa.Field, path: str) -> Iterator[str]:
         yield from _leaves(kind.key_field, f"{path}.key_value.key")
         yield from _leaves(kind.item_field, f"{path}.key_value.value")
     else:
-        yield path
+        yield path, kind
