@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.in_flight import find_rollback
+from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.exceptions import DuplicateRecordKeyError
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
@@ -151,9 +152,16 @@ class IndexBuild:
         slices = metadata_table.file_slices(MetadataPartition.RECORD_INDEX)
         logs = next((each for each in slices if each.file_id == file_id), None)
         if logs is None:
-            return set()  # dropped in this moment
+            return set()  # dropped already
         since = (e for e in logs.log_files if self.instant < e.completion_time <= self.logged_until)
-        return metadata_table.taken_out(replace(logs, log_files=tuple(since)))
+        try:
+            return metadata_table.taken_out(replace(logs, log_files=tuple(since)))
+        except FileNotFoundError:
+            commit_log = CommitLog(self.storage)
+            indexes = current_indexes(self.storage, commit_log, commit_log.newest())
+            if any(each[:2] == (MetadataPartition.RECORD_INDEX, self.instant) for each in indexes):
+                raise
+            return set()  # dropped in this moment
 
     def _checked(
         self, records: Iterable[tuple[str, Payload | bytes]], taken_out: Collection[str]

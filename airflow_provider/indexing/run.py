@@ -24,6 +24,7 @@ from airflow_provider.exceptions import (
     HeartbeatExpiredError,
     InvalidInputError,
     NoSuchInstantError,
+    SnapshotUnavailableError,
     TableServiceError,
     WriteConflictError,
 )
@@ -280,11 +281,11 @@ class _Run:
         done = Instant(self._instant, Action.DELTA_COMMIT, State.COMPLETED, self._planned().completion_time)
         metadata_table.put_if_absent(instant_path(done), content)
 
-    def _check_one_place(self, of_plan: Indexes, view: FileSystemView, since: str) -> None:
+    def _check_one_place(self, of_plan: Indexes, timeline: Timeline, since: str) -> None:
         if not any(each.partition == MetadataPartition.RECORD_INDEX for each in of_plan):
             return
         try:
-            check_one_place(self._storage, view, since=since)
+            check_one_place(self._storage, timeline, since=since)
         except FileNotFoundError:
             self._pending()  # was it dropped in this moment?
             raise
@@ -294,8 +295,8 @@ class _Run:
         newest = publish_head(self._storage, self._log)
         checked = newest.completion_time if newest else ""
         try:
-            self._check_one_place(self._pending(), FileSystemView(self._storage, self._table.timeline()), "")
-        except FileNotFoundError:  # cleaned since: then all of it under the lock
+            self._check_one_place(self._pending(), self._table.timeline(), "")
+        except (FileNotFoundError, SnapshotUnavailableError):  # cleaned since: all of it under the lock
             checked = ""
 
         def decide(base: Base, indexes: Indexes) -> Change | None:
@@ -304,7 +305,7 @@ class _Run:
                 raise _dropped(self._storage, self._instant)
             if all(each.is_complete for each in of_plan):
                 return None  # by another run
-            self._check_one_place(of_plan, base.view(self._log), checked)
+            self._check_one_place(of_plan, base.timeline, checked)
             after = tuple(
                 each._replace(is_complete=True) if each.instant == self._instant else each for each in indexes
             )

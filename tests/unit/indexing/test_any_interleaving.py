@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,6 +16,8 @@ from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.services.cleaning import pending_cleans, run_clean
+from airflow_provider.services.compaction import compact
+from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table.hudi_table import HudiTable
 from tests.unit.concurrency.actors import add_writer
 from tests.unit.concurrency.invariants import check
@@ -30,6 +32,7 @@ WORK: dict[str, Callable[[HudiTable], object]] = {
     "builder": runs,
     "dropper": drops,
     "dropper of all": drops_all,
+    "compactor": partial(compact, settings=CompactionSettings(max_delta_commits=1), lock=NoLock()),
 }
 
 

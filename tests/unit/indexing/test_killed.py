@@ -17,7 +17,7 @@ from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
-from tests.unit.concurrency.actors import add_writer
+from tests.unit.concurrency.actors import add_clusterer, add_writer
 from tests.unit.concurrency.simulation import Actor, MemoryStorage, NoLock, Simulation
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
@@ -177,6 +177,27 @@ def test_a_writer_comes_in_between(work: Work) -> None:
         assert "between" in simulation.committed()
         assert_indexes_equal_a_rebuild(HudiTable.at(simulation.table().storage))
         complete(simulation)
+
+
+@pytest.mark.parametrize("other", ["clusterer", "dropper"])
+def test_a_build_looks_at_one_moment(other: str) -> None:
+    # Between any two of its operations keys are moved, and logged as such, or the index is gone.
+    for stands_still_at in moments(runs, 1):
+        simulation = written(BEFORE[runs])
+        add(simulation, runs)
+        (builder,) = simulation.running()
+        for _ in range(stands_still_at):
+            if not builder.done:
+                simulation.step(builder)
+        add_clusterer(simulation, other) if other == "clusterer" else add(simulation, drops)
+        while not simulation.actors[-1].done:
+            simulation.step(simulation.actors[-1])
+        simulation.run([])
+        if other == "dropper" and builder.failure is not None:
+            assert isinstance(builder.failure, NoSuchInstantError)
+            builder.failure = None
+        assert not [actor.failure for actor in simulation.actors if actor.failure]
+        assert_indexes_equal_a_rebuild(HudiTable.at(simulation.table().storage))
 
 
 @pytest.mark.parametrize("work", list(BEFORE), ids=lambda work: work.__name__)
