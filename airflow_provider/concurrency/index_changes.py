@@ -135,16 +135,18 @@ def _remove(storage: Storage, entry: LogEntry, dropped: Collection[str]) -> None
         return
     for path in paths:
         storage.delete(path)
-    _remove_plans(storage, entry.indexes or (), dropped)
+    _remove_plans(storage, entry, dropped)
     nothing = encode("HoodieIndexPlan", {"version": 1, "indexPartitionInfos": []})
     for state, content in ((State.REQUESTED, nothing), (State.INFLIGHT, b"")):
         storage.put_if_absent(instant_path(Instant(entry.instant, Action.INDEXING, state)), content)
 
 
-def _remove_plans(storage: Storage, kept: Collection[IndexState], dropped: Collection[str]) -> None:
+def _remove_plans(storage: Storage, entry: LogEntry, dropped: Collection[str]) -> None:
     """Take plans of dropped indexes from the timeline of which nothing is left to be built."""
-    timeline = Timeline.load(storage)
+    kept, timeline = entry.indexes or (), Timeline.load(storage)
     for pending in timeline.pending():
+        if pending.requested_time > entry.completion_time:
+            continue  # planned since
         plan = timeline.plan(pending) if pending.action is Action.INDEXING else None
         named = {info["metadataPartitionPath"] for info in (plan or {}).get("indexPartitionInfos") or ()}
         # One of another Hudi writer's has no instant here.

@@ -244,6 +244,28 @@ def test_a_run_that_others_took_for_dead_is_done_by_another_and_changes_nothing(
         complete(simulation)
 
 
+def test_what_is_planned_while_a_drop_stands_still_is_no_part_of_it() -> None:
+    planned = []
+    for stands_still_at in moments(drops, 1):
+        simulation = written(BEFORE[drops])
+        add(simulation, drops)
+        (dropper,) = simulation.running()
+        for _ in range(stands_still_at):
+            if not dropper.done:
+                simulation.step(dropper)
+        table = HudiTable.at(simulation.table().storage)
+        instant = schedules(table)
+        add_writer(simulation, "since", "ay")
+        simulation.run([1] * 200)  # the writer, then the drop
+        assert not [actor.failure for actor in simulation.actors if actor.failure]
+        if instant is not None:
+            planned.append(instant)
+            assert instant in [each.requested_time for each in table.timeline().pending()]
+            runs(table)
+            assert_indexes_equal_a_rebuild(table, INDEXES)
+    assert len(planned) > 5
+
+
 def test_an_index_is_dropped_and_made_anew_while_it_is_built() -> None:
     for stands_still_at in moments(runs, 9):
         simulation = written(BEFORE[runs])
