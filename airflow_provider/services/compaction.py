@@ -17,6 +17,7 @@ from typing import Any
 import tenacity
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog, ServicePlan, schedule
+from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, log_head, stopping_itself
 from airflow_provider.exceptions import (
@@ -41,6 +42,7 @@ from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State, after
 from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.writer import COMPACT, compacted, write_instant, written_base_file
 from airflow_provider.table.storage import Storage
@@ -272,9 +274,22 @@ def compact(
             instant := schedule_compaction(table, settings, lock=lock)
         ):
             results.append(run_compaction(table, instant))
-        delete_superseded(table)
-        archive_metadata_timeline(table)
+        made_by = _made_by(table)
+        try:
+            delete_superseded(table)
+            archive_metadata_timeline(table)
+        except FileNotFoundError:
+            if _made_by(table) == made_by:
+                raise
+            log.info("table %s: the metadata table was dropped meanwhile", table.location)
     return results
+
+
+def _made_by(table: HudiTable) -> str | None:
+    """Requested time of the indexing that made the metadata table; None when there is none."""
+    commit_log = CommitLog(table.storage)
+    indexes = current_indexes(table.storage, commit_log, commit_log.newest())
+    return next((each.instant for each in indexes if each.partition == MetadataPartition.FILES), None)
 
 
 def _input(table: HudiTable) -> str:

@@ -10,6 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
+from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.services.cleaning import pending_cleans, run_clean
@@ -19,7 +21,7 @@ from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import FileList
-from tests.unit.concurrency.actors import add_compactor, add_reader, add_writer
+from tests.unit.concurrency.actors import add_archiver, add_compactor, add_reader, add_writer
 from tests.unit.concurrency.invariants import check
 from tests.unit.concurrency.rows import PARTITION
 from tests.unit.concurrency.simulation import Actor, NoLock, Simulation
@@ -47,6 +49,19 @@ def indexed() -> Simulation:
     index_files(simulation)
     for keys in "abc":
         add_writer(simulation, f"first-{keys}", keys)
+        simulation.run([])
+    return simulation
+
+
+@cache
+def compacted() -> Simulation:
+    """That table with archived instants, also of the metadata table; and a commit since."""
+    simulation = indexed().copy()
+    for name in ("first", "second"):
+        for add in (add_archiver, add_compactor):
+            add(simulation, name)
+            simulation.run([])
+        add_writer(simulation, f"after the {name}", "a")
         simulation.run([])
     return simulation
 
@@ -115,3 +130,21 @@ def test_two_compactors_and_a_writer_take_turns() -> None:
         check(simulation)
         check_index(simulation)
         assert pending_compactions(simulation.table()) == []
+
+
+def test_the_metadata_table_may_be_dropped_at_any_moment() -> None:
+    stands_still_at = 0
+    while True:
+        simulation = compacted().copy()
+        add_compactor(simulation, "compactor")
+        (compactor,) = simulation.running()
+        for _ in range(stands_still_at):
+            if not compactor.done:
+                simulation.step(compactor)
+        if compactor.done:
+            break
+        drop_index(simulation.table(), [MetadataPartition.FILES], lock=NoLock())
+        simulation.run([])
+        assert compactor.failure is None or isinstance(compactor.failure, NoSuchInstantError)
+        stands_still_at += 1
+    assert stands_still_at > 20
