@@ -88,6 +88,8 @@ def begin_write(
     lock, policy, instant = lock or default_lock(table), policy or ConflictPolicy(), ""
     while True:
         instant, base = _take_instant(storage, commit_log, newest, info, later_than=instant)
+        if lock.excludes_hudi:
+            _ = base.timeline  # only there another Hudi writer says that it has rolled this one back
         heartbeat = Heartbeat(storage, instant, info, is_alive)
         writer = Writer(table, instant, action, info, base, heartbeat, lock, policy, open_txn)
         requested = instant_path(Instant(instant, action, State.REQUESTED))

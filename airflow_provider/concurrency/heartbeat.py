@@ -106,20 +106,42 @@ def observe(storage: Storage, folder: str = HEARTBEAT_FOLDER) -> dict[str, Obser
     return found
 
 
+def observe_above(storage: Storage, priority: int) -> dict[str, ObservedHeartbeat]:
+    """The heartbeats of writers above a priority, by instant; when the others last beat is not asked.
+
+    :param storage: the table's storage.
+    :param priority: of who asks.
+    """
+    infos = _known.setdefault(storage, {}).setdefault(HEARTBEAT_FOLDER, {})
+    found = {}
+    for name in storage.names(HEARTBEAT_FOLDER):
+        path = heartbeat_path(name)
+        info = _info(storage, name, path, infos)
+        if info is not None and info.priority > priority and (status := storage.stat(path)) is not None:
+            found[name] = ObservedHeartbeat(name, info, time.time() - status.modified)
+    return found
+
+
 _known: WeakKeyDictionary[Storage, dict[str, dict[str, HeartbeatInfo]]] = WeakKeyDictionary()
 
 
 def _observe(
     storage: Storage, status: FileStatus, known: dict[str, HeartbeatInfo]
 ) -> ObservedHeartbeat | None:
-    if not status.name.isdigit():
+    name = status.name
+    info = _info(storage, name, status.path, known)
+    return None if info is None else ObservedHeartbeat(name, info, time.time() - status.modified)
+
+
+def _info(storage: Storage, name: str, path: str, known: dict[str, HeartbeatInfo]) -> HeartbeatInfo | None:
+    if not name.isdigit():
         return None
-    if (info := known.get(status.name)) is None:  # who a writer is never changes
+    if (info := known.get(name)) is None:  # who a writer is never changes
         try:
-            info = known[status.name] = HeartbeatInfo.from_json(storage.read(status.path))
+            info = known[name] = HeartbeatInfo.from_json(storage.read(path))
         except FileNotFoundError:
             return None  # its writer finished just now
-    return ObservedHeartbeat(status.name, info, time.time() - status.modified)
+    return info
 
 
 def heartbeat_path(instant: str) -> str:

@@ -7,7 +7,7 @@ section 4).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry, without_reverted
@@ -125,12 +125,12 @@ class Base:
                 return timeline
             return timeline.showing(lambda i: i.requested_time not in hidden)
 
-        def indexes(timeline: Timeline) -> UsableIndexes | None:
+        def indexes(timeline: Callable[[], Timeline]) -> UsableIndexes | None:
             if self.newest is None or not self.newest.indexes:
                 return None
             # Another Hudi writer may have completed its own since.
             known = {each.partition for each in self.newest.indexes if each.is_complete or not each.instant}
-            return UsableIndexes(self._storage, timeline, is_moment=not undone, known=known)
+            return UsableIndexes(self._storage, timeline(), is_moment=not undone, known=known)
 
         return FileSystemView(self._storage, load, indexes)
 

@@ -9,7 +9,7 @@ import tenacity
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.conflicts import WriteDescription
-from airflow_provider.concurrency.heartbeat import HeartbeatInfo, observe
+from airflow_provider.concurrency.heartbeat import HeartbeatInfo, observe, observe_above
 from airflow_provider.table.archived_timeline import newest_archived
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
@@ -89,9 +89,9 @@ def writers_above(storage: Storage, priority: int) -> list[WriteDescription]:
     :param priority: of the writer that asks.
     """
     found = []
-    for instant, heartbeat in sorted(observe(storage).items()):
+    for instant, heartbeat in sorted(observe_above(storage, priority).items()):
         info = heartbeat.info
-        if info.priority > priority and heartbeat.alive:
+        if heartbeat.alive:
             planned = inflight_file_groups(storage, instant, action_of(info))
             found.append(
                 WriteDescription(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -39,17 +39,23 @@ LOCK_PROVIDERS: Mapping[str, str] = {
 
 
 @cache
-def lock_options(provider: str) -> tuple[str, ...]:
-    """Names of the options that a provider takes.
-
-    :raises InvalidConnectionError: when the provider is not known; names the known ones.
-    """
+def _class_of(provider: str) -> Callable[..., LockProvider]:
     if provider not in LOCK_PROVIDERS:
         raise InvalidConnectionError(
             f"lock provider {provider!r} is not known; known: {', '.join(sorted(LOCK_PROVIDERS))}",
             provider=provider,
         )
-    parameters = inspect.signature(pkgutil.resolve_name(LOCK_PROVIDERS[provider])).parameters.values()
+    found: Callable[..., LockProvider] = pkgutil.resolve_name(LOCK_PROVIDERS[provider])
+    return found
+
+
+@cache
+def lock_options(provider: str) -> tuple[str, ...]:
+    """Names of the options that a provider takes.
+
+    :raises InvalidConnectionError: when the provider is not known; names the known ones.
+    """
+    parameters = inspect.signature(_class_of(provider)).parameters.values()
     return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -95,9 +101,7 @@ def open_lock(config: Mapping[str, Any], storage: Storage) -> LockProvider:
             raise InvalidConnectionError(
                 f"lock option {name!r} must be a number of seconds above zero, not {value!r}", option=name
             )
-    place = storage.root if provider == "in_process" else storage
-    lock: LockProvider = pkgutil.resolve_name(LOCK_PROVIDERS[provider])(place, **options)
-    return lock
+    return _class_of(provider)(storage.root if provider == "in_process" else storage, **options)
 
 
 def default_lock(table: HudiTable) -> LockProvider:

@@ -132,7 +132,7 @@ class FilesystemLockProvider(LeaseLock):
         # The nearer to the lock the more often one looks, so that it is not idle for long.
         ahead = self._awaited.ahead if self._awaited else 1
         longest = min(self._poll_interval, self._poll_interval / _LOOKS * ahead)
-        return random.uniform(0, longest)  # noqa: S311 - no secret
+        return random.uniform(longest / 2, longest)  # noqa: S311 - no secret
 
     def _look(self) -> LockHolder | None:
         newest, files = _newest(self._storage.list(LOCKS_FOLDER))

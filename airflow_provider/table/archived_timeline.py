@@ -278,8 +278,9 @@ def archived_write_ids(storage: Storage) -> Iterator[int]:
 
 def write_ids_of(instants: Iterable[ArchivedInstant]) -> list[int]:
     """The write ids that instants say in their commit metadata."""
-    with_metadata = (each for each in instants if each.metadata and each.instant.action in WRITE_ACTIONS)
-    commits = (each.commit_metadata for each in with_metadata)
+    writes = (each for each in instants if each.metadata and each.instant.action in WRITE_ACTIONS)
+    # Most say none, and need not be decoded to see that: Hudi compresses no commit metadata.
+    commits = (each.commit_metadata for each in writes if each.metadata and b"write_id" in each.metadata)
     found = (commit.extra_metadata.get("write_id") for commit in commits)
     return sorted(int(each) for each in found if each is not None)
 

@@ -212,14 +212,19 @@ class BaseFileWriter:
 
         :return: what was written; an empty file is a file too.
         """
-        with ThreadPoolExecutor(1, "bloom-filter") as pool:
-            bloom = pool.submit(self._bloom)  # most of the work of a large file's end
+        if self.rows < _WORTH_A_THREAD:
+            bloom = self._bloom()
             self._flush()
+        else:
+            with ThreadPoolExecutor(1, "bloom-filter") as pool:
+                pending = pool.submit(self._bloom)  # most of the work of a large file's end
+                self._flush()
+            bloom = pending.result()
         parquet = self._parquet or self._open(self._file_schema.empty_table())
         footer = {_AVRO_SCHEMA: self._avro_schema}
         if self._min_key is not None and self._max_key is not None:
             footer |= {_MIN_KEY: self._min_key, _MAX_KEY: self._max_key}
-        footer[_BLOOM], footer[_BLOOM_TYPE] = bloom.result().to_footer()
+        footer[_BLOOM], footer[_BLOOM_TYPE] = bloom.to_footer()
         parquet.add_key_value_metadata(footer)
         parquet.close()
         size = self._close_sink()
@@ -452,9 +457,11 @@ def write_partition_metadata(storage: Storage, partition_path: str, instant: str
     :param instant: the commit that made it.
     :return: True when this call made it, False when it was marked already.
     """
+    path = f"{partition_path}/{PARTITION_METADATA}" if partition_path else PARTITION_METADATA
+    if storage.stat(path) is not None:
+        return False  # as nearly always
     depth = partition_path.count("/") + 1 if partition_path else 0
     text = dump_properties({"commitTime": instant, "partitionDepth": str(depth)})
-    path = f"{partition_path}/{PARTITION_METADATA}" if partition_path else PARTITION_METADATA
     return storage.put_if_absent(path, f"#partition metadata\n{text}".encode())
 
 
@@ -496,3 +503,4 @@ def _listed(columns: Sequence[str] | None) -> list[str] | None:
 
 
 _WORTH_THREADS = 1 << 20  # bytes that are read at once
+_WORTH_A_THREAD = 10_000  # keys of a bloom filter

@@ -63,14 +63,15 @@ class FileSystemView:
     :param timeline: what has completed; files of any other instant are not seen. Where it is a
         function, it is called when the timeline is needed, and again while a rewrite that is
         reverted in the very moment vanishes between its listing and the reading of its instant.
-    :param indexes: gives the table's indexes for the view's timeline; None where there are none.
+    :param indexes: gives the table's indexes for the view's timeline, for which it asks only where there
+        are some; None where there are none.
     """
 
     def __init__(
         self,
         storage: Storage,
         timeline: Timeline | Callable[[], Timeline],
-        indexes: Callable[[Timeline], UsableIndexes | None] = lambda _: None,
+        indexes: Callable[[Callable[[], Timeline]], UsableIndexes | None] = lambda _: None,
     ) -> None:
         self._storage = storage
         self._open_indexes = indexes
@@ -142,7 +143,7 @@ class FileSystemView:
     def indexes(self) -> UsableIndexes | None:
         """The table's indexes, as far as they tell of what this view shows; None where there are none."""
         if self._indexes is None:
-            self._indexes = (self._open_indexes(self.timeline),)
+            self._indexes = (self._open_indexes(lambda: self.timeline),)
         return self._indexes[0]
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -254,11 +254,11 @@ class HudiTable:
             unseen = {effect.instant for effect in hidden}
             return timeline.showing(lambda instant: instant not in unseen)
 
-        def indexes(timeline: Timeline) -> UsableIndexes | None:
+        def indexes(timeline: Callable[[], Timeline]) -> UsableIndexes | None:
             # A table of layout 1 has another kind of metadata table.
             if self.config.layout != 2 or not self.config.metadata_partitions:
                 return None
-            return UsableIndexes(self.storage, timeline, is_moment=not hidden)
+            return UsableIndexes(self.storage, timeline(), is_moment=not hidden)
 
         view = FileSystemView(self.storage, load, indexes)
         _ = view.timeline  # this moment's, not that of the first question

@@ -140,14 +140,18 @@ def parse_time(text: str) -> datetime:
     """
     padded = f"{text}999" if len(text) == 14 else text
     try:
-        # strptime alone would take fewer digits.
-        if not re.fullmatch(r"\d{17}", padded):
-            padded = ""
-        return datetime.strptime(padded + "000", "%Y%m%d%H%M%S%f").replace(tzinfo=UTC)
+        # A tenth of the time of strptime, which would also take fewer digits.
+        if found := _DIGITS.fullmatch(padded):
+            year, month, day, hour, minute, second, milliseconds = map(int, found.groups())
+            return datetime(year, month, day, hour, minute, second, milliseconds * 1000, UTC)
     except ValueError:
-        raise InvalidInputError(
-            f"instant time {text!r} is not of the form yyyyMMddHHmmssSSS (17 digits, UTC)", instant=text
-        ) from None
+        pass  # no such day, or hour
+    raise InvalidInputError(
+        f"instant time {text!r} is not of the form yyyyMMddHHmmssSSS (17 digits, UTC)", instant=text
+    )
+
+
+_DIGITS = re.compile(r"(\d{4})" + r"(\d{2})" * 5 + r"(\d{3})", re.ASCII)
 
 
 def now() -> str:

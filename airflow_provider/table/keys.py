@@ -47,8 +47,10 @@ def record_keys(batch: pa.Table | pa.RecordBatch, fields: Sequence[str] | TableC
     prefixed = fields.prefixed_record_key if isinstance(fields, TableConfig) else len(names) > 1
     texts = [_key_text(batch, name) for name in names]
     if not prefixed:
-        _refuse_blank(_is_blank(texts[0]), names)
-        return texts[0]
+        text = texts[0]
+        if text.null_count or pc.index(text, "").as_py() >= 0:
+            _refuse_blank(_is_blank(text), names)
+        return text
     blank = None
     parts: list[pa.Array | pa.Scalar] = []
     for position, (name, text) in enumerate(zip(names, texts, strict=True)):

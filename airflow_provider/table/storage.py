@@ -7,7 +7,6 @@ against :class:`Storage`, so that a test can put a fault or a scheduler in betwe
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from stat import S_ISDIR
@@ -159,9 +158,8 @@ class Storage:
 
         :raises FileNotFoundError: when there is no such file.
         """
-        if self._is_local:  # a third of the time that fsspec takes
-            with open(self._absolute(path), "rb") as source:  # noqa: PTH123
-                return source.read()
+        if self._is_local:
+            return _read(self._absolute(path))
         return cast(bytes, self._filesystem.cat_file(self._absolute(path)))
 
     @property
@@ -273,8 +271,8 @@ class Storage:
         """
         target = self._absolute(path)
         if self._is_local:
-            os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
-            return open(target, "wb")  # noqa: PTH123 - its many small writes do not pass through fsspec
+            descriptor = _open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            return open(descriptor, "wb")  # noqa: PTH123 - its many small writes do not pass through fsspec
         return cast(BinaryIO, self._filesystem.open(target, "wb"))
 
     def open(self, path: str) -> BinaryIO:
@@ -345,20 +343,43 @@ def _scan(path: str, target: str) -> list[FileStatus]:
     return found
 
 
-def _create(target: str) -> int:
+# Small files are read and written by the system calls alone: Python's file objects make ten of three, and
+# fsspec's three times as many again.
+
+
+def _read(target: str) -> bytes:
+    descriptor = os.open(target, os.O_RDONLY)
     try:
-        return os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        size, parts = os.fstat(descriptor).st_size, []
+        while part := os.read(descriptor, size + 1):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
+def _open(target: str, flags: int) -> int:
+    try:
+        return os.open(target, flags, 0o666)
     except FileNotFoundError:
         # Path costs more than the system calls here.
         os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
-        return os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        return os.open(target, flags, 0o666)
+
+
+def _create(target: str) -> int:
+    return _open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
 
 def _stage(target: str, data: bytes) -> str:
-    staged = f"{os.path.dirname(target)}/{_STAGED}{uuid.uuid4().hex}"  # noqa: PTH120
+    staged = f"{target.rpartition('/')[0]}/{_STAGED}{os.urandom(16).hex()}"
     descriptor = _create(staged)
-    with open(descriptor, "wb", buffering=0) as sink:  # noqa: PTH123
-        sink.write(data)
+    try:
+        left = memoryview(data)
+        while left:  # a disk that gets full takes a part
+            left = left[os.write(descriptor, left) :]
+    finally:
+        os.close(descriptor)
     return staged
 
 

@@ -133,6 +133,15 @@ def test_a_write_whose_rollback_another_writer_has_begun_is_dead(table: HudiTabl
         writer.commit([])
 
 
+def test_a_write_that_has_looked_at_nothing_is_dead_then_too(table: HudiTable) -> None:
+    jvm = Jvm(table)
+    writer = begin_write(table, operation="BULK_INSERT", lock=SharedLock(table, lambda: None))
+    writer.plan([])
+    jvm.begin_rollback_of(writer.instant)
+    with pytest.raises(InstantRolledBackError, match="another Hudi writer"):
+        writer.commit([])
+
+
 @pytest.mark.parametrize("policy", ["raise", "rebase"])
 def test_a_restore_that_another_writer_has_begun_is_a_conflict(table: HudiTable, policy: str) -> None:
     jvm = Jvm(table)
