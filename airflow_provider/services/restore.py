@@ -115,7 +115,7 @@ def plan_restore(table: HudiTable, to: str) -> RestorePlan:
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
-    return _plan(table.storage, table.timeline(), to)
+    return _plan(table.storage, CommitLog(table.storage), table.timeline(), to)
 
 
 def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> RestoreResult:
@@ -145,12 +145,12 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
             location=storage.root,
         )
     publish_head(storage, commit_log)
-    _plan(storage, table.timeline(), to)  # before anything is rolled back for it
+    _plan(storage, commit_log, table.timeline(), to)  # before anything is rolled back for it
     _end_pending(table)
     with lock or default_lock(table):
         while True:
             base = Base.now(storage, commit_log)
-            plan = _plan(storage, base.timeline, to)
+            plan = _plan(storage, commit_log, base.timeline, to)
             if not plan.undone:
                 return RestoreResult(None, None, plan)
             if (entry := _put_entry(storage, commit_log, base, plan, started)) is not None:
@@ -160,18 +160,29 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
     return RestoreResult(entry.instant, entry.completion_time, plan)
 
 
-def _plan(storage: Storage, timeline: Timeline, to: str) -> RestorePlan:
-    commits = timeline.commits()
+def _plan(storage: Storage, commit_log: CommitLog, timeline: Timeline, to: str) -> RestorePlan:
+    archived = commit_log.archived()
+    commits = [commit for commit in timeline.commits() if commit.requested_time > archived]
     back_to = next((commit for commit in commits if commit.requested_time == to), None)
     told = f"table {storage.root} cannot be restored to {to}"
     if back_to is None:
         raise NoSuchInstantError(
-            f"{told}: there is no such commit on its active timeline; see `table-services timeline`",
+            f"{told}: there is no such commit on its active timeline, or it is just being archived; see "
+            "`table-services timeline`",
             instant=to,
         )
     moment = back_to.completion_time or ""
-    undone = commits[commits.index(back_to) + 1 :][::-1]
+    undone = tuple(commits[commits.index(back_to) + 1 :][::-1])
     _check_nothing_in_the_way(storage, timeline, undone, moment, told)
+    _check_not_archived(storage, timeline, archived, moment, told)
+    first = min(commit.requested_time for commit in commits)
+    if first in {commit.requested_time for commit in undone}:
+        # Readers take what is older than the timeline for committed (Hudi's rule).
+        raise TableError(
+            f"{told}: commit {first}, which completed later, is its oldest active one; choose it, or "
+            "a later one",
+            instant=first,
+        )
     view = FileSystemView(storage, timeline.until(moment))
     if found := lacking(storage, view, timeline, also_planned=True):
         path, clean = found
@@ -206,13 +217,17 @@ def _check_nothing_in_the_way(
                 instant=instant,
                 txn_id=txn_id,
             )
-    for archived in archived_commits(storage, completed_after=moment):
-        if timeline.find(archived.requested_time) is None:
-            raise TableError(
-                f"{told}: commit {archived.requested_time}, which completed later, was archived; choose a "
-                "later one",
-                instant=archived.requested_time,
-            )
+
+
+def _check_not_archived(storage: Storage, timeline: Timeline, archived: str, moment: str, told: str) -> None:
+    leaving = (i for i in timeline.commits() if i.requested_time <= archived)
+    later = (i for i in leaving if (i.completion_time or "") > moment)
+    for commit in (*later, *archived_commits(storage, completed_after=moment)):
+        raise TableError(
+            f"{told}: commit {commit.requested_time}, which completed later, was archived; choose a "
+            "later one",
+            instant=commit.requested_time,
+        )
 
 
 def _end_pending(table: HudiTable) -> None:

@@ -81,7 +81,7 @@ def create_savepoint(
     with lock or default_lock(table):
         while True:
             base = Base.now(storage, commit_log)
-            commit = _commit(storage, base.timeline, instant)
+            commit = _commit(storage, commit_log, base.timeline, instant)
             if found := find_savepoint(table, commit.requested_time):
                 return found
             _check_not_held(storage, commit)
@@ -149,15 +149,16 @@ def delete_savepoint(table: HudiTable, instant: str) -> None:
     storage.delete(instant_path(Instant(instant, Action.SAVEPOINT, State.INFLIGHT)))  # another Hudi writer's
 
 
-def _commit(storage: Storage, timeline: Timeline, instant: str | None) -> Instant:
-    commits = timeline.commits()
+def _commit(storage: Storage, commit_log: CommitLog, timeline: Timeline, instant: str | None) -> Instant:
+    archived = commit_log.archived()
+    commits = [commit for commit in timeline.commits() if commit.requested_time > archived]
     if instant is None and commits:
         return commits[-1]
     found = next((commit for commit in commits if commit.requested_time == instant), None)
     if found is None:
         raise NoSuchInstantError(
-            f"table {storage.root}: there is no commit {instant or ''} on its active timeline to be kept; "
-            "see `table-services timeline`",
+            f"table {storage.root}: there is no commit {instant or ''} on its active timeline to be kept, or "
+            "it is just being archived; see `table-services timeline`",
             instant=instant,
         )
     return found
