@@ -285,14 +285,15 @@ class CommitLog:
             )
         return put
 
-    def archived(self) -> str:
+    def archived(self, newest: LogEntry | None) -> str:
         """Requested time up to which instants have left the timeline, or leave it; empty where none has.
 
-        No later entry undoes or keeps one of them. They may still be on the timeline: an archiver is at it,
-        or died, and the next one goes on there.
+        The next entry must neither undo nor keep one of them. They may still be on the timeline: an archiver
+        is at it, or died, and the next one goes on there.
+
+        :param newest: the newest entry that the next one is to follow.
         """
-        newest = self.newest()
-        # In this order: an archiver's entry is there before its history.
+        # An archiver of an earlier version has put no entry.
         return max(newest.archived if newest else "", newest_archived(self._storage))
 
     def trimmed(self) -> int:

@@ -56,7 +56,7 @@ def obstacle(storage: Storage, commit_log: CommitLog, rewrite: LogEntry) -> str 
     for entry in commit_log.after(rewrite.sequence):
         if entry.operation in CLEANING and entry.written & rewrite.replaced:
             return f"clean {entry.instant} takes the file groups that it replaced"
-    archived = commit_log.archived()  # also what is still on the timeline
+    archived = commit_log.archived(commit_log.newest())  # perhaps still on the timeline
     commits = Timeline.load(storage).commits()
     if not any(archived < commit.requested_time < rewrite.instant for commit in commits):
         # Readers take what is older than the timeline for committed (Hudi's rule).

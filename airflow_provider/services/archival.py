@@ -231,7 +231,7 @@ def plan_archival(
     storage, commit_log = table.storage, CommitLog(table.storage)
     head = publish_head(storage, commit_log)
     bounds = list(_in_use(storage, commit_log, head))
-    archived = commit_log.archived()  # before the timeline, which shows all that came before
+    archived = commit_log.archived(head)  # before the timeline, which shows what came of each of these
     timeline = table.timeline()
     commits = sorted(instant.requested_time for instant in timeline.commits())
     stays = commits[-keep_min] if len(commits) > keep_max else ""

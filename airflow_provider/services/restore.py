@@ -115,7 +115,9 @@ def plan_restore(table: HudiTable, to: str) -> RestorePlan:
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
-    return _plan(table.storage, CommitLog(table.storage), table.timeline(), to)
+    commit_log = CommitLog(table.storage)
+    archived = commit_log.archived(commit_log.newest())
+    return _plan(table.storage, table.timeline(), archived, to)
 
 
 def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> RestoreResult:
@@ -144,13 +146,13 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
             "table instead",
             location=storage.root,
         )
-    publish_head(storage, commit_log)
-    _plan(storage, commit_log, table.timeline(), to)  # before anything is rolled back for it
+    archived = commit_log.archived(publish_head(storage, commit_log))
+    _plan(storage, table.timeline(), archived, to)  # before anything is rolled back for it
     _end_pending(table)
     with lock or default_lock(table):
         while True:
             base = Base.now(storage, commit_log)
-            plan = _plan(storage, commit_log, base.timeline, to)
+            plan = _plan(storage, base.timeline, commit_log.archived(base.newest), to)
             if not plan.undone:
                 return RestoreResult(None, None, plan)
             if (entry := _put_entry(storage, commit_log, base, plan, started)) is not None:
@@ -160,8 +162,7 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
     return RestoreResult(entry.instant, entry.completion_time, plan)
 
 
-def _plan(storage: Storage, commit_log: CommitLog, timeline: Timeline, to: str) -> RestorePlan:
-    archived = commit_log.archived()
+def _plan(storage: Storage, timeline: Timeline, archived: str, to: str) -> RestorePlan:
     commits = [commit for commit in timeline.commits() if commit.requested_time > archived]
     back_to = next((commit for commit in commits if commit.requested_time == to), None)
     told = f"table {storage.root} cannot be restored to {to}"

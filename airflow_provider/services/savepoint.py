@@ -81,7 +81,8 @@ def create_savepoint(
     with lock or default_lock(table):
         while True:
             base = Base.now(storage, commit_log)
-            commit = _commit(storage, commit_log, base.timeline, instant)
+            archived = commit_log.archived(base.newest)
+            commit = _commit(storage, base.timeline, archived, instant)
             if found := find_savepoint(table, commit.requested_time):
                 return found
             _check_not_held(storage, commit)
@@ -149,8 +150,7 @@ def delete_savepoint(table: HudiTable, instant: str) -> None:
     storage.delete(instant_path(Instant(instant, Action.SAVEPOINT, State.INFLIGHT)))  # another Hudi writer's
 
 
-def _commit(storage: Storage, commit_log: CommitLog, timeline: Timeline, instant: str | None) -> Instant:
-    archived = commit_log.archived()
+def _commit(storage: Storage, timeline: Timeline, archived: str, instant: str | None) -> Instant:
     commits = [commit for commit in timeline.commits() if commit.requested_time > archived]
     if instant is None and commits:
         return commits[-1]
