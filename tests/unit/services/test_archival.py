@@ -259,7 +259,10 @@ def dead_writer(table: HudiTable) -> tuple[str, str]:
     return writer.instant, path
 
 
-def test_a_dead_instant_is_passed_only_when_its_writer_cannot_wake_up_any_more(table: HudiTable) -> None:
+@pytest.mark.parametrize("begun", [False, True], ids=["", "by-one-who-died-after-its-entry"])
+def test_a_dead_instant_is_passed_only_when_its_writer_cannot_wake_up_any_more(
+    table: HudiTable, begun: bool
+) -> None:
     first = commits(table, 2)
     instant, path = dead_writer(table)
     commits(table, 4, first=2)
@@ -268,6 +271,10 @@ def test_a_dead_instant_is_passed_only_when_its_writer_cannot_wake_up_any_more(t
     assert str(plan.held_by).startswith(f"{instant} was rolled back only ")
     assert [each.requested_time for each in plan.instants] == first[:1]
     assert fares(table) == before
+    if begun:
+        entry = plan_archival(table, dead_writer_seconds=0, **FEW).entry
+        assert entry is not None
+        assert CommitLog(table.storage).append(entry.sequence, entry)
     plan = archive(table, dead_writer_seconds=0, **FEW)
     assert plan.leftovers == (path,)
     assert table.storage.stat(path) is None
