@@ -76,7 +76,7 @@ class LogEntry:
     :param reason: of a rollback: why, for people.
     :param indexes: the table's indexes as of this entry, which has carried on what the one before it
         said; None when its writer knew nothing of indexes.
-    :param archived: requested time up to which instants leave the timeline: of an archival. Every later
+    :param archived: of an archival: requested time up to which instants leave the timeline. Every later
         entry carries it on.
     """
 

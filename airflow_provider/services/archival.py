@@ -70,7 +70,7 @@ class ArchivalPlan:
     :param leftovers: data files of dead writers, relative to the table.
     :param trim: the commit log's last entry that is not needed any more; 0 for none.
     :param held_by: why instants stay that should leave; None where all that should do leave.
-    :param entry: what the commit log has to say before; None where it does.
+    :param entry: of the commit log, to be put first; None where an earlier one says as much.
     """
 
     instants: tuple[Instant, ...] = ()
@@ -144,7 +144,7 @@ def _archive(
         # Once more, because what holds an instant may have come in between. What leaves does not change.
         plan = planned()
         while plan.entry is not None and not commit_log.append(plan.entry.sequence, plan.entry):
-            plan = planned()
+            plan = planned()  # what came first may have changed it
         for path in plan.leftovers:
             storage.delete(path)
         found = (

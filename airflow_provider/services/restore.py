@@ -111,7 +111,8 @@ def plan_restore(table: HudiTable, to: str) -> RestorePlan:
     :param to: requested time of a commit, which is also that of its savepoint.
     :raises NoSuchInstantError: when there is no such commit on the active timeline.
     :raises SnapshotUnavailableError: when files of that commit's snapshot were cleaned.
-    :raises TableError: when a later savepoint, an open transaction or the archive is in the way.
+    :raises TableError: when a later savepoint, an open transaction or the archive is in the way, or the
+        oldest commit of the active timeline would be undone.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
@@ -131,7 +132,8 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :raises NoSuchInstantError: when there is no such commit on the active timeline.
     :raises SnapshotUnavailableError: when files of that commit's snapshot were cleaned.
-    :raises TableError: when a later savepoint, an open transaction or the archive is in the way.
+    :raises TableError: when a later savepoint, an open transaction or the archive is in the way, or the
+        oldest commit of the active timeline would be undone.
     :raises WriteConflictError: when a writer lives.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table, or its storage moves no

@@ -273,5 +273,8 @@ def test_an_archival_is_no_change_of_the_table() -> None:
     archive(table, keep_min=1, keep_max=2, lock=NoLock())
     changes, moment = base.changes(log)
     assert (changes, moment.sequence) == ([], base.sequence + 1)
+    assert moment.newest is not None
+    assert not moment.newest.commits
+    assert not moment.newest.shown_or_hidden
     assert log_head(table) != before
-    assert log_head(table).endswith(moment.newest.completion_time if moment.newest else "")
+    assert log_head(table).endswith(moment.newest.completion_time)
