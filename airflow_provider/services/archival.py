@@ -325,8 +325,12 @@ def _bounds(storage: Storage, timeline: Timeline, head: LogEntry | None) -> Iter
         for instant in timeline.completed():
             if (instant.completion_time or "") > head.completion_time:
                 yield _Bound(instant.requested_time, f"{instant.requested_time} completed just now")
-    for instant in timeline.savepoints():
-        yield _Bound(instant.requested_time, f"savepoint {instant.requested_time} keeps it")
+    for savepoint in timeline.savepoints():
+        # With what completed later: once archived, every view shows it. A restore may undo that.
+        kept, commit = timeline.kept_moment(savepoint), savepoint.requested_time
+        later = (i.requested_time for i in timeline.commits() if (i.completion_time or "") > kept)
+        stays = min((commit, *later))
+        yield _Bound(stays, f"savepoint {commit} keeps it", may_be_dead=stays < commit)
     for consumer in registered_consumers(storage):
         unread = (i for i in timeline.commits() if (i.completion_time or "") > consumer.checkpoint)
         if not consumer.is_expired and (first := min((i.requested_time for i in unread), default=None)):

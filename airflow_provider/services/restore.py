@@ -44,7 +44,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.orphans import data_files
-from airflow_provider.table.archived_timeline import archived_commits
+from airflow_provider.table.archived_timeline import archived_since
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.cleans import lacking
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
@@ -177,7 +177,11 @@ def _plan(storage: Storage, timeline: Timeline, archived: str, to: str) -> Resto
     moment = back_to.completion_time or ""
     undone = tuple(commits[commits.index(back_to) + 1 :][::-1])
     _check_nothing_in_the_way(storage, timeline, undone, moment, told)
-    _check_not_archived(storage, timeline, archived, moment, told)
+    if (later := archived_since(storage, timeline, archived, moment)) is not None:
+        raise TableError(
+            f"{told}: commit {later.requested_time}, which completed later, was archived; choose a later one",
+            instant=later.requested_time,
+        )
     first = min(commit.requested_time for commit in commits)
     if first in {commit.requested_time for commit in undone}:
         # Readers take what is older than the timeline for committed (Hudi's rule).
@@ -220,17 +224,6 @@ def _check_nothing_in_the_way(
                 instant=instant,
                 txn_id=txn_id,
             )
-
-
-def _check_not_archived(storage: Storage, timeline: Timeline, archived: str, moment: str, told: str) -> None:
-    leaving = (i for i in timeline.commits() if i.requested_time <= archived)
-    later = (i for i in leaving if (i.completion_time or "") > moment)
-    for commit in (*later, *archived_commits(storage, completed_after=moment)):
-        raise TableError(
-            f"{told}: commit {commit.requested_time}, which completed later, was archived; choose a "
-            "later one",
-            instant=commit.requested_time,
-        )
 
 
 def _end_pending(table: HudiTable) -> None:

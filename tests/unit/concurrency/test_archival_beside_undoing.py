@@ -220,30 +220,59 @@ def test_who_died_before_there_were_entries() -> None:
         create_savepoint(table, commits[1], lock=NoLock())
 
 
-def test_a_commit_that_was_requested_early_and_completed_late_is_not_undone_either() -> None:
-    simulation = table_with("a")
-    for name, keys in (("slow", "b"), ("fast", "c")):
-        add_writer(simulation, name, keys)
-    slow, fast = simulation.actors[-2:]
-    run_to(simulation, slow, ENTRY)
-    run(simulation, fast)
-    run(simulation, slow)
-    add_writer(simulation, "last", "d")
-    simulation.run([])
-    fast_one, slow_one = (each.requested_time for each in simulation.table().timeline().commits()[1:3])
-    assert slow_one < fast_one
+class TestACommitThatWasRequestedEarlyAndCompletedLate:
+    """Once it is archived every view shows it, also that of a commit that had completed before it."""
 
-    def keeps_two(table: HudiTable, _: Actor) -> None:
-        archive(table, keep_min=2, keep_max=3, lock=NoLock())
+    @pytest.fixture
+    def simulation(self) -> Simulation:
+        simulation = table_with("a")
+        for name, keys in (("slow", "b"), ("fast", "c")):
+            add_writer(simulation, name, keys)
+        slow, fast = simulation.actors[-2:]
+        run_to(simulation, slow, ENTRY)
+        run(simulation, fast)
+        run(simulation, slow)
+        add_writer(simulation, "last", "d")
+        simulation.run([])
+        return simulation
 
-    simulation.add("archiver", keeps_two)
-    archiver = simulation.actors[-1]
-    run_to(simulation, archiver, ENTRY)
-    simulation.step(archiver)
-    simulation.kill(archiver)
-    assert simulation.entries()[-1].archived == slow_one
-    with pytest.raises(TableError, match=f"{slow_one}, which completed later, was archived"):
-        restore(simulation.table(), fast_one, lock=NoLock())
+    @pytest.fixture
+    def fast_and_slow(self, simulation: Simulation) -> list[str]:
+        found = [each.requested_time for each in simulation.table().timeline().commits()[1:3]]
+        assert found[0] > found[1]
+        return found
+
+    @pytest.mark.parametrize("dies", [True, False], ids=["being-archived", "archived"])
+    def test_the_one_before_it_is_neither_gone_back_to_nor_kept(
+        self, simulation: Simulation, fast_and_slow: list[str], dies: bool
+    ) -> None:
+        def keeps_two(table: HudiTable, _: Actor) -> None:
+            archive(table, keep_min=2, keep_max=3, lock=NoLock())
+
+        fast, slow = fast_and_slow
+        simulation.add("archiver", keeps_two)
+        archiver = simulation.actors[-1]
+        run_to(simulation, archiver, ENTRY)
+        simulation.step(archiver)
+        assert simulation.entries()[-1].archived == slow
+        if dies:
+            simulation.kill(archiver)
+        run(simulation, archiver)
+        for undo in (restore, create_savepoint):
+            with pytest.raises(TableError, match=f"{slow}, which completed later, was archived"):
+                undo(simulation.table(), fast, lock=NoLock())
+
+    def test_it_stays_with_a_savepoint_of_the_one_before_it(
+        self, simulation: Simulation, fast_and_slow: list[str]
+    ) -> None:
+        fast, slow = fast_and_slow
+        create_savepoint(simulation.table(), fast, lock=NoLock())
+        plan = archive(simulation.table(), keep_min=1, keep_max=2, lock=NoLock())
+        assert plan.held_by == f"savepoint {fast} keeps it"
+        assert slow in on_timeline(simulation)
+        assert rows(simulation, fast) == "ac"
+        restore(simulation.table(), fast, lock=NoLock())
+        assert rows(simulation) == "ac"
 
 
 def test_who_stood_still_before_its_entry_until_the_log_was_trimmed_archives_nothing() -> None:
