@@ -19,7 +19,6 @@ class History:
     :param entries: the whole log.
     :ivar snapshots: from the empty table on; a restore goes back through those that were before.
     :ivar after: by instant: the position of the snapshot that it left.
-    :ivar standing: instants of the commits that nobody has undone.
     """
 
     def __init__(self, simulation: Simulation, entries: Iterable[LogEntry]) -> None:
@@ -38,10 +37,6 @@ class History:
             elif entry.action in WRITE_ACTIONS:
                 self._commit(simulation, entry.instant)
             self.after[entry.instant] = len(self.snapshots) - 1
-
-    @property
-    def standing(self) -> set[str]:
-        return {instant for instant, _ in self._standing}
 
     def _commit(self, simulation: Simulation, instant: str) -> None:
         found = self.snapshots[-1]
