@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import CorruptTableError, InstantRolledBackError
-from airflow_provider.table.archived_timeline import find_archived
+from airflow_provider.table.archived_timeline import find_archived, newest_archived
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.instant import Action
 from airflow_provider.table.storage import Storage
@@ -46,11 +46,11 @@ class IndexState(NamedTuple):
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One entry: a commit, a rollback that makes an instant dead, a table service's plan, a savepoint, or
-    a restore.
+    """One entry: a commit, a rollback that makes an instant dead, a table service's plan, a savepoint, a
+    restore, or an archival.
 
     :param instant: requested time of the instant that this entry completes, or schedules; of a savepoint:
-        that of the commit that it keeps.
+        that of the commit that it keeps; empty of an archival, which is no instant.
     :param action: its action on the timeline.
     :param completion_time: larger than every earlier entry's.
     :param operation: Hudi's operation type, for example ``UPSERT``.
@@ -76,6 +76,8 @@ class LogEntry:
     :param reason: of a rollback: why, for people.
     :param indexes: the table's indexes as of this entry, which has carried on what the one before it
         said; None when its writer knew nothing of indexes.
+    :param archived: of an archival: requested time up to which instants leave the timeline. Every later
+        entry carries it on.
     """
 
     instant: str
@@ -98,6 +100,7 @@ class LogEntry:
     owner: str = ""
     reason: str = ""
     indexes: tuple[IndexState, ...] | None = None
+    archived: str = ""
     sequence: int = field(default=0, compare=False)
 
     @property
@@ -113,12 +116,12 @@ class LogEntry:
     @property
     def commits(self) -> bool:
         """Whether this entry completes a write, and neither schedules nor undoes one."""
-        return not self.plans and self.rolls_back is None and self.action is not Action.SAVEPOINT
+        return not self.plans and self.rolls_back is None and self.action not in _OF_NO_WRITE
 
     @property
     def shown_or_hidden(self) -> frozenset[str]:
         """Requested times of the instants that this entry brings to the timeline, or takes from it."""
-        if self.action is Action.SAVEPOINT or self.on_metadata_table:
+        if self.action in _OF_NO_WRITE or self.on_metadata_table:
             return frozenset()
         return self.undoes or frozenset({self.instant if self.reverts is None else self.rolls_back or ""})
 
@@ -147,6 +150,9 @@ class LogEntry:
             content["indexes"] = tuple(IndexState(*each) for each in content["indexes"])
         known = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
         return cls(**{**known, "sequence": sequence})
+
+
+_OF_NO_WRITE = frozenset({Action.SAVEPOINT, Action.ARCHIVE})
 
 
 def without_reverted(entries: Iterable[LogEntry]) -> list[LogEntry]:
@@ -253,13 +259,15 @@ class CommitLog:
                 return
 
     def append(self, sequence: int, entry: LogEntry) -> bool:
-        """Put an entry at a sequence, if nobody has.
+        """Put an entry at a sequence, if nobody has; what was archived is carried on.
 
         :return: True when this call put it: the commit is done.
         :raises OSError: when it is not known whether it was put, nor found there now.
         :raises InstantRolledBackError: when others were there and have been trimmed since: who puts
             entries stood still for so long.
         """
+        if (last := self.read(sequence - 1)) is not None:
+            entry = replace(entry, archived=max(entry.archived, last.archived))
         try:
             put = self._storage.put_if_absent(_path(sequence), entry.to_json())
         except OSError:
@@ -276,6 +284,17 @@ class CommitLog:
                 instant=entry.instant,
             )
         return put
+
+    def archived(self, newest: LogEntry | None) -> str:
+        """Requested time up to which instants have left the timeline, or leave it; empty where none has.
+
+        The next entry must neither undo nor keep one of them. They may still be on the timeline: an archiver
+        is at it, or died, and the next one goes on there.
+
+        :param newest: the newest entry that the next one is to follow.
+        """
+        # An archiver of an earlier version has put no entry.
+        return max(newest.archived if newest else "", newest_archived(self._storage))
 
     def trimmed(self) -> int:
         """Sequence of the last entry that was trimmed; 0 when none was."""

@@ -155,7 +155,8 @@ class Base:
         foreign: list[LogEntry] = []
         if self._timeline is not None:
             foreign = self._foreign(moment.timeline.new_since(self._timeline), entries, log)
-        found = sorted([*without_reverted(entries), *foreign], key=lambda entry: entry.completion_time)
+        ours = (entry for entry in without_reverted(entries) if entry.action is not Action.ARCHIVE)
+        found = sorted([*ours, *foreign], key=lambda entry: entry.completion_time)
         return [Change(self._storage, entry) for entry in found], moment
 
     def _foreign(

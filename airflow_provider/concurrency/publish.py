@@ -84,6 +84,8 @@ def ensure_published(storage: Storage, entry: LogEntry) -> None:
 
 def is_published(storage: Storage, entry: LogEntry) -> bool:
     """Whether the instant of an entry is on the timeline, as far as the entry brings it."""
+    if entry.action is Action.ARCHIVE:
+        return True
     return storage.stat(_published_path(entry)) is not None
 
 

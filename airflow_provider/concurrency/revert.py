@@ -56,8 +56,9 @@ def obstacle(storage: Storage, commit_log: CommitLog, rewrite: LogEntry) -> str 
     for entry in commit_log.after(rewrite.sequence):
         if entry.operation in CLEANING and entry.written & rewrite.replaced:
             return f"clean {entry.instant} takes the file groups that it replaced"
-    earlier = (i for i in Timeline.load(storage).commits() if i.requested_time < rewrite.instant)
-    if next(earlier, None) is None:
+    archived = commit_log.archived(commit_log.newest())  # perhaps still on the timeline
+    commits = Timeline.load(storage).commits()
+    if not any(archived < commit.requested_time < rewrite.instant for commit in commits):
         # Readers take what is older than the timeline for committed (Hudi's rule).
         return "it is the oldest commit of the active timeline"
     return _gone(storage, rewrite.instant, rewrite.replaced)

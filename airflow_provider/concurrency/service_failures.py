@@ -146,7 +146,7 @@ def stopping_itself(
 def log_head(table: HudiTable) -> str:
     """The input of a service that plans on the table as it is: it is another after every commit."""
     newest = CommitLog(table.storage).newest()
-    return f"the table as of {newest.instant}" if newest else "the table without commits"
+    return f"the table as of {newest.completion_time}" if newest else "the table without commits"
 
 
 def failures_in_a_row(table: HudiTable) -> list[LogEntry]:

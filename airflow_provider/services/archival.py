@@ -14,8 +14,9 @@ from the oldest on, without a gap, and not past one
   wakes up. Files of dead writers that were left are deleted before their instants are passed;
 - that was reverted, as long as a cleaner leaves its files to readers.
 
-Each step can be done twice and by several at once: first the history, then its manifest, then the
-instants' files from the oldest on, then the log.
+First an entry of the commit log says up to where: what comes after it neither undoes nor keeps one of these
+instants, whatever became of the table lock. Each step after it can be done twice and by several at once: the
+history, its manifest, the instants' files from the oldest on, then the log.
 """
 
 from __future__ import annotations
@@ -24,20 +25,23 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import tenacity
 
-from airflow_provider.concurrency import CommitLog, LogEntry
+from airflow_provider.concurrency import PRIORITIES, CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import observe
 from airflow_provider.concurrency.held import held_instants
+from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.instant_time import completion_time_after
 from airflow_provider.concurrency.publish import STAGED_FOLDER, clean_up, publish_head
 from airflow_provider.concurrency.readers import registered_consumers
 from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, stopping_itself
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, TableServiceError
 from airflow_provider.locks import LockProvider, default_lock
+from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.orphans import DeadInstant, dead_on_timeline
 from airflow_provider.table.archived_timeline import ArchivedInstant, newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
@@ -66,6 +70,7 @@ class ArchivalPlan:
     :param leftovers: data files of dead writers, relative to the table.
     :param trim: the commit log's last entry that is not needed any more; 0 for none.
     :param held_by: why instants stay that should leave; None where all that should do leave.
+    :param entry: of the commit log, to be put first; None where an earlier one says as much.
     """
 
     instants: tuple[Instant, ...] = ()
@@ -73,6 +78,7 @@ class ArchivalPlan:
     leftovers: tuple[str, ...] = ()
     trim: int = 0
     held_by: str | None = None
+    entry: LogEntry | None = field(default=None, repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.instants or self.dead or self.trim)
@@ -132,11 +138,13 @@ def _archive(
     plan = planned()
     if not plan:
         return plan
-    storage = table.storage
+    storage, commit_log = table.storage, CommitLog(table.storage)
     contents = {instant.requested_time: archived_content(storage, instant) for instant in plan.instants}
     with lock or default_lock(table):
         # Once more, because what holds an instant may have come in between. What leaves does not change.
         plan = planned()
+        while plan.entry is not None and not commit_log.append(plan.entry.sequence, plan.entry):
+            plan = planned()  # what came first may have changed it
         for path in plan.leftovers:
             storage.delete(path)
         found = (
@@ -147,7 +155,7 @@ def _archive(
         for instant in plan.dead:
             clean_up(storage, instant.requested_time, instant.action)
         take_off(storage, plan.instants)
-        CommitLog(storage).trim(plan.trim)
+        commit_log.trim(plan.trim)
         _delete_forgotten(storage)
     merge_history(storage)
     if plan.instants:
@@ -223,8 +231,8 @@ def plan_archival(
     storage, commit_log = table.storage, CommitLog(table.storage)
     head = publish_head(storage, commit_log)
     bounds = list(_in_use(storage, commit_log, head))
+    archived = commit_log.archived(head)  # before the timeline, which shows what came of each of these
     timeline = table.timeline()
-    archived = newest_archived(storage)
     commits = sorted(instant.requested_time for instant in timeline.commits())
     stays = commits[-keep_min] if len(commits) > keep_max else ""
     if timeline.instants and timeline.instants[0].requested_time <= archived:
@@ -245,15 +253,36 @@ def plan_archival(
     for bound in _replaced_bounds(storage, timeline, stays):
         stays, held_by = bound.stays, bound.reason
     leaving = [instant for instant in timeline.instants if instant.requested_time < stays]
-    passed = {time for time in dead if archived < time < stays}
+    # Whoever died between the entry and the history has left them, perhaps.
+    history = newest_archived(storage)
+    passed = {time for time in dead if history < time < stays}
+    completed = tuple(i for i in leaving if i.state is State.COMPLETED)
+    upto = completed[-1].requested_time if completed else ""
     return ArchivalPlan(
-        instants=tuple(i for i in leaving if i.state is State.COMPLETED),
+        instants=completed,
         dead=tuple(
             i for i in leaving if i.state is not State.COMPLETED and i.action.when_completed in WRITE_ACTIONS
         ),
         leftovers=tuple(_files_of(storage, passed)) if passed else (),
         trim=_trimmable(storage, commit_log, head, stays),
         held_by=held_by,
+        entry=_entry(storage, commit_log, head, timeline, upto) if upto > archived else None,
+    )
+
+
+def _entry(
+    storage: Storage, commit_log: CommitLog, head: LogEntry | None, timeline: Timeline, upto: str
+) -> LogEntry:
+    return LogEntry(
+        instant="",
+        action=Action.ARCHIVE,
+        completion_time=completion_time_after(head, upto, later_than=timeline.newest_completion),
+        operation="ARCHIVE",
+        priority=PRIORITIES["cleaning"],
+        archived=upto,
+        owner=describe_owner(),
+        indexes=current_indexes(storage, commit_log, head),
+        sequence=head.sequence + 1 if head else 1,
     )
 
 
@@ -296,8 +325,12 @@ def _bounds(storage: Storage, timeline: Timeline, head: LogEntry | None) -> Iter
         for instant in timeline.completed():
             if (instant.completion_time or "") > head.completion_time:
                 yield _Bound(instant.requested_time, f"{instant.requested_time} completed just now")
-    for instant in timeline.savepoints():
-        yield _Bound(instant.requested_time, f"savepoint {instant.requested_time} keeps it")
+    for savepoint in timeline.savepoints():
+        # With what completed later: once archived, every view shows it. A restore may undo that.
+        kept, commit = timeline.kept_moment(savepoint), savepoint.requested_time
+        later = (i.requested_time for i in timeline.commits() if (i.completion_time or "") > kept)
+        stays = min((commit, *later))
+        yield _Bound(stays, f"savepoint {commit} keeps it", may_be_dead=stays < commit)
     for consumer in registered_consumers(storage):
         unread = (i for i in timeline.commits() if (i.completion_time or "") > consumer.checkpoint)
         if not consumer.is_expired and (first := min((i.requested_time for i in unread), default=None)):

@@ -44,7 +44,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.orphans import data_files
-from airflow_provider.table.archived_timeline import archived_commits
+from airflow_provider.table.archived_timeline import archived_since
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.cleans import lacking
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
@@ -111,11 +111,14 @@ def plan_restore(table: HudiTable, to: str) -> RestorePlan:
     :param to: requested time of a commit, which is also that of its savepoint.
     :raises NoSuchInstantError: when there is no such commit on the active timeline.
     :raises SnapshotUnavailableError: when files of that commit's snapshot were cleaned.
-    :raises TableError: when a later savepoint, an open transaction or the archive is in the way.
+    :raises TableError: when a later savepoint, an open transaction or the archive is in the way, or the
+        oldest commit of the active timeline would be undone.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
-    return _plan(table.storage, table.timeline(), to)
+    commit_log = CommitLog(table.storage)
+    archived = commit_log.archived(commit_log.newest())
+    return _plan(table.storage, table.timeline(), archived, to)
 
 
 def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> RestoreResult:
@@ -129,7 +132,8 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :raises NoSuchInstantError: when there is no such commit on the active timeline.
     :raises SnapshotUnavailableError: when files of that commit's snapshot were cleaned.
-    :raises TableError: when a later savepoint, an open transaction or the archive is in the way.
+    :raises TableError: when a later savepoint, an open transaction or the archive is in the way, or the
+        oldest commit of the active timeline would be undone.
     :raises WriteConflictError: when a writer lives.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table, or its storage moves no
@@ -144,13 +148,13 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
             "table instead",
             location=storage.root,
         )
-    publish_head(storage, commit_log)
-    _plan(storage, table.timeline(), to)  # before anything is rolled back for it
+    archived = commit_log.archived(publish_head(storage, commit_log))
+    _plan(storage, table.timeline(), archived, to)  # before anything is rolled back for it
     _end_pending(table)
     with lock or default_lock(table):
         while True:
             base = Base.now(storage, commit_log)
-            plan = _plan(storage, base.timeline, to)
+            plan = _plan(storage, base.timeline, commit_log.archived(base.newest), to)
             if not plan.undone:
                 return RestoreResult(None, None, plan)
             if (entry := _put_entry(storage, commit_log, base, plan, started)) is not None:
@@ -160,18 +164,32 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
     return RestoreResult(entry.instant, entry.completion_time, plan)
 
 
-def _plan(storage: Storage, timeline: Timeline, to: str) -> RestorePlan:
-    commits = timeline.commits()
+def _plan(storage: Storage, timeline: Timeline, archived: str, to: str) -> RestorePlan:
+    commits = [commit for commit in timeline.commits() if commit.requested_time > archived]
     back_to = next((commit for commit in commits if commit.requested_time == to), None)
     told = f"table {storage.root} cannot be restored to {to}"
     if back_to is None:
         raise NoSuchInstantError(
-            f"{told}: there is no such commit on its active timeline; see `table-services timeline`",
+            f"{told}: there is no such commit on its active timeline, or it is just being archived; see "
+            "`table-services timeline`",
             instant=to,
         )
     moment = back_to.completion_time or ""
-    undone = commits[commits.index(back_to) + 1 :][::-1]
+    undone = tuple(commits[commits.index(back_to) + 1 :][::-1])
     _check_nothing_in_the_way(storage, timeline, undone, moment, told)
+    if (later := archived_since(storage, timeline, archived, moment)) is not None:
+        raise TableError(
+            f"{told}: commit {later.requested_time}, which completed later, was archived; choose a later one",
+            instant=later.requested_time,
+        )
+    first = min(commit.requested_time for commit in commits)
+    if first in {commit.requested_time for commit in undone}:
+        # Readers take what is older than the timeline for committed (Hudi's rule).
+        raise TableError(
+            f"{told}: commit {first}, which completed later, is its oldest active one; choose it, or "
+            "a later one",
+            instant=first,
+        )
     view = FileSystemView(storage, timeline.until(moment))
     if found := lacking(storage, view, timeline, also_planned=True):
         path, clean = found
@@ -205,13 +223,6 @@ def _check_nothing_in_the_way(
                 "abort it first",
                 instant=instant,
                 txn_id=txn_id,
-            )
-    for archived in archived_commits(storage, completed_after=moment):
-        if timeline.find(archived.requested_time) is None:
-            raise TableError(
-                f"{told}: commit {archived.requested_time}, which completed later, was archived; choose a "
-                "later one",
-                instant=archived.requested_time,
             )
 
 

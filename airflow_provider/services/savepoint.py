@@ -21,6 +21,7 @@ from airflow_provider.concurrency.publish import publish, publish_head, staged_m
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError, TableError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.archived_timeline import archived_since
 from airflow_provider.table.cleans import lacking
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
@@ -70,7 +71,8 @@ def create_savepoint(
     :param comments: why, for people.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :raises NoSuchInstantError: when there is no such commit on the active timeline.
-    :raises SnapshotUnavailableError: when a clean has deleted files of it, or is about to.
+    :raises SnapshotUnavailableError: when a clean has deleted files of it, or is about to, or when a commit
+        that completed later was archived.
     :raises TableError: when its snapshot shows something of an open transaction, which may yet be undone.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -81,11 +83,12 @@ def create_savepoint(
     with lock or default_lock(table):
         while True:
             base = Base.now(storage, commit_log)
-            commit = _commit(storage, base.timeline, instant)
+            archived = commit_log.archived(base.newest)
+            commit = _commit(storage, base.timeline, archived, instant)
             if found := find_savepoint(table, commit.requested_time):
                 return found
             _check_not_held(storage, commit)
-            content = _content(storage, base.timeline, commit, owner, comments)
+            content = _content(storage, base.timeline, archived, commit, owner, comments)
             # A name of its own: the commit's writer, or another one who keeps the same commit, may stand
             # still before it moves theirs.
             staged = staged_metadata_path(f"{commit.requested_time}.savepoint.{uuid.uuid4().hex}")
@@ -149,15 +152,15 @@ def delete_savepoint(table: HudiTable, instant: str) -> None:
     storage.delete(instant_path(Instant(instant, Action.SAVEPOINT, State.INFLIGHT)))  # another Hudi writer's
 
 
-def _commit(storage: Storage, timeline: Timeline, instant: str | None) -> Instant:
-    commits = timeline.commits()
+def _commit(storage: Storage, timeline: Timeline, archived: str, instant: str | None) -> Instant:
+    commits = [commit for commit in timeline.commits() if commit.requested_time > archived]
     if instant is None and commits:
         return commits[-1]
     found = next((commit for commit in commits if commit.requested_time == instant), None)
     if found is None:
         raise NoSuchInstantError(
-            f"table {storage.root}: there is no commit {instant or ''} on its active timeline to be kept; "
-            "see `table-services timeline`",
+            f"table {storage.root}: there is no commit {instant or ''} on its active timeline to be kept, or "
+            "it is just being archived; see `table-services timeline`",
             instant=instant,
         )
     return found
@@ -175,13 +178,21 @@ def _check_not_held(storage: Storage, commit: Instant) -> None:
             )
 
 
-def _content(storage: Storage, timeline: Timeline, commit: Instant, owner: str, comments: str) -> bytes:
-    view = FileSystemView(storage, timeline.until(commit.completion_time or ""))
+def _content(
+    storage: Storage, timeline: Timeline, archived: str, commit: Instant, owner: str, comments: str
+) -> bytes:
+    told = f"table {storage.root}: commit {commit.requested_time} cannot be kept any more"
+    moment = commit.completion_time or ""
+    if (later := archived_since(storage, timeline, archived, moment)) is not None:
+        raise SnapshotUnavailableError(
+            f"{told}: commit {later.requested_time}, which completed later, was archived; choose a later one",
+            instant=commit.requested_time,
+        )
+    view = FileSystemView(storage, timeline.until(moment))
     if found := lacking(storage, view, timeline, also_planned=True):
         path, clean = found
         raise SnapshotUnavailableError(
-            f"table {storage.root}: commit {commit.requested_time} cannot be kept any more: clean "
-            f"{clean.requested_time} took {path}; choose a later commit",
+            f"{told}: clean {clean.requested_time} took {path}; choose a later commit",
             instant=commit.requested_time,
             clean=clean.requested_time,
         )

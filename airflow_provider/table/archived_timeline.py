@@ -11,6 +11,7 @@ Layout 1 (table version 6) has log files with Avro blocks in ``.hoodie/archived`
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -24,7 +25,7 @@ from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
 from airflow_provider.table.legacy_archive import legacy_records
 from airflow_provider.table.metadata import CommitMetadata, decode_commit_metadata
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import TIMELINE_FOLDER
+from airflow_provider.table.timeline import TIMELINE_FOLDER, Timeline
 
 HISTORY_FOLDER = f"{TIMELINE_FOLDER}/history"
 VERSION_PATH = f"{HISTORY_FOLDER}/_version_"
@@ -221,6 +222,19 @@ def archived_commits(
         requested_after=requested_after,
         completed_after=completed_after,
     )
+
+
+def archived_since(storage: Storage, timeline: Timeline, upto: str, moment: str) -> Instant | None:
+    """A commit that completed after a moment and was archived: every view shows it, also that of the moment.
+
+    :param storage: the table's storage.
+    :param timeline: the active timeline.
+    :param upto: requested time up to which instants leave the timeline, or have left it.
+    :param moment: completion time.
+    """
+    leaving = (commit for commit in timeline.commits() if commit.requested_time <= upto)
+    later = (commit for commit in leaving if (commit.completion_time or "") > moment)
+    return next(itertools.chain(later, archived_commits(storage, completed_after=moment)), None)
 
 
 def archived(

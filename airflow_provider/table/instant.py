@@ -19,7 +19,7 @@ from airflow_provider.exceptions import InvalidInputError
 
 
 class Action(StrEnum):
-    """What an instant does, in Hudi's words."""
+    """What an instant does, in Hudi's words; an archival is one of the commit log only."""
 
     COMMIT = "commit"
     DELTA_COMMIT = "deltacommit"
@@ -33,6 +33,7 @@ class Action(StrEnum):
     SAVEPOINT = "savepoint"
     INDEXING = "indexing"
     SCHEMA_COMMIT = "schemacommit"
+    ARCHIVE = "archive"
 
     @property
     def when_completed(self) -> Action:

@@ -14,7 +14,7 @@ from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.archived_timeline import archived, archived_instants
 from airflow_provider.table.base_file import parse_base_file_name
-from airflow_provider.table.instant import WRITE_ACTIONS
+from airflow_provider.table.instant import WRITE_ACTIONS, Action
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .services import SCHEMA, Rows, carry_out_plans
@@ -98,7 +98,8 @@ def check(table: HudiTable, writes: Mapping[str, Rows], acknowledged: Collection
     timeline = table.timeline()
     reverted = {entry.rolls_back for entry in entries if entry.reverts is not None}
     gone = reverted | _undone(entries)
-    ended = [entry for entry in entries if not entry.plans and entry.instant not in gone]
+    instants = (entry for entry in entries if entry.action is not Action.ARCHIVE)
+    ended = [entry for entry in instants if not entry.plans and entry.instant not in gone]
     archive = {instant.requested_time for instant in archived_instants(table.storage)}
     assert {
         (each.requested_time, each.completion_time)

@@ -6,8 +6,8 @@ Clustering is the real one, but for what its data files look like; so is cleanin
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from airflow_provider.concurrency import (
@@ -22,7 +22,7 @@ from airflow_provider.concurrency import (
 )
 from airflow_provider.concurrency.readers import reader_lease
 from airflow_provider.concurrency.transactions import undo_writes
-from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError, TableError
 from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.services.archival import archive
 from airflow_provider.services.clean_plan import Retention
@@ -33,6 +33,8 @@ from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.services.clustering_task import ClusteringTask
 from airflow_provider.services.compaction import compact
 from airflow_provider.services.compaction_plan import CompactionSettings
+from airflow_provider.services.restore import restore
+from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action
@@ -220,6 +222,45 @@ def add_cleaner(simulation: Simulation, name: str) -> None:
     simulation.add(name, work)
 
 
+def add_restorer(simulation: Simulation, name: str, undone: int = 2) -> None:
+    """Takes the table back, by so many commits if there are."""
+
+    def work(table: HudiTable, actor: Actor) -> None:
+        to = table.timeline().commits()[-1 - undone :][0].requested_time
+        with _may_be_refused():
+            result = restore(table, to, lock=NoLock())
+            if result.instant is not None:
+                simulation.acknowledged.add(result.instant)
+                simulation.restored[result.instant] = to
+
+    simulation.add(name, work)
+
+
+def add_keeper(simulation: Simulation, name: str) -> None:
+    """Keeps the newest commit but one by a savepoint; where there is a savepoint, lets it go."""
+
+    def work(table: HudiTable, actor: Actor) -> None:
+        with _may_be_refused():
+            if there := savepoints(table):
+                simulation.let_go.add(there[0].instant)
+                delete_savepoint(table, there[0].instant)
+            else:
+                commit = table.timeline().commits()[-2:][0]
+                simulation.kept.add(create_savepoint(table, commit.requested_time, lock=NoLock()).instant)
+
+    simulation.add(name, work)
+
+
+@contextmanager
+def _may_be_refused() -> Iterator[None]:
+    """A clean, the archive, a savepoint or an open transaction may be in the way; damage never."""
+    try:
+        yield
+    except TableError as error:
+        if type(error) not in (TableError, NoSuchInstantError, SnapshotUnavailableError):
+            raise
+
+
 def add_sweeper(simulation: Simulation, name: str = "sweeper") -> None:
     """Rolls dead writers back."""
 
@@ -244,7 +285,8 @@ def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> 
                 snapshot = read_snapshot(table.storage, view)
             except FileNotFoundError:
                 continue
-            if _deletions(Timeline.load(table.storage)) - _deletions(view.timeline):
+            now = Timeline.load(table.storage)
+            if _deletions(now) - _deletions(view.timeline) or _taken_back(simulation, view.timeline, now):
                 continue
             simulation.observed.setdefault(name, []).append(Read(after, snapshot))
             taken += 1
@@ -262,13 +304,20 @@ def add_leased_reader(simulation: Simulation, name: str, times: int = 2) -> None
                 view = table.view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
                 files = view.base_files(PARTITION)
                 undone = _undone(table.storage)
+
+                def is_undone(view: FileSystemView = view, before: set[str] = undone) -> bool:
+                    now = Timeline.load(table.storage)
+                    restored = _taken_back(simulation, view.timeline, now)
+                    return bool(restored or _undone(table.storage) - before)
+
                 try:
                     snapshot = read_snapshot(table.storage, view)
                 except FileNotFoundError:
-                    # Only what was never to be seen goes at once, when its transaction is aborted.
-                    assert _undone(table.storage) - undone, f"files of {files} are gone"
+                    # Only what was never to be seen goes at once, when its transaction is aborted, and
+                    # what a restore undoes.
+                    assert is_undone(), f"files of {files} are gone"
                     continue
-            if not _undone(table.storage) - undone:
+            if not is_undone():
                 simulation.observed.setdefault(name, []).append(Read(after, snapshot))
 
     simulation.add(name, work)
@@ -276,6 +325,13 @@ def add_leased_reader(simulation: Simulation, name: str, times: int = 2) -> None
 
 def _undone(storage: Storage) -> set[str]:
     return {entry.instant for entry in CommitLog(storage).backwards() if entry.reverts is not None}
+
+
+def _taken_back(simulation: Simulation, seen: Timeline, now: Timeline) -> set[str]:
+    """Commits that a restore has taken from the timeline; their files go after that."""
+    restored = frozenset[str]().union(*(entry.undoes for entry in simulation.entries()))
+    completed = ({instant.requested_time for instant in each.completed()} for each in (seen, now))
+    return (next(completed) & restored) - next(completed)
 
 
 def _deletions(timeline: Timeline) -> set[str]:

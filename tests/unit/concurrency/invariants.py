@@ -18,6 +18,7 @@ from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 
 from .actors import EVERYTHING
+from .history import History
 from .rows import PARTITION, read_snapshot
 from .simulation import NoLock, Simulation
 
@@ -42,11 +43,14 @@ def check(simulation: Simulation) -> None:
     entries = recover(simulation)
     storage = simulation.table().storage
     timeline = Timeline.load(storage)
+    history = History(simulation, entries)
     reverted = {entry.rolls_back for entry in entries if entry.reverts is not None}
+    restored = frozenset[str]().union(*(entry.undoes for entry in entries))
     dead = {entry.rolls_back for entry in entries if entry.rolls_back is not None}
-    ended = [entry for entry in entries if not entry.plans]
-    commits = [entry for entry in entries if entry.commits]
-    lasting = [entry for entry in commits if entry.instant not in reverted]
+    saved = {entry.instant for entry in entries if entry.action is Action.SAVEPOINT}
+    ended = [entry for entry in entries if not entry.plans and entry.action not in _OF_NO_INSTANT]
+    undone = reverted | restored
+    committed = {entry.instant for entry in entries if entry.commits and entry.instant not in undone}
 
     # C4: requested times are unique, completion times strictly increase in log order.
     requested = [entry.instant for entry in ended]
@@ -58,56 +62,58 @@ def check(simulation: Simulation) -> None:
     assert all(entry.instant < entry.completion_time for entry in entries)
 
     # C2: what was reported is there; the timeline says exactly what the log says.
-    committed = {entry.instant for entry in lasting}
-    assert simulation.acknowledged <= committed
+    assert simulation.acknowledged <= committed | restored
     assert not dead & committed
-    archived = {(i.requested_time, i.completion_time) for i in archived_instants(storage)}
-    assert archived | {(i.requested_time, i.completion_time) for i in timeline.completed()} == {
-        (entry.instant, entry.completion_time) for entry in ended if entry.instant not in reverted
+    found = (each for each in (*archived_instants(storage), *timeline.completed()))
+    assert {(i.requested_time, i.completion_time) for i in found if i.action is not Action.SAVEPOINT} == {
+        (entry.instant, entry.completion_time) for entry in ended if entry.instant not in undone
     }
     left_pending = {entry.instant for entry in entries if entry.leaves_pending}
     open_plans = left_pending - {entry.instant for entry in ended} - dead - _dropped(entries)
     assert {instant.requested_time for instant in timeline.pending()} == open_plans
+    savepoints = {instant.requested_time for instant in timeline.savepoints()}
+    assert simulation.kept <= saved
+    assert savepoints <= saved
+    assert saved - savepoints <= simulation.let_go
 
     # C1 and C5: every key lives once, and its history is that of the commits in log order, each
     # built on the one before: a writer that had not seen its predecessor would have dropped it.
     final = read_snapshot(storage, FileSystemView(storage, timeline))
-    expected: dict[str, list[str]] = {}
-    writers = [entry.instant for entry in lasting if entry.instant in simulation.writes]
-    for write in map(simulation.writes.__getitem__, writers):
-        for key in write.keys:
-            expected.setdefault(key, []).append(write.writer)
-    assert final == expected
+    assert final == history.snapshots[-1]
 
-    # C3: snapshots are prefixes of the history, whole commits only, and move only forward; what had been
+    # C3: snapshots are whole commits only, and move only forward through the history; what had been
     # acknowledged when a reader began is in them.
-    prefixes: list[dict[str, list[str]]] = [{}]
-    for write in map(simulation.writes.__getitem__, writers):
-        before = prefixes[-1]
-        prefixes.append({**before, **{key: [*before.get(key, []), write.writer] for key in write.keys}})
     for reads in simulation.observed.values():
         position = 0
         for read in reads:
-            position = max([position, *(writers.index(instant) + 1 for instant in read.after)])
-            assert read.rows in prefixes[position:], f"no moment of the history since {position}: {read.rows}"
-            position = prefixes.index(read.rows, position)
+            position = max([position, *(history.after[instant] for instant in read.after)])
+            there = history.snapshots[position:]
+            assert read.rows in there, f"no moment of the history since {position}: {read.rows}"
+            position += there.index(read.rows)
 
     # C7: of what was rolled back nothing is left, unless its writer was killed as a zombie, after its
     # rollback: then its files are of no visible instant. A revert's files go later.
     if not any(actor.killed for actor in simulation.actors):
         assert not _instants_with_files(storage) - committed - reverted, "files of a dead instant are left"
 
-    # A clean goes through whatever was left, changes nothing that is seen, and leaves nothing that is not.
+    # A clean goes through whatever was left, changes nothing that is seen or kept, and leaves nothing else.
     cleaned = Simulation(dict(simulation.files))
     cleaned.expire_heartbeats(READERS_FOLDER)
     table = cleaned.table()
     clean(table, EVERYTHING, lock=NoLock())
+    views = {instant: table.view(instant) for instant in savepoints}
+    for instant, view in views.items():
+        assert read_snapshot(table.storage, view) == history.snapshots[history.after[instant]]
     view = table.view()
-    assert read_snapshot(table.storage, view) == expected
+    assert read_snapshot(table.storage, view) == final
     reserved = reserved_file_groups(table.storage, CommitLog(table.storage), table.timeline())
     of_plans = {group.file_id for group in reserved}  # that nobody carried out
-    left = set(_data_files(table.storage)) - {base_file.path for base_file in view.base_files(PARTITION)}
+    seen = {base_file.path for each in (view, *views.values()) for base_file in each.base_files(PARTITION)}
+    left = set(_data_files(table.storage)) - seen
     assert not {path for path in left if path.rpartition("/")[2].partition("_")[0] not in of_plans}
+
+
+_OF_NO_INSTANT = (Action.SAVEPOINT, Action.ARCHIVE)
 
 
 def _dropped(entries: list[LogEntry]) -> set[str]:

@@ -289,7 +289,10 @@ class Simulation:
     """Shared state of one run.
 
     :ivar writes: by instant; of all that began, whether or not they ended.
-    :ivar acknowledged: instants that their writers were told to be committed.
+    :ivar acknowledged: instants that their writers were told to be committed; restores as well.
+    :ivar restored: by such a restore: the commit that it went back to.
+    :ivar kept: commits that somebody was told to be kept by a savepoint.
+    :ivar let_go: commits whose savepoint somebody began to delete.
     :ivar logged: the commit log with the entries that were trimmed.
     :ivar observed: by reader: what it read, one after the other.
     """
@@ -298,6 +301,9 @@ class Simulation:
     writes: dict[str, Write] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
     logged: dict[str, bytes] = field(default_factory=dict)
+    restored: dict[str, str] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+    let_go: set[str] = field(default_factory=set)
     observed: dict[str, list[Read]] = field(default_factory=dict)
     actors: list[Actor] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
@@ -309,7 +315,15 @@ class Simulation:
 
     def copy(self) -> Simulation:
         """The same table and what is known of it, for other actors."""
-        return Simulation(dict(self.files), dict(self.writes), set(self.acknowledged), dict(self.logged))
+        return Simulation(
+            dict(self.files),
+            dict(self.writes),
+            set(self.acknowledged),
+            dict(self.logged),
+            dict(self.restored),
+            set(self.kept),
+            set(self.let_go),
+        )
 
     def clock(self) -> float:
         return time.time()

@@ -32,8 +32,10 @@ from .actors import (
     add_cleaner,
     add_clusterer,
     add_executor,
+    add_keeper,
     add_leased_reader,
     add_reader,
+    add_restorer,
     add_sweeper,
     add_writer,
 )
@@ -50,6 +52,8 @@ SERVICES: dict[str, Callable[[Simulation, str], None]] = {
     "executor": add_executor,
     "cleaner": add_cleaner,
     "sweeper": add_sweeper,
+    "restorer": add_restorer,
+    "keeper": add_keeper,
     "reader": add_reader,
     "leased reader": add_leased_reader,
 }

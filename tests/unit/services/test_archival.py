@@ -143,7 +143,7 @@ def test_the_table_says_how_many_commits_stay(table: HudiTable) -> None:
     for number in range(25):
         ingest(table, {number: 1.0})
         assert len(table.timeline().commits()) <= 11, "archived at every tenth commit"
-    assert len(table.timeline().commits()) == 6, "one stayed at the twentieth"
+    assert len(table.timeline().commits()) == 7, "one stayed at the 19th, the log's 20th entry"
     assert len(fares(table)) == 25
 
 
@@ -259,7 +259,10 @@ def dead_writer(table: HudiTable) -> tuple[str, str]:
     return writer.instant, path
 
 
-def test_a_dead_instant_is_passed_only_when_its_writer_cannot_wake_up_any_more(table: HudiTable) -> None:
+@pytest.mark.parametrize("begun", [False, True], ids=["", "by-one-who-died-after-its-entry"])
+def test_a_dead_instant_is_passed_only_when_its_writer_cannot_wake_up_any_more(
+    table: HudiTable, begun: bool
+) -> None:
     first = commits(table, 2)
     instant, path = dead_writer(table)
     commits(table, 4, first=2)
@@ -268,6 +271,10 @@ def test_a_dead_instant_is_passed_only_when_its_writer_cannot_wake_up_any_more(t
     assert str(plan.held_by).startswith(f"{instant} was rolled back only ")
     assert [each.requested_time for each in plan.instants] == first[:1]
     assert fares(table) == before
+    if begun:
+        entry = plan_archival(table, dead_writer_seconds=0, **FEW).entry
+        assert entry is not None
+        assert CommitLog(table.storage).append(entry.sequence, entry)
     plan = archive(table, dead_writer_seconds=0, **FEW)
     assert plan.leftovers == (path,)
     assert table.storage.stat(path) is None
@@ -347,12 +354,12 @@ def test_the_commit_log_is_trimmed_with_the_timeline(table: HudiTable) -> None:
     commits(table, 6)
     archive(table, **FEW)
     log = CommitLog(table.storage)
-    assert (log.trimmed(), log.head()) == (4, 6)
-    assert [entry.sequence for entry in log.backwards()] == [6, 5]
+    assert (log.trimmed(), log.head()) == (4, 7)
+    assert [entry.sequence for entry in log.backwards()] == [7, 6, 5], "the last one is the archival's"
     names = table.storage.names(COMMIT_LOG_FOLDER)
-    assert sorted(name for name in names if name.endswith(".json")) == [f"{5:020d}.json", f"{6:020d}.json"]
+    assert sorted(n for n in names if n.endswith(".json")) == [f"{each:020d}.json" for each in (5, 6, 7)]
     fresh = CommitLog(HudiTable.open(table.location).storage)
-    assert fresh.head() == 6, "found without knowing where it begins"
+    assert fresh.head() == 7, "found without knowing where it begins"
 
 
 def test_who_stood_still_past_the_logs_beginning_finds_that_out(table: HudiTable) -> None:
