@@ -12,6 +12,7 @@ from airflow_provider.exceptions import (
     NoSuchTransactionError,
     TransactionAbortedError,
 )
+from airflow_provider.metastore.lock_group import LOCKS, Lock, Unlock
 from airflow_provider.metastore.lock_objects import (
     LOCK_TIMEOUT_SECONDS,
     LockComponent,
@@ -24,7 +25,9 @@ from airflow_provider.metastore.notifications import NotificationEvent
 from airflow_provider.metastore.objects import Insertion, PartitionSpec
 from airflow_provider.metastore.table_write_ids import last_write_id
 from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.processor import Grouped
 from airflow_provider.metastore.thrift.structs import partition_values, read_partition
+from airflow_provider.metastore.transaction_group import TRANSACTIONS, CommitTxn, OpenTxn
 from airflow_provider.metastore.transactions import TxnInfo, TxnState, TxnType, lock_open
 from airflow_provider.metastore.write_ids import ValidTxnList, ValidWriteIdList
 
@@ -89,18 +92,19 @@ class TransactionHandler:
                 f"transaction type {request.txn_type} is not supported; known are "
                 f"{[f'{one.value} ({one.name})' for one in TxnType]}"
             ) from None
-        opened = [
-            self._metastore.open_txn(
-                request.user,
-                request.hostname,
-                agent=request.agentInfo,
-                commit_on_recovery=request.commitOnRecovery is not False,
-                txn_type=txn_type,
-                timeout_seconds=request.timeoutSeconds,
-            )
-            for _ in range(min(request.num_txns, _MAX_TXNS))
-        ]
-        return hive.OpenTxnsResponse(txn_ids=opened)
+        one = OpenTxn(
+            request.user,
+            request.hostname,
+            request.agentInfo,
+            request.commitOnRecovery is not False,
+            txn_type,
+            request.timeoutSeconds,
+        )
+        engine = self._metastore.engine
+        if request.num_txns == 1:
+            return Grouped(engine, TRANSACTIONS, one, lambda opened: hive.OpenTxnsResponse(txn_ids=[opened]))
+        count = min(request.num_txns, _MAX_TXNS)
+        return hive.OpenTxnsResponse(txn_ids=[engine.write_together(TRANSACTIONS, one) for _ in range(count)])
 
     def abort_txn(self, request: Any) -> None:
         self._metastore.abort_txn(request.txnid)
@@ -112,14 +116,14 @@ class TransactionHandler:
             except NoSuchTransactionError:
                 continue  # as in Hive
 
-    def commit_txn(self, request: Any) -> None:
+    def commit_txn(self, request: Any) -> Any:
         if request.keyValue is not None or request.replPolicy is not None:
             raise InvalidInputError(
                 f"transaction {request.txnid}: a commit with a key and value, or of a replication policy, "
                 "is not supported",
                 txn_id=request.txnid,
             )
-        self._metastore.commit_txn(request.txnid)
+        return Grouped(self._metastore.engine, TRANSACTIONS, CommitTxn(request.txnid), _nothing)
 
     def heartbeat_txn_range(self, request: Any) -> Any:
         aborted, unknown = set(), set()
@@ -190,23 +194,28 @@ class TransactionHandler:
         components = [_component(one) for one in request.component]
         only_reads = all(one.type is LockType.SHARED_READ for one in components)
         impatient = (request.zeroWaitReadEnabled and only_reads) or request.exclusiveCTAS
-        answer = self._metastore.lock(
-            components,
+        lock = Lock(
+            tuple(components),
             request.user,
             request.hostname,
-            agent=request.agentInfo,
-            txn_id=request.txnid or None,
-            timeout_seconds=self._timeout,
+            request.agentInfo,
+            request.txnid or None,
+            self._timeout,
             wait=not impatient,
         )
-        return hive.LockResponse(lockid=answer.lock_id, state=_state(answer.state))
+        return Grouped(
+            self._metastore.engine,
+            LOCKS,
+            lock,
+            lambda answer: hive.LockResponse(lockid=answer.lock_id, state=_state(answer.state)),
+        )
 
     def check_lock(self, request: Any) -> Any:
         state = self._metastore.check_lock(request.lockid)
         return hive.LockResponse(lockid=request.lockid, state=_state(state))
 
-    def unlock(self, request: Any) -> None:
-        self._metastore.unlock(request.lockid)
+    def unlock(self, request: Any) -> Any:
+        return Grouped(self._metastore.engine, LOCKS, Unlock(request.lockid), _nothing)
 
     def show_locks(self, request: Any) -> Any:
         found = self._metastore.show_locks(
@@ -333,6 +342,10 @@ class TransactionHandler:
         while batch := self._metastore.next_events(after, _BATCH, database=database and database.lower()):
             yield from (one for one in batch if not names or one.table in names)
             after = batch[-1].event_id
+
+
+def _nothing(answer: object) -> None:
+    """The answer of a method that has none."""
 
 
 def _insertion(data: Any) -> Insertion:
