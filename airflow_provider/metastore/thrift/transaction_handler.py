@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_provider.exceptions import (
@@ -29,6 +29,7 @@ from airflow_provider.metastore.thrift.processor import Grouped
 from airflow_provider.metastore.thrift.structs import partition_values, read_partition
 from airflow_provider.metastore.transaction_group import TRANSACTIONS, CommitTxn, OpenTxn
 from airflow_provider.metastore.transactions import TxnInfo, TxnState, TxnType, lock_open
+from airflow_provider.metastore.write_id_group import WRITE_IDS, AllocateWriteId
 from airflow_provider.metastore.write_ids import ValidTxnList, ValidWriteIdList
 
 _MAX_TXNS = 1_000  # hive.txn.max.open.batch: more are silently cut to it
@@ -171,14 +172,11 @@ class TransactionHandler:
                 f"table {request.dbName}.{request.tableName}: write ids are allocated by transaction ids; "
                 "a replication policy, or to allocate anew, is not supported"
             )
-        allocated = [
-            hive.TxnToWriteId(
-                txnId=txn_id,
-                writeId=self._metastore.allocate_table_write_id(txn_id, request.dbName, request.tableName),
-            )
-            for txn_id in request.txnIds
-        ]
-        return hive.AllocateTableWriteIdsResponse(txnToWriteIds=allocated)
+        wanted = [AllocateWriteId(txn_id, request.dbName, request.tableName) for txn_id in request.txnIds]
+        engine = self._metastore.engine
+        if len(wanted) == 1:
+            return Grouped(engine, WRITE_IDS, wanted[0], lambda one: _allocated({request.txnIds[0]: one}))
+        return _allocated({one.txn_id: engine.write_together(WRITE_IDS, one) for one in wanted})
 
     def get_max_allocated_table_write_id(self, request: Any) -> Any:
         last = self._metastore.engine.read(
@@ -342,6 +340,11 @@ class TransactionHandler:
         while batch := self._metastore.next_events(after, _BATCH, database=database and database.lower()):
             yield from (one for one in batch if not names or one.table in names)
             after = batch[-1].event_id
+
+
+def _allocated(write_ids: Mapping[int, int]) -> Any:
+    allocated = [hive.TxnToWriteId(txnId=txn_id, writeId=one) for txn_id, one in write_ids.items()]
+    return hive.AllocateTableWriteIdsResponse(txnToWriteIds=allocated)
 
 
 def _nothing(answer: object) -> None:
