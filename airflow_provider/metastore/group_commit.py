@@ -6,7 +6,7 @@ were answered a moment ago are about to ask for the next thing: the next group w
 the time that the last one took. A request that comes alone after others that came alone is done at once.
 
 A thread that has something better to do than to wait leaves a request there, and whoever does the group tells
-the answer: a server's threads do, for to wake each of them costs more than all else that a request needs.
+the answer: a server's threads do, because to wake each of them costs more than the request itself.
 """
 
 from __future__ import annotations
@@ -112,8 +112,16 @@ class _Left(_Member):
         if self.answer is not None or self.error is not None:
             self._told()
         else:
-            # Done alone, it may wait for others.
-            threading.Thread(target=self._told, name="metastore-alone", daemon=True).start()
+            self._told_alone()
+
+    def _told_alone(self) -> None:
+        # It may have to wait for others.
+        thread = threading.Thread(target=self._told, name="metastore-alone", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self.error = MetastoreUnavailableError(f"nothing was done: {error}")
+            self._told()
 
     def _told(self) -> None:
         try:
@@ -150,7 +158,9 @@ class GroupCommit:
         """
         member = _Member(request)
         try:
-            if not self._enter(member):
+            with self._guard:
+                leads = self._enter(member)
+            if not leads:
                 member.sleep()
             if self._leader is member:
                 self._lead(member)
@@ -166,16 +176,20 @@ class GroupCommit:
         :param tell: called once, maybe in another thread, where others wait for it to return.
         """
         member = _Left(request, tell, self)
-        if self._enter(member):
+        with self._guard:
+            if self._thread is None:
+                # Now: when it is to lead, others would suffer from its not being there.
+                thread = threading.Thread(target=self._lead_all, name="metastore-groups", daemon=True)
+                thread.start()
+                self._thread = thread
+            leads = self._enter(member)
+        if leads:
             self._lead(member)
             member.wake()
 
     def lead_in_thread(self, leader: _Left) -> None:
-        """Do the next group in a thread of its own; called under the guard."""
+        """Do the next group in a thread of its own."""
         self._to_lead.put(leader)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._lead_all, name="metastore-groups", daemon=True)
-            self._thread.start()
 
     def outcome(self, member: _Member) -> Any:
         """The answer to a request that was in a group; what could not be done there is done now."""
@@ -186,17 +200,16 @@ class GroupCommit:
         return self._engine.write(lambda connection: self._operation.alone(connection, member.request))
 
     def _enter(self, member: _Member) -> bool:
-        """Wait with the others.
+        """Wait with the others; under the guard.
 
         :return: whether it leads.
         """
-        with self._guard:
-            self._waiting.append(member)
-            if self._leader is None:
-                self._leader = member
-            elif len(self._waiting) >= self._expected:
-                self._all_are_there.notify()
-            return self._leader is member
+        self._waiting.append(member)
+        if self._leader is None:
+            self._leader = member
+        elif len(self._waiting) >= self._expected:
+            self._all_are_there.notify()
+        return self._leader is member
 
     def _lead_all(self) -> None:
         while True:
@@ -204,7 +217,7 @@ class GroupCommit:
                 leader = self._to_lead.get(timeout=_IDLE_SECONDS)
             except Empty:
                 with self._guard:
-                    if self._to_lead.empty():
+                    if not self._waiting and self._to_lead.empty():
                         self._thread = None
                         return
             else:

@@ -152,7 +152,10 @@ class _Later:
 
     def hang_up(self, error: Exception) -> None:
         """Let its thread, which reads, find the end."""
-        log.info("a connection broke: %s", getattr(error, "message", None) or error)
+        if isinstance(error, _BROKEN):
+            log.info("a connection broke: %s", getattr(error, "message", None) or error)
+        else:
+            log.error("an answer could not be written", exc_info=error)
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
