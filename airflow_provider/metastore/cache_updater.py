@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sqlalchemy import Connection
+
 from airflow_provider.exceptions import (
     EventsExpiredError,
     InvalidInputError,
@@ -23,8 +25,14 @@ from airflow_provider.metastore.cache_state import CacheState, TxnSnapshot, read
 from airflow_provider.metastore.cached_tables import CachedTable
 from airflow_provider.metastore.hive_json import decode_partition, decode_table, decode_write_id
 from airflow_provider.metastore.metastore import Metastore
-from airflow_provider.metastore.notifications import EventType, NotificationEvent, current_event_id
+from airflow_provider.metastore.notifications import (
+    EventType,
+    NotificationEvent,
+    current_event_id,
+    next_events,
+)
 from airflow_provider.metastore.objects import DEFAULT_PARTITION, NO_WRITE_ID
+from airflow_provider.metastore.schema import Counter, counted
 from airflow_provider.metastore.table_write_ids import open_table_write_ids, table_write_ids_of
 
 log = logging.getLogger(__name__)
@@ -34,6 +42,8 @@ _REPORT_INTERVAL = 1.0
 _RETRY_INTERVAL = 1.0
 _MAX_GAP = 10_000
 
+# A transaction that is opened changes no copy, and its number tells that it is new.
+_FOLLOWED_EVENTS = frozenset(EventType) - {EventType.OPEN_TXN}
 _CATALOG_EVENTS = frozenset(
     {
         EventType.CREATE_DATABASE,
@@ -85,8 +95,10 @@ class CacheUpdater:
         self._thread: threading.Thread | None = None
         self._stepping = threading.Lock()
         self._reported, self._reported_at = -1, 0.0
-        # Write ids by table id, of the transactions whose OPEN_TXN was seen.
-        self._seen: dict[int, dict[int, int]] = {}
+        # The last transaction that was opened before the log was followed.
+        self._last_unseen_txn = 0
+        # Of later ones, as soon as they have any: write ids by table id; None where the database has to say.
+        self._seen: dict[int, dict[int, int] | None] = {}
 
     def start(self) -> None:
         """Begin, fill the memory, and follow the log, in a thread of its own."""
@@ -115,10 +127,15 @@ class CacheUpdater:
                 self._replica, expiry_seconds=self._expiry_seconds, if_not_exists=True
             )
             self._metastore.restart_consumer(self._replica)
-            event_id, open_write_ids = self._metastore.engine.read(
-                lambda connection: (current_event_id(connection), open_table_write_ids(connection))
+            event_id, last_txn, open_write_ids = self._metastore.engine.read(
+                lambda connection: (
+                    current_event_id(connection),
+                    counted(connection, Counter.TXN_ID),
+                    open_table_write_ids(connection),
+                )
             )
             with self._lock:
+                self._last_unseen_txn = last_txn
                 self._seen.clear()
                 self._state.begin(event_id, open_write_ids)
         return event_id
@@ -160,9 +177,11 @@ class CacheUpdater:
         :raises EventsExpiredError: when retention removed what comes next: :meth:`begin` anew.
         """
         with self._stepping:
-            events = self._metastore.next_events(self._state.event_id, limit)
+            events, last = self._metastore.engine.read(lambda connection: self._next(connection, limit))
             for event in events:
                 self._apply(event)
+            if len(events) < limit:
+                self._reached(last)
         self._report()
         return len(events)
 
@@ -231,16 +250,33 @@ class CacheUpdater:
         except NoSuchObjectError:
             return None
 
+    def _next(self, connection: Connection, limit: int) -> tuple[list[NotificationEvent], int]:
+        """The next events that are followed, and the log's end."""
+        found = next_events(
+            connection,
+            self._state.event_id,
+            limit,
+            event_types=_FOLLOWED_EVENTS,
+            database=None,
+            table=None,
+        )
+        return found, current_event_id(connection)
+
+    def _reached(self, event_id: int) -> None:
+        with self._moved:
+            self._state.event_id = event_id
+            self._moved.notify_all()
+
     def _apply(self, event: NotificationEvent) -> None:
         ended: Mapping[int, int] = {}
         match event.event_type:
-            case EventType.OPEN_TXN:
-                self._seen.update((txn_id, {}) for txn_id in event.message["txnIds"])
             case EventType.ALLOC_WRITE_ID:
                 self._allocated(event.message)
             case EventType.COMMIT_TXN | EventType.ABORT_TXN:
                 # Maybe from the database: not under the lock.
                 ended = self._write_ids_of(event.message["txnid"])
+                if not ended:
+                    return  # nothing to be shown: the position moves with the next event
         with self._moved:
             self._end(ended, committed=event.event_type == EventType.COMMIT_TXN)
             try:
@@ -252,20 +288,20 @@ class CacheUpdater:
 
     def _allocated(self, message: Mapping[str, Any]) -> None:
         for txn_id, write_id in zip(message["txnIdList"], message["writeIdList"], strict=True):
-            if txn_id not in self._seen:
-                continue
             if message.get("tableId") is None:
                 # The table did not exist yet; the database will know it when the transaction ends.
-                del self._seen[txn_id]
-            else:
-                self._seen[txn_id][message["tableId"]] = write_id
+                self._seen[txn_id] = None
+            elif (seen := self._seen.setdefault(txn_id, {})) is not None:
+                seen[message["tableId"]] = write_id
 
-    def _write_ids_of(self, txn_id: int) -> dict[int, int]:
+    def _write_ids_of(self, txn_id: int) -> Mapping[int, int]:
         """A transaction's write ids by table id: from the log if all of it was seen."""
-        seen = self._seen.pop(txn_id, None)
-        if seen is not None:
-            return seen
-        return dict(self._metastore.engine.read(lambda connection: table_write_ids_of(connection, txn_id)))
+        seen = self._seen.get(txn_id, {}) if txn_id > self._last_unseen_txn else None
+        if seen is None:
+            seen = dict(self._metastore.engine.read(lambda asks: table_write_ids_of(asks, txn_id)))
+        # Not before the database has answered: if it does not, the event comes again.
+        self._seen.pop(txn_id, None)
+        return seen
 
     def _end(self, write_ids: Mapping[int, int], *, committed: bool) -> None:
         for table_id, write_id in write_ids.items():

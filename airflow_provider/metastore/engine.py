@@ -39,7 +39,7 @@ from sqlalchemy.sql.compiler import Compiled, SQLCompiler
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore import schema
-from airflow_provider.metastore.group_commit import GroupCommit, GroupOperation, Request
+from airflow_provider.metastore.group_commit import GroupCommit, GroupOperation, Request, Tell
 
 log = logging.getLogger(__name__)
 
@@ -171,10 +171,14 @@ class MetastoreEngine:
         :param operation: how requests of this kind are done.
         :return: the request's answer; the database has committed by then.
         """
-        group = self._groups.get(operation)
-        if group is None:
-            group = self._groups.setdefault(operation, GroupCommit(operation, self))
-        return group.do(request)
+        return self._group(operation).do(request)
+
+    def leave_with_others(self, operation: GroupOperation, request: Request[T], tell: Tell[T]) -> None:
+        """As :meth:`write_together`, for a thread that does not wait for the answer.
+
+        :param tell: see :meth:`~airflow_provider.metastore.group_commit.GroupCommit.leave`.
+        """
+        self._group(operation).leave(request, tell)
 
     def upgrade_schema(self) -> None:
         """Create the schema, or bring it to :data:`schema.SCHEMA_REVISION`, unless it is there.
@@ -231,6 +235,10 @@ class MetastoreEngine:
         for engine in (self._engine, self._of_statements):
             event.listen(engine, "checkin", _note_use)
             event.listen(engine, "checkout", self._ping_if_idle)
+
+    def _group(self, operation: GroupOperation) -> GroupCommit:
+        group = self._groups.get(operation)
+        return group or self._groups.setdefault(operation, GroupCommit(operation, self))
 
     def _begin_sqlite(self, connection: Connection) -> None:
         kind = connection.get_execution_options().get("sqlite_begin", "DEFERRED")

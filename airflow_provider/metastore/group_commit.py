@@ -4,14 +4,19 @@ A database transaction costs the same round trips and the same flush to the disk
 ten. So whoever comes while one runs waits for its end, and all who wait go together into the next. Those who
 were answered a moment ago are about to ask for the next thing: the next group waits for them, for a part of
 the time that the last one took. A request that comes alone after others that came alone is done at once.
+
+A thread that has something better to do than to wait leaves a request there, and whoever does the group tells
+the answer: a server's threads do, because to wake each of them costs more than the request itself.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import Connection
@@ -21,11 +26,18 @@ from airflow_provider.exceptions import MetastoreUnavailableError
 if TYPE_CHECKING:
     from airflow_provider.metastore.engine import MetastoreEngine, RunStatement
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+Tell = Callable[[Callable[[], T]], None]
+"""Is given what returns an answer, or raises the error that there is instead."""
 
 _LARGEST_GROUP = 64
 # How long a group waits for those of the last one: this part of its time, and no longer than this.
 _PATIENCE, _LONGEST_WAIT_SECONDS = 0.5, 0.003
+# After so long without a group to lead its thread ends.
+_IDLE_SECONDS = 1.0
 
 
 class Request(Generic[T]):
@@ -72,12 +84,50 @@ class _Member:
         self._asleep.acquire()
 
     def sleep(self) -> None:
-        """Wait for :meth:`wake`."""
+        """Wait for :meth:`lead` or :meth:`wake`."""
         self._asleep.acquire()
 
-    def wake(self) -> None:
-        """Let its thread go on: because the request is done, or because it is to lead."""
+    def lead(self) -> None:
+        """Let its thread do the next group."""
         self._asleep.release()
+
+    def wake(self) -> None:
+        """Let its thread go on: the request is done."""
+        self._asleep.release()
+
+
+class _Left(_Member):
+    """A request that no thread waits for."""
+
+    def __init__(self, request: Request[T], tell: Tell[T], group: GroupCommit) -> None:
+        super().__init__(request)
+        self._tell, self._group = tell, group
+
+    def lead(self) -> None:
+        """Let a thread of the group's own do it."""
+        self._group.lead_in_thread(self)
+
+    def wake(self) -> None:
+        """Tell the answer."""
+        if self.answer is not None or self.error is not None:
+            self._told()
+        else:
+            self._told_alone()
+
+    def _told_alone(self) -> None:
+        # It may have to wait for others.
+        thread = threading.Thread(target=self._told, name="metastore-alone", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self.error = MetastoreUnavailableError(f"nothing was done: {error}")
+            self._told()
+
+    def _told(self) -> None:
+        try:
+            self._tell(lambda: self._group.outcome(self))
+        except Exception:
+            log.exception("an answer could not be told")
 
 
 class GroupCommit:
@@ -98,6 +148,8 @@ class GroupCommit:
         self._all_are_there = threading.Condition(self._guard)
         self._expected = 1
         self._patience = 0.0
+        self._to_lead: SimpleQueue[_Left] = SimpleQueue()
+        self._thread: threading.Thread | None = None
 
     def do(self, request: Request[T]) -> T:
         """Do a request, with others or alone.
@@ -107,26 +159,70 @@ class GroupCommit:
         member = _Member(request)
         try:
             with self._guard:
-                self._waiting.append(member)
-                if self._leader is None:
-                    self._leader = member
-                    member.wake()
-                elif len(self._waiting) >= self._expected:
-                    self._all_are_there.notify()
-            member.sleep()
+                leads = self._enter(member)
+            if not leads:
+                member.sleep()
             if self._leader is member:
                 self._lead(member)
         except BaseException:
             # A signal's handler raised: nobody may wait for a leader who is gone.
             self._leave(member)
             raise
+        return self.outcome(member)  # type: ignore[no-any-return]
+
+    def leave(self, request: Request[T], tell: Tell[T]) -> None:
+        """As :meth:`do`, without waiting while others lead; when nobody does this thread does the group.
+
+        :param tell: called once, maybe in another thread, where others wait for it to return.
+        """
+        member = _Left(request, tell, self)
+        with self._guard:
+            if self._thread is None:
+                # Now: when it is to lead, others would suffer from its not being there.
+                thread = threading.Thread(target=self._lead_all, name="metastore-groups", daemon=True)
+                thread.start()
+                self._thread = thread
+            leads = self._enter(member)
+        if leads:
+            self._lead(member)
+            member.wake()
+
+    def lead_in_thread(self, leader: _Left) -> None:
+        """Do the next group in a thread of its own."""
+        self._to_lead.put(leader)
+
+    def outcome(self, member: _Member) -> Any:
+        """The answer to a request that was in a group; what could not be done there is done now."""
         if member.error is not None:
             raise member.error
         if member.answer is not None:
-            return member.answer[0]  # type: ignore[no-any-return]
-        return self._engine.write(  # type: ignore[no-any-return]
-            lambda connection: self._operation.alone(connection, request)
-        )
+            return member.answer[0]
+        return self._engine.write(lambda connection: self._operation.alone(connection, member.request))
+
+    def _enter(self, member: _Member) -> bool:
+        """Wait with the others; under the guard.
+
+        :return: whether it leads.
+        """
+        self._waiting.append(member)
+        if self._leader is None:
+            self._leader = member
+        elif len(self._waiting) >= self._expected:
+            self._all_are_there.notify()
+        return self._leader is member
+
+    def _lead_all(self) -> None:
+        while True:
+            try:
+                leader = self._to_lead.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                with self._guard:
+                    if not self._waiting and self._to_lead.empty():
+                        self._thread = None
+                        return
+            else:
+                self._lead(leader)
+                leader.wake()
 
     def _lead(self, leader: _Member) -> None:
         """Do all that waits, which begins with the leader's own."""
@@ -164,4 +260,4 @@ class GroupCommit:
             if self._leader is member:
                 self._leader = self._waiting[0] if self._waiting else None
                 if self._leader is not None:
-                    self._leader.wake()
+                    self._leader.lead()

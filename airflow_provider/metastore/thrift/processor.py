@@ -2,26 +2,76 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import struct
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from thriftpy2.thrift import TApplicationException, TException, TMessageType, TProcessor, TType
 
 from airflow_provider.exceptions import TableServiceError
+from airflow_provider.metastore.engine import MetastoreEngine
+from airflow_provider.metastore.group_commit import GroupOperation, Request
 from airflow_provider.metastore.thrift.errors import in_hive
 from airflow_provider.metastore.thrift.idl import hive
 from airflow_provider.metastore.thrift.structs import EncodedTable
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 # Of the binary protocol: what stands before a struct in a field, and the end of a struct.
 _FIELD, _STOP = bytes([TType.STRUCT]), bytes([TType.STOP])
 # GetTableResult.eventId: type, number, value.
 _EVENT_ID = struct.Struct(">bhq")
 _EVENT_ID_NUMBER = next(at for at, spec in hive.GetTableResult.thrift_spec.items() if spec[1] == "eventId")
+
+
+@dataclass(frozen=True)
+class Grouped(Generic[T]):
+    """What a method returns that is done together with what others ask for.
+
+    :param engine: does it.
+    :param operation: how.
+    :param request: what.
+    :param answer: makes the method's answer of the request's.
+    """
+
+    engine: MetastoreEngine
+    operation: GroupOperation
+    request: Request[T]
+    answer: Callable[[T], Any]
+
+    def now(self) -> Any:
+        """Wait for the answer."""
+        return self.answer(self.engine.write_together(self.operation, self.request))
+
+    def later(self, tell: Callable[[Callable[[], Any]], None]) -> None:
+        """Have it told; see :meth:`~airflow_provider.metastore.group_commit.GroupCommit.leave`."""
+        self.engine.leave_with_others(
+            self.operation, self.request, lambda outcome: tell(lambda: self.answer(outcome()))
+        )
+
+
+class Later(Protocol):
+    """Of a connection: how answers are written by another thread than the one that reads its requests.
+
+    :param protocol: what they are written to; it must not wait for the client.
+    """
+
+    protocol: Any
+
+    def begin(self) -> None:
+        """Wait until the last request is answered: answers come in the order of the requests."""
+
+    def end(self) -> None:
+        """The request is answered; in any thread."""
+
+    def hang_up(self, error: Exception) -> None:
+        """An answer could not be written."""
 
 
 class MetastoreProcessor(TProcessor):
@@ -33,12 +83,51 @@ class MetastoreProcessor(TProcessor):
     def __init__(self, *handlers: object) -> None:
         super().__init__(hive.ThriftHiveMetastore, _Methods(handlers))
 
-    def process(self, iprot: Any, oprot: Any) -> None:
-        """Read a request, and write its answer."""
+    def process(self, iprot: Any, oprot: Any, later: Later | None = None) -> None:
+        """Read a request, and write its answer.
+
+        :param later: where it may be written after this has returned, when others do the request; None to
+            wait for them.
+        """
         method, number, result, call = self.process_in(iprot)
+        if later is None:
+            self._answer(oprot, method, number, result, lambda: _waited_for(self._called(method, call)))
+            return
+        later.begin()
+        is_left = False
         try:
-            result.success = self._called(method, call)
+            found = self._outcome(method, call)
+            if isinstance(found, Grouped):
+                is_left = True
+                found.later(lambda outcome: self._answer_later(later, method, number, result, outcome))
+            else:
+                self._answer(oprot, method, number, result, found)
+        finally:
+            if not is_left:
+                later.end()
+
+    def _outcome(self, method: str, call: Any) -> Grouped[Any] | Callable[[], Any]:
+        """What is left to others, or what returns the answer or raises its error."""
+        try:
+            found = self._called(method, call)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is to be told
+            return functools.partial(_raise, error)
+        return found if isinstance(found, Grouped) else lambda: found
+
+    def _answer_later(
+        self, later: Later, method: str, number: int, result: Any, outcome: Callable[[], Any]
+    ) -> None:
+        try:
+            self._answer(later.protocol, method, number, result, outcome)
+        except Exception as error:  # noqa: BLE001 - those who wait with it are not to blame
+            later.hang_up(error)
+        finally:
+            later.end()
+
+    def _answer(self, oprot: Any, method: str, number: int, result: Any, outcome: Callable[[], Any]) -> None:
+        try:
+            result.success = outcome()
+        except Exception as error:  # noqa: BLE001 - as above
             told = _told(method, error, result)
             if isinstance(told, TApplicationException):
                 self.send_exception(oprot, method, told, number)
@@ -104,6 +193,14 @@ class _Methods:
 
     def flushCache(self) -> None:  # noqa: N802
         """Nothing: no copy is ever older than its reader has to have it."""
+
+
+def _waited_for(answer: Any) -> Any:
+    return answer.now() if isinstance(answer, Grouped) else answer
+
+
+def _raise(error: Exception) -> Any:
+    raise error
 
 
 def _encoded(answer: Any) -> bytes | None:

@@ -78,7 +78,7 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
         with self._lock:
             self._open[connection] = threading.current_thread()
         try:
-            self._answer(self._begun(connection))
+            self._answer(connection)
         except _BROKEN as error:
             if getattr(error, "type", None) != TTransportException.END_OF_FILE:
                 log.info("a connection broke: %s", getattr(error, "message", None) or error)
@@ -121,13 +121,61 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
         connection.settimeout(None)
         return transport
 
-    def _answer(self, transport: Any) -> None:
-        protocol = TBinaryProtocolFactory().get_protocol(transport)
+    def _answer(self, connection: socket.socket) -> None:
+        transport = self._begun(connection)
+        protocol = _protocol(transport)
+        # Only a plain socket may be read and written by two threads at the same time.
+        is_plain = self._tls is None and self._authenticate is None
+        later = _Later(connection) if is_plain else None
         try:
             while True:
-                self._processor.process(protocol, protocol)
+                self._processor.process(protocol, protocol, later)
         finally:
+            if later is not None:
+                later.begin()
             transport.close()
+
+
+class _Later:
+    """The answers of one connection that other threads write."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._turn = threading.Lock()
+        self.protocol = _protocol(TBufferedTransportFactory().get_transport(_WaitsForNobody(connection)))
+
+    def begin(self) -> None:
+        self._turn.acquire()
+
+    def end(self) -> None:
+        self._turn.release()
+
+    def hang_up(self, error: Exception) -> None:
+        """Let its thread, which reads, find the end."""
+        if isinstance(error, _BROKEN):
+            log.info("a connection broke: %s", getattr(error, "message", None) or error)
+        else:
+            log.error("an answer could not be written", exc_info=error)
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+
+
+class _WaitsForNobody:
+    """Writes to a socket: a client that does not read its answers must not hold others up."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def write(self, data: bytes) -> None:
+        if self._connection.send(data, socket.MSG_DONTWAIT) < len(data):
+            raise TTransportException(message="a client does not read its answers")
+
+    def flush(self) -> None:
+        """Nothing: all was written."""
+
+
+def _protocol(transport: Any) -> Any:
+    return TBinaryProtocolFactory().get_protocol(transport)
 
 
 class _Connection(socketserver.BaseRequestHandler):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_provider.exceptions import (
@@ -12,6 +12,7 @@ from airflow_provider.exceptions import (
     NoSuchTransactionError,
     TransactionAbortedError,
 )
+from airflow_provider.metastore.lock_group import LOCKS, Lock, Unlock
 from airflow_provider.metastore.lock_objects import (
     LOCK_TIMEOUT_SECONDS,
     LockComponent,
@@ -24,8 +25,11 @@ from airflow_provider.metastore.notifications import NotificationEvent
 from airflow_provider.metastore.objects import Insertion, PartitionSpec
 from airflow_provider.metastore.table_write_ids import last_write_id
 from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.processor import Grouped
 from airflow_provider.metastore.thrift.structs import partition_values, read_partition
+from airflow_provider.metastore.transaction_group import TRANSACTIONS, CommitTxn, OpenTxn
 from airflow_provider.metastore.transactions import TxnInfo, TxnState, TxnType, lock_open
+from airflow_provider.metastore.write_id_group import WRITE_IDS, AllocateWriteId
 from airflow_provider.metastore.write_ids import ValidTxnList, ValidWriteIdList
 
 _MAX_TXNS = 1_000  # hive.txn.max.open.batch: more are silently cut to it
@@ -89,18 +93,19 @@ class TransactionHandler:
                 f"transaction type {request.txn_type} is not supported; known are "
                 f"{[f'{one.value} ({one.name})' for one in TxnType]}"
             ) from None
-        opened = [
-            self._metastore.open_txn(
-                request.user,
-                request.hostname,
-                agent=request.agentInfo,
-                commit_on_recovery=request.commitOnRecovery is not False,
-                txn_type=txn_type,
-                timeout_seconds=request.timeoutSeconds,
-            )
-            for _ in range(min(request.num_txns, _MAX_TXNS))
-        ]
-        return hive.OpenTxnsResponse(txn_ids=opened)
+        one = OpenTxn(
+            request.user,
+            request.hostname,
+            request.agentInfo,
+            request.commitOnRecovery is not False,
+            txn_type,
+            request.timeoutSeconds,
+        )
+        engine = self._metastore.engine
+        if request.num_txns == 1:
+            return Grouped(engine, TRANSACTIONS, one, lambda opened: hive.OpenTxnsResponse(txn_ids=[opened]))
+        count = min(request.num_txns, _MAX_TXNS)
+        return hive.OpenTxnsResponse(txn_ids=[engine.write_together(TRANSACTIONS, one) for _ in range(count)])
 
     def abort_txn(self, request: Any) -> None:
         self._metastore.abort_txn(request.txnid)
@@ -112,14 +117,14 @@ class TransactionHandler:
             except NoSuchTransactionError:
                 continue  # as in Hive
 
-    def commit_txn(self, request: Any) -> None:
+    def commit_txn(self, request: Any) -> Any:
         if request.keyValue is not None or request.replPolicy is not None:
             raise InvalidInputError(
                 f"transaction {request.txnid}: a commit with a key and value, or of a replication policy, "
                 "is not supported",
                 txn_id=request.txnid,
             )
-        self._metastore.commit_txn(request.txnid)
+        return Grouped(self._metastore.engine, TRANSACTIONS, CommitTxn(request.txnid), _nothing)
 
     def heartbeat_txn_range(self, request: Any) -> Any:
         aborted, unknown = set(), set()
@@ -167,14 +172,11 @@ class TransactionHandler:
                 f"table {request.dbName}.{request.tableName}: write ids are allocated by transaction ids; "
                 "a replication policy, or to allocate anew, is not supported"
             )
-        allocated = [
-            hive.TxnToWriteId(
-                txnId=txn_id,
-                writeId=self._metastore.allocate_table_write_id(txn_id, request.dbName, request.tableName),
-            )
-            for txn_id in request.txnIds
-        ]
-        return hive.AllocateTableWriteIdsResponse(txnToWriteIds=allocated)
+        wanted = [AllocateWriteId(txn_id, request.dbName, request.tableName) for txn_id in request.txnIds]
+        engine = self._metastore.engine
+        if len(wanted) == 1:
+            return Grouped(engine, WRITE_IDS, wanted[0], lambda one: _allocated({request.txnIds[0]: one}))
+        return _allocated({one.txn_id: engine.write_together(WRITE_IDS, one) for one in wanted})
 
     def get_max_allocated_table_write_id(self, request: Any) -> Any:
         last = self._metastore.engine.read(
@@ -190,23 +192,28 @@ class TransactionHandler:
         components = [_component(one) for one in request.component]
         only_reads = all(one.type is LockType.SHARED_READ for one in components)
         impatient = (request.zeroWaitReadEnabled and only_reads) or request.exclusiveCTAS
-        answer = self._metastore.lock(
-            components,
+        lock = Lock(
+            tuple(components),
             request.user,
             request.hostname,
-            agent=request.agentInfo,
-            txn_id=request.txnid or None,
-            timeout_seconds=self._timeout,
+            request.agentInfo,
+            request.txnid or None,
+            self._timeout,
             wait=not impatient,
         )
-        return hive.LockResponse(lockid=answer.lock_id, state=_state(answer.state))
+        return Grouped(
+            self._metastore.engine,
+            LOCKS,
+            lock,
+            lambda answer: hive.LockResponse(lockid=answer.lock_id, state=_state(answer.state)),
+        )
 
     def check_lock(self, request: Any) -> Any:
         state = self._metastore.check_lock(request.lockid)
         return hive.LockResponse(lockid=request.lockid, state=_state(state))
 
-    def unlock(self, request: Any) -> None:
-        self._metastore.unlock(request.lockid)
+    def unlock(self, request: Any) -> Any:
+        return Grouped(self._metastore.engine, LOCKS, Unlock(request.lockid), _nothing)
 
     def show_locks(self, request: Any) -> Any:
         found = self._metastore.show_locks(
@@ -333,6 +340,15 @@ class TransactionHandler:
         while batch := self._metastore.next_events(after, _BATCH, database=database and database.lower()):
             yield from (one for one in batch if not names or one.table in names)
             after = batch[-1].event_id
+
+
+def _allocated(write_ids: Mapping[int, int]) -> Any:
+    allocated = [hive.TxnToWriteId(txnId=txn_id, writeId=one) for txn_id, one in write_ids.items()]
+    return hive.AllocateTableWriteIdsResponse(txnToWriteIds=allocated)
+
+
+def _nothing(answer: object) -> None:
+    """The answer of a method that has none."""
 
 
 def _insertion(data: Any) -> Insertion:

@@ -149,6 +149,94 @@ def test_a_group_whose_database_is_gone_is_told_so_and_not_done_again(by_databas
     assert groups.alone == []
 
 
+class Told:
+    """What is told of a request that nobody waits for."""
+
+    def __init__(self, name: str = "") -> None:
+        self._name = name
+        self._outcome: Future[str] = Future()
+        self.by: threading.Thread | None = None
+
+    def __call__(self, outcome: Callable[[], str]) -> None:
+        assert not self._outcome.done()
+        self.by = threading.current_thread()
+        try:
+            self._outcome.set_result(outcome())
+        except Exception as error:
+            self._outcome.set_exception(error)
+        if self._name == "deaf":
+            raise OSError("nobody listens")
+
+    def result(self) -> str:
+        return self._outcome.result(SECONDS)
+
+
+def left_after_a_gate(metastore: Metastore, groups: Groups, names: Sequence[str]) -> list[Told]:
+    """Leave some requests, in this thread, while another is under way, then let that go on."""
+    gate, told = Gate(), [Told(), *map(Told, names)]
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(metastore.engine.leave_with_others, groups.operation, gate, told[0])
+        assert gate.there.wait(SECONDS)
+        for name, one in zip(names, told[1:], strict=True):
+            metastore.engine.leave_with_others(groups.operation, Name(name), one)
+        gate.go_on.set()
+    return told
+
+
+def test_what_nobody_waits_for_is_done_together_and_told(by_database: Metastore) -> None:
+    groups = Groups()
+    told = left_after_a_gate(by_database, groups, ["a", "deaf", "odd", "b"])
+    assert [one.result() for one in told] == ["GATE", "A", "DEAF", "odd alone", "B"]
+    assert groups.together == [["gate"], ["a", "deaf", "odd", "b"]]
+    # What may have to wait is in nobody's way.
+    assert told[1].by is told[4].by is not told[3].by
+
+
+def test_what_nobody_waits_for_breaks_only_itself(by_database: Metastore) -> None:
+    groups = Groups()
+    gate, a, bad = left_after_a_gate(by_database, groups, ["a", "bad"])
+    assert (gate.result(), a.result()) == ("GATE", "a alone")
+    with pytest.raises(ValueError, match="bad"):
+        bad.result()
+
+
+def test_a_database_that_is_gone_is_told_to_those_who_do_not_wait(by_database: Metastore) -> None:
+    def gone() -> None:
+        raise MetastoreUnavailableError("gone")
+
+    groups = Groups(gone)
+    gate, a = left_after_a_gate(by_database, groups, ["a"])
+    with pytest.raises(MetastoreUnavailableError, match="gone"):
+        gate.result()
+    assert a.result() == "A"
+
+
+def test_who_waits_and_who_does_not_are_one_group(by_database: Metastore) -> None:
+    groups, gate, told = Groups(), Gate(), Told()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(by_database.engine.write_together, groups.operation, gate)
+        assert gate.there.wait(SECONDS)
+        by_database.engine.leave_with_others(groups.operation, Name("a"), told)
+        b = pool.submit(by_database.engine.write_together, groups.operation, Name("b"))
+        wait_for(by_database, groups, 2)
+        gate.go_on.set()
+        assert (first.result(SECONDS), told.result(), b.result(SECONDS)) == ("GATE", "A", "B")
+    assert groups.together == [["gate"], ["a", "b"]]
+
+
+def test_the_thread_that_leads_ends_when_nothing_comes_and_begins_again(
+    by_database: Metastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "_IDLE_SECONDS", 0.01)
+    groups = Groups()
+    for _ in range(2):
+        _, a = left_after_a_gate(by_database, groups, ["a"])
+        assert a.result() == "A"
+        assert a.by is not None
+        a.by.join(SECONDS)
+        assert not a.by.is_alive()
+
+
 def test_who_waits_does_not_wait_for_a_leader_that_was_interrupted(by_database: Metastore) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
