@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow_provider.concurrency.commit_log import CommitLog, IndexState, LogEntry
 from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.exceptions import NotATableError
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.metadata_table.index_definitions import (
@@ -52,8 +53,14 @@ def publish_index_change(storage: Storage, entry: LogEntry, staged: str) -> None
     :param staged: path of the instant's staged content.
     """
     if entry.plans:
-        with suppress(FileNotFoundError):  # the one before got it done
+        try:
             _make_file_groups(storage, entry, decode(storage.read(staged)))
+        except FileNotFoundError:
+            pass  # the one before got it done
+        except NotATableError:
+            if CommitLog(storage).head() == entry.sequence:
+                raise
+            # Dropped since, with all other indexes.
         return
     write_index_config(storage)
     if entry.operation == DROP_INDEX:

@@ -244,6 +244,20 @@ def test_a_run_that_others_took_for_dead_is_done_by_another_and_changes_nothing(
         complete(simulation)
 
 
+def test_all_is_dropped_while_a_plan_is_published() -> None:
+    for stands_still_at in moments(schedules, 1):
+        simulation = written(())
+        add(simulation, schedules)
+        (planner,) = simulation.running()
+        for _ in range(stands_still_at):
+            if not planner.done:
+                simulation.step(planner)
+        drops_all(HudiTable.at(simulation.table().storage))
+        simulation.run([])
+        assert planner.failure is None
+        complete(simulation)
+
+
 def test_what_is_planned_while_a_drop_stands_still_is_no_part_of_it() -> None:
     planned = []
     for stands_still_at in moments(drops, 1):
