@@ -11,6 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError
+from airflow_provider.table.archived_timeline import archived_since, newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import Action, Instant, State
@@ -85,14 +86,22 @@ def lacking(
 
 
 def check_complete(storage: Storage, view: FileSystemView, timeline: Timeline, as_of: str) -> None:
-    """Make sure that nothing that a snapshot of the past shows was cleaned.
+    """Make sure that nothing that a snapshot of the past shows was cleaned, and that it shows no more.
 
     :param storage: the table's storage.
     :param view: the snapshot.
     :param timeline: the active timeline of now.
     :param as_of: the moment, for the error.
-    :raises SnapshotUnavailableError: when a cleaner has deleted some of it.
+    :raises SnapshotUnavailableError: when a cleaner has deleted some of it, or when a commit that completed
+        later was archived, because it was requested earlier.
     """
+    later = archived_since(storage, timeline, newest_archived(storage), timeline.bound(as_of))
+    if later is not None:
+        raise SnapshotUnavailableError(
+            f"table {storage.root}: the snapshot as of {as_of} cannot be told any more: commit "
+            f"{later.requested_time}, which completed later, was archived; read a later one",
+            instant=as_of,
+        )
     if found := lacking(storage, view, timeline):
         path, clean = found
         raise SnapshotUnavailableError(

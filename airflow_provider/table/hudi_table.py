@@ -224,8 +224,8 @@ class HudiTable:
             :class:`~airflow_provider.metastore.write_ids.ValidWriteIdList`: commits of other metastore
             transactions are left out. Commits of no transaction are always seen. All commits when None.
         :raises NoSuchInstantError: when nothing had completed as of then.
-        :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not, or a file
-            that the reader should see was cleaned.
+        :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not, a file that
+            the reader should see was cleaned, or a commit that completed after ``as_of`` was archived.
         :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
         :raises UnsupportedTableError: for a merge-on-read table.
         """

@@ -166,10 +166,7 @@ class Timeline:
         :raises InvalidInputError: when the text is not an instant time.
         :raises NoSuchInstantError: when nothing had completed by then.
         """
-        parse_time(moment)
-        commits = self.commits()
-        named = next((i for i in commits if moment in (i.requested_time, i.completion_time)), None)
-        bound = _completion(named) if named else moment
+        commits, bound = self.commits(), self.bound(moment)
         if not any(_completion(instant) <= bound for instant in commits):
             first = (
                 f"the first commit completed at {_completion(commits[0])}"
@@ -180,6 +177,16 @@ class Timeline:
                 f"table {self._storage.root}: no commit had completed as of {moment}; {first}", instant=moment
             )
         return self.until(bound)
+
+    def bound(self, moment: str) -> str:
+        """The completion time up to which instants are seen as of a moment.
+
+        :param moment: see :meth:`as_of`.
+        :raises InvalidInputError: when the text is not an instant time.
+        """
+        parse_time(moment)
+        named = (i for i in self.commits() if moment in (i.requested_time, i.completion_time))
+        return next(map(_completion, named), moment)
 
     def read(self, instant: Instant) -> bytes:
         """The content of an instant's file.

@@ -9,13 +9,13 @@ import pytest
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.history import Base
 from airflow_provider.concurrency.service_failures import log_head
-from airflow_provider.exceptions import NoSuchInstantError, TableError
+from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError, TableError
 from airflow_provider.services.archival import archive
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, savepoints
 from airflow_provider.table.archived_timeline import archived_instants
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action
+from airflow_provider.table.instant import Action, now
 
 from .actors import REVERT, add_archiver, add_clusterer, add_restorer, add_writer
 from .invariants import check
@@ -261,6 +261,20 @@ class TestACommitThatWasRequestedEarlyAndCompletedLate:
         for undo in (restore, create_savepoint):
             with pytest.raises(TableError, match=f"{slow}, which completed later, was archived"):
                 undo(simulation.table(), fast, lock=NoLock())
+
+    def test_the_snapshot_of_the_one_before_it_is_not_told_with_it(
+        self, simulation: Simulation, fast_and_slow: list[str]
+    ) -> None:
+        fast, slow = fast_and_slow
+        table = simulation.table()
+        before = table.base_files(fast)
+        archive(table, keep_min=2, keep_max=3, lock=NoLock())
+        assert slow not in on_timeline(simulation)
+        with pytest.raises(SnapshotUnavailableError, match=f"{slow}, which completed later, was archived"):
+            table.base_files(fast)
+        last = table.timeline().commits()[-1].requested_time
+        assert {each.path for each in before} < {each.path for each in table.base_files(last)}
+        assert table.base_files(now()) == table.base_files()
 
     def test_it_stays_with_a_savepoint_of_the_one_before_it(
         self, simulation: Simulation, fast_and_slow: list[str]
