@@ -77,6 +77,16 @@ def add(simulation: Simulation, work: Work) -> None:
     simulation.add(work.__name__, act)
 
 
+def begins(simulation: Simulation, work: Work, operations: int) -> Actor:
+    """Who does so many operations of it, and stands still."""
+    add(simulation, work)
+    actor = simulation.actors[-1]
+    for _ in range(operations):
+        if not actor.done:
+            simulation.step(actor)
+    return actor
+
+
 @cache
 def operations(work: Work) -> int:
     simulation = written(BEFORE[work])
@@ -184,11 +194,7 @@ def test_a_build_looks_at_one_moment(other: str) -> None:
     # Between any two of its operations keys are moved, and logged as such, or the index is gone.
     for stands_still_at in moments(runs, 1):
         simulation = written(BEFORE[runs])
-        add(simulation, runs)
-        (builder,) = simulation.running()
-        for _ in range(stands_still_at):
-            if not builder.done:
-                simulation.step(builder)
+        builder = begins(simulation, runs, stands_still_at)
         add_clusterer(simulation, other) if other == "clusterer" else add(simulation, drops)
         while not simulation.actors[-1].done:
             simulation.step(simulation.actors[-1])
@@ -227,10 +233,7 @@ def test_two_at_once(work: Work) -> None:
 def test_a_run_that_others_took_for_dead_is_done_by_another_and_changes_nothing() -> None:
     for stands_still_at in moments(runs, 9):
         simulation = written(BEFORE[runs])
-        add(simulation, runs)
-        for _ in range(stands_still_at):
-            if simulation.running():
-                simulation.step(simulation.actors[-1])
+        begins(simulation, runs, stands_still_at)
         simulation.expire_heartbeats()
         table = HudiTable.at(simulation.table().storage)
         runs(table)
@@ -247,11 +250,7 @@ def test_a_run_that_others_took_for_dead_is_done_by_another_and_changes_nothing(
 def test_all_is_dropped_while_a_plan_is_published() -> None:
     for stands_still_at in moments(schedules, 1):
         simulation = written(())
-        add(simulation, schedules)
-        (planner,) = simulation.running()
-        for _ in range(stands_still_at):
-            if not planner.done:
-                simulation.step(planner)
+        planner = begins(simulation, schedules, stands_still_at)
         drops_all(HudiTable.at(simulation.table().storage))
         simulation.run([])
         assert planner.failure is None
@@ -262,11 +261,7 @@ def test_what_is_planned_while_a_drop_stands_still_is_no_part_of_it() -> None:
     planned = []
     for stands_still_at in moments(drops, 1):
         simulation = written(BEFORE[drops])
-        add(simulation, drops)
-        (dropper,) = simulation.running()
-        for _ in range(stands_still_at):
-            if not dropper.done:
-                simulation.step(dropper)
+        begins(simulation, drops, stands_still_at)
         table = HudiTable.at(simulation.table().storage)
         instant = schedules(table)
         add_writer(simulation, "since", "ay")
@@ -283,10 +278,7 @@ def test_what_is_planned_while_a_drop_stands_still_is_no_part_of_it() -> None:
 def test_an_index_is_dropped_and_made_anew_while_it_is_built() -> None:
     for stands_still_at in moments(runs, 9):
         simulation = written(BEFORE[runs])
-        add(simulation, runs)
-        for _ in range(stands_still_at):
-            if simulation.running():
-                simulation.step(simulation.actors[-1])
+        begins(simulation, runs, stands_still_at)
         table = HudiTable.at(simulation.table().storage)
         drops(table)
         schedules(table)
