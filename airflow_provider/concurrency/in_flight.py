@@ -61,6 +61,8 @@ def pending_instants(table: HudiTable) -> list[PendingInstant]:
     for requested_time, heartbeat in heartbeats.items():
         if timeline.find(requested_time) is None and requested_time not in ended:
             pending[requested_time] = action_of(heartbeat.info)
+    if not heartbeats.keys() >= pending.keys():
+        heartbeats |= observe(storage)  # somebody may have begun between the two looks
     found = []
     for requested_time, action in sorted(pending.items()):
         heartbeat_ = heartbeats.get(requested_time)

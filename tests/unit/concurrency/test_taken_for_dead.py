@@ -23,11 +23,13 @@ from airflow_provider.concurrency import (
     ServicePlan,
     Writer,
     begin_write,
+    pending_instants,
     rollback,
     rollback_dead_writers,
     schedule,
 )
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER, heartbeat_path, observe
+from airflow_provider.concurrency.in_flight import PendingInstant
 from airflow_provider.exceptions import HeartbeatExpiredError, InstantRolledBackError
 from airflow_provider.locks import InProcessLockProvider
 from airflow_provider.table import HudiTable
@@ -38,6 +40,8 @@ from airflow_provider.table.storage import Storage
 
 from .actors import REVERT, add_clusterer, add_writer
 from .invariants import check
+from .rows import PARTITION
+from .simulation import Actor
 from .test_interleavings import BEGUN, table_with
 
 
@@ -312,3 +316,31 @@ def _assert_rolled_back(table: HudiTable, instant: str) -> None:
     assert instant not in {entry.instant for entry in entries}
     assert table.timeline().pending() == ()
     assert table.storage.list(HEARTBEAT_FOLDER) == []
+
+
+def test_who_begins_in_the_moment_of_a_look_is_seen_to_live() -> None:
+    # Else an index would not be built beside it: it would pass for another Hudi writer's.
+    operations = 0
+    while True:
+        simulation = table_with("a")
+        found: list[PendingInstant] = []
+
+        def look(table: HudiTable, _: Actor, found: list[PendingInstant] = found) -> None:
+            found.extend(pending_instants(table))
+
+        simulation.add("looks", look)
+        (looks,) = simulation.running()
+        for _ in range(operations):
+            if not looks.done:
+                simulation.step(looks)
+        if looks.done:
+            break
+        add_writer(simulation, "begins", "b")
+        writer = simulation.actors[-1]
+        while not writer.at.startswith(f"put {PARTITION}/"):
+            simulation.step(writer)
+        while not looks.done:
+            simulation.step(looks)
+        assert all(each.alive for each in found)
+        operations += 1
+    assert operations > 3
