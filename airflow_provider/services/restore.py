@@ -253,7 +253,6 @@ def _put_entry(
     staged = staged_metadata_path(instant)
     storage.put(staged, _metadata(storage, plan, instant, time.monotonic() - started))
     indexes = current_indexes(storage, commit_log, base.newest)
-    StagedChange(storage, instant).stage(indexes, lambda: _change(storage, base.timeline, plan))
     entry = LogEntry(
         instant=instant,
         action=Action.RESTORE,
@@ -266,7 +265,15 @@ def _put_entry(
         indexes=indexes,
         sequence=base.sequence + 1,
     )
-    if not commit_log.append(entry.sequence, entry):
+    try:
+        StagedChange(storage, instant).stage(indexes, lambda: _change(storage, base.timeline, plan))
+        put = commit_log.append(entry.sequence, entry)
+    except FileNotFoundError:
+        # Another restore has undone some of it, and deleted its files.
+        if commit_log.head() <= base.sequence:
+            raise
+        put = False
+    if not put:
         storage.delete(staged)
         drop_staged(storage, instant)
         storage.delete(heartbeat_path(instant))

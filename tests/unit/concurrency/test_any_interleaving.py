@@ -139,6 +139,7 @@ class Interleaving(RuleBasedStateMachine):
         add_writer(self.simulation, name, keys, policy=policy, priority=priority, aborted_txn=txn_id)
 
     def teardown(self) -> None:
+        self.simulation.bury()
         self.simulation.run([])
         check(self.simulation)
 

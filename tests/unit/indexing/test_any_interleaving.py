@@ -65,6 +65,7 @@ class IndexedInterleaving(Interleaving):
         self.go_on(turns)
 
     def teardown(self) -> None:
+        self.simulation.bury()
         self.simulation.run([])
         check(self.simulation)
         table = HudiTable.at(self.simulation.table().storage)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import pending_indexings, run_index
@@ -17,7 +18,7 @@ from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
-from tests.unit.concurrency.actors import add_clusterer, add_writer
+from tests.unit.concurrency.actors import add_clusterer, add_restorer, add_writer
 from tests.unit.concurrency.simulation import Actor, MemoryStorage, NoLock, Simulation
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
@@ -287,3 +288,30 @@ def test_an_index_is_dropped_and_made_anew_while_it_is_built() -> None:
         assert failure is None or isinstance(failure, NoSuchInstantError)
         simulation.actors[-1].failure = None
         complete(simulation)
+
+
+def test_two_restores_at_once() -> None:
+    # Each tells the indexes what it undoes, by files that the other one deletes.
+    stands_still_at, undone = 0, 0
+    while True:
+        simulation = written((schedules, runs))
+        add_writer(simulation, "of old keys", "abc")
+        simulation.run([])
+        for name in ("one", "other"):
+            add_restorer(simulation, name, undone=1)
+        one, other = simulation.running()
+        while not other.at.startswith(f"put_if_absent {HEARTBEAT_FOLDER}"):
+            simulation.step(other)  # it has seen that nobody is under way
+        for _ in range(stands_still_at):
+            if not one.done:
+                simulation.step(one)
+        if one.done:
+            break
+        while not other.done:
+            simulation.step(other)
+        simulation.run([])
+        assert not [actor.failure for actor in simulation.actors if actor.failure]
+        undone += len(simulation.restored)
+        assert_indexes_equal_a_rebuild(HudiTable.at(simulation.table().storage))
+        stands_still_at += 1
+    assert undone >= stands_still_at > 20
