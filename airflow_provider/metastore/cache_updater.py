@@ -180,8 +180,7 @@ class CacheUpdater:
             events, last = self._metastore.engine.read(lambda connection: self._next(connection, limit))
             for event in events:
                 self._apply(event)
-            if len(events) < limit:
-                self._reached(last)
+            self._reached(last if len(events) < limit else events[-1].event_id)
         self._report()
         return len(events)
 
@@ -276,7 +275,7 @@ class CacheUpdater:
                 # Maybe from the database: not under the lock.
                 ended = self._write_ids_of(event.message["txnid"])
                 if not ended:
-                    return  # nothing to be shown: the position moves with the next event
+                    return  # nothing to be shown: the position moves at the batch's end
         with self._moved:
             self._end(ended, committed=event.event_type == EventType.COMMIT_TXN)
             try:

@@ -274,7 +274,7 @@ def _require_open(txn_id: int, row: Row[Any] | None) -> Row[Any]:
 
 
 def timed_out(connection: Connection, timeout_seconds: float) -> list[int]:
-    """The open transactions whose last heartbeat is older than their timeout, ascending.
+    """The open transactions whose last heartbeat is as old as their timeout, or older, ascending.
 
     :param timeout_seconds: of those that have none of their own.
     """
@@ -283,7 +283,7 @@ def timed_out(connection: Connection, timeout_seconds: float) -> list[int]:
         .where(
             txns.c.state == TxnState.OPEN,
             txns.c.heartbeat_at
-            < current_millis() - func.coalesce(txns.c.timeout_ms, int(timeout_seconds * 1000)),
+            <= current_millis() - func.coalesce(txns.c.timeout_ms, int(timeout_seconds * 1000)),
         )
         .order_by(txns.c.id)
     )

@@ -290,6 +290,21 @@ class TestUpdating:
         assert store.get_table("lake", "flights", **reader).owner == "new"
         assert missed(store)[0] == MissReason.NOT_CACHED
 
+    def test_a_batch_of_transactions_without_writes_is_passed_over(
+        self, metastore: Metastore, replica: Callable[..., CachedStore]
+    ) -> None:
+        store = replica()
+        store.catch_up()
+        for _ in range(5):
+            metastore.commit_txn(metastore.open_txn("me", "here"))
+        change(metastore, "new")
+        positions = [store.updater._state.event_id]
+        for _ in range(20):
+            store.updater.step(2)
+            positions.append(store.updater._state.event_id)
+        assert positions == sorted(positions)
+        assert positions[-1] == metastore.current_event_id()
+
     def test_a_copy_that_the_log_overtook_while_it_was_read_is_not_kept(
         self, metastore: Metastore, replica: Callable[..., CachedStore], monkeypatch: pytest.MonkeyPatch
     ) -> None:
