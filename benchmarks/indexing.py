@@ -175,6 +175,8 @@ def beside(table: HudiTable, size: Size) -> Table:
     shown = Table("commits", "number", "p50, ms", title="beside the build of the record index")
     for name, took in (("before", before), ("during the build", during), ("after", after)):
         shown.add_row(name, str(len(took)), f"{statistics.median(took) * 1000:.0f}")
+    beside = statistics.mean(map(statistics.median, (before, after)))
+    shown.add_row("the build adds", "", f"{statistics.median(during) / beside - 1:+.0%}")
     return shown
 
 

@@ -360,25 +360,28 @@ def decode_root_index(data: bytes, count: int, *, of_data: bool) -> BlockIndex:
     """
     keys: list[bytes] = []
     positions: list[int] = []
-    position, end = 0, len(data)
-    length_at, key_at = _POINTER.size, _KEY_LENGTH.size
-    for _ in range(count):  # thousands, each time that a file is opened: a call for each would take as long
-        begin = position + length_at + 1
-        if begin > end:
-            raise ValueError(f"an index of {count} entries ends after {len(keys)}")
-        positions.append(position)
-        length = data[begin - 1]
-        if length > 127:
-            length, begin = _decode_vint(data, begin - 1)
-        position = begin + length
-        if length < 0 or position > end:
-            raise ValueError(f"entry {len(keys)} of an index is cut off")
-        if not of_data:
-            keys.append(data[begin:position])
-        elif length >= key_at and (stop := begin + key_at + (data[begin] << 8 | data[begin + 1])) <= position:
-            keys.append(data[begin + key_at : stop])
-        else:
-            raise ValueError(f"the key of entry {len(keys)} of an index is cut off")
+    position, before_key = 0, _POINTER.size + 1
+    try:
+        # Thousands, each time that a file is opened: a call for each would take as long.
+        for _ in range(count):
+            positions.append(position)
+            begin = position + before_key
+            length = data[begin - 1]
+            if length > 127:
+                length, begin = _decode_vint(data, begin - 1)
+                if length < 0:
+                    raise ValueError(f"the key of entry {len(keys)} of an index has {length} bytes")
+            position = begin + length
+            if not of_data:
+                keys.append(data[begin:position])
+            elif data[begin + 1] == length - 2:
+                keys.append(data[begin + 2 : position])
+            else:
+                keys.append(_index_key(data, begin, position))
+    except IndexError:
+        position = len(data) + 1
+    if position > len(data):
+        raise ValueError(f"an index of {count} entries is cut off in entry {len(positions) - 1}")
     return BlockIndex(data, keys, positions)
 
 

@@ -54,7 +54,7 @@ _BLOOM_FALSE_POSITIVES = 1e-9
 _BLOOM_MAX_ENTRIES = 100_000
 
 # Of the record index a look-up reads a few keys from all over: the less around them is unpacked, the better.
-_BLOCK_SIZES: Mapping[str, int] = {MetadataPartition.RECORD_INDEX: 8 * 1024}
+_BLOCK_SIZES: Mapping[str, int] = {MetadataPartition.RECORD_INDEX: 4 * 1024}
 
 _FIRST_INSTANTS = "00000000000000"  # of Hudi's first indexes: no moment, only an order
 
