@@ -13,13 +13,13 @@ from airflow_provider.concurrency.content import Content
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.in_flight import find_rollback
 from airflow_provider.concurrency.indexes import current_indexes
-from airflow_provider.concurrency.instant_time import completion_time_after
+from airflow_provider.concurrency.instant_time import completion_time_after, requested_time_before
 from airflow_provider.concurrency.publish import clean_up, publish, publish_head
 from airflow_provider.concurrency.uncommitted import Uncommitted
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State, before
+from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import requested_content
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
@@ -75,11 +75,11 @@ def _take_instant_before(storage: Storage, commit_log: CommitLog, instant: str, 
     As in :func:`~airflow_provider.concurrency.instant_time.request_instant` the heartbeat claims it, and then
     there is the look whether it was anybody's before.
     """
-    candidate = before(instant)
+    candidate = requested_time_before(instant)
     while True:
         if storage.put_if_absent(heartbeat_path(candidate), info.to_json()):
             used = {time for entry in commit_log.backwards() for time in (entry.instant, entry.rolls_back)}
             if candidate not in used and Timeline.load(storage).find(candidate) is None:
                 return candidate
             storage.delete(heartbeat_path(candidate))
-        candidate = before(candidate)
+        candidate = requested_time_before(candidate)

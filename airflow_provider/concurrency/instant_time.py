@@ -1,10 +1,15 @@
-"""Unique requested times and strictly increasing completion times (invariant C4)."""
+"""Unique requested times and strictly increasing completion times (invariant C4).
+
+A requested time is an even number of milliseconds, a completion time an odd one. So a moment that names a
+commit names one: where a commit was requested in the millisecond in which another one completed, that time
+would stand for both, and for two snapshots.
+"""
 
 from __future__ import annotations
 
 from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
-from airflow_provider.table.instant import after, now
+from airflow_provider.table.instant import after, before, now
 from airflow_provider.table.storage import Storage
 
 
@@ -25,13 +30,13 @@ def request_instant(
     :param later_than: a time that the requested time must exceed as well.
     :return: the requested time, and the newest entry seen.
     """
-    candidate = now()
+    candidate = _even(now())
     while True:
         bound = max(newest.completion_time if newest else "", later_than)
         if bound and candidate <= bound:
-            candidate = after(bound)
+            candidate = _even(after(bound))
         if not storage.put_if_absent(heartbeat_path(candidate), info.to_json()):
-            candidate = after(candidate)
+            candidate = _even(after(candidate))
             continue
         # Not from the entry known before: until this heartbeat what came after it may have been trimmed too.
         newest = log.newest()
@@ -49,4 +54,22 @@ def completion_time_after(newest: LogEntry | None, requested_time: str, *, later
     :param later_than: a time that it must exceed as well.
     """
     before = newest.completion_time if newest else ""
-    return max(now(), after(max(requested_time, later_than, before)))
+    time = max(now(), after(max(requested_time, later_than, before)))
+    return after(time) if _is_even(time) else time
+
+
+def requested_time_before(time: str) -> str:
+    """The last time before another one at which something can have been requested.
+
+    :param time: a requested time, or a completion time.
+    """
+    earlier = before(time)
+    return earlier if _is_even(earlier) else before(earlier)
+
+
+def _even(time: str) -> str:
+    return time if _is_even(time) else after(time)
+
+
+def _is_even(time: str) -> bool:
+    return time[-1] in "02468"

@@ -10,6 +10,7 @@ tables order commits by their requested times, so that stands for the completion
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -158,6 +159,14 @@ _DIGITS = re.compile(r"(\d{4})" + r"(\d{2})" * 5 + r"(\d{3})", re.ASCII)
 def now() -> str:
     """The current instant time by this machine's clock."""
     return format_time(datetime.now(UTC))
+
+
+def age(text: str) -> float:
+    """Seconds since an instant time, by this machine's clock.
+
+    0 for one that is ahead of it, as times are where many commits complete in one millisecond.
+    """
+    return max(0.0, time.time() - parse_time(text).timestamp())
 
 
 def after(text: str) -> str:

@@ -185,8 +185,9 @@ class Timeline:
         :raises InvalidInputError: when the text is not an instant time.
         """
         parse_time(moment)
-        named = (i for i in self.commits() if moment in (i.requested_time, i.completion_time))
-        return next(map(_completion, named), moment)
+        requested = (_completion(i) for i in self.commits() if i.requested_time == moment)
+        # A completion time is its own bound. Another writer's may be the time that a commit was requested at.
+        return next(requested, moment)
 
     def read(self, instant: Instant) -> bytes:
         """The content of an instant's file.

@@ -13,7 +13,7 @@ from tests.ingestion.lake import Lake
 
 from .actors import add_writer
 from .invariants import check
-from .simulation import Actor, Simulation
+from .simulation import Simulation
 from .test_interleavings import BEGUN, COMMITTED
 
 ROLLED_BACK = 48
@@ -25,15 +25,9 @@ def died_first(at: int) -> Simulation:
     simulation = Simulation()
     add_writer(simulation, "w0", "a")
     (w0,) = simulation.actors
-    for _ in range(at):
-        simulation.step(w0)
+    simulation.go_on(w0, at)
     simulation.expire_heartbeats()
     return simulation
-
-
-def to_its_end(simulation: Simulation, actor: Actor) -> None:
-    while not actor.done:
-        simulation.step(actor)
 
 
 @pytest.mark.parametrize("paused_at", range(BEGUN, COMMITTED))
@@ -42,10 +36,8 @@ def test_what_it_writes_after_its_rollback_is_never_seen(paused_at: int, woken: 
     simulation = died_first(paused_at)
     (w0,) = simulation.actors
     add_writer(simulation, "w1", "b")
-    to_its_end(simulation, simulation.actors[1])
-    for _ in range(woken):
-        if not w0.done:
-            simulation.step(w0)
+    simulation.go_on(simulation.actors[1])
+    simulation.go_on(w0, woken)
     if not w0.done:
         simulation.kill(w0)  # before it finds out, and cleans up
     check(simulation)
@@ -58,14 +50,12 @@ def test_who_rolls_it_back_dies_too(killed_at: int) -> None:
     (w0,) = simulation.actors
     add_writer(simulation, "w1", "b")
     w1 = simulation.actors[1]
-    for _ in range(killed_at):
-        if not w1.done:
-            simulation.step(w1)
+    simulation.go_on(w1, killed_at)
     if not w1.done:
         simulation.kill(w1)
     simulation.expire_heartbeats()
     add_writer(simulation, "w2", "c")
-    to_its_end(simulation, simulation.actors[2])
+    simulation.go_on(simulation.actors[2])
     simulation.step(w0)
     simulation.kill(w0)
     check(simulation)
@@ -77,11 +67,9 @@ def test_two_roll_it_back(overtaken_at: int) -> None:
     for name, keys in (("w1", "b"), ("w2", "c")):
         add_writer(simulation, name, keys)
     w0, w1, w2 = simulation.actors
-    for _ in range(overtaken_at):
-        if not w1.done:
-            simulation.step(w1)
+    simulation.go_on(w1, overtaken_at)
     for actor in (w2, w1, w0):
-        to_its_end(simulation, actor)
+        simulation.go_on(actor)
     check(simulation)
     assert {"w1", "w2"} <= simulation.committed()
 
