@@ -276,7 +276,7 @@ class CommitLog:
                 raise
             put = True
         # Whoever was slow only after the put has been published, archived and then trimmed by others.
-        if put and sequence <= self.trimmed() and find_archived(self._storage, entry.instant) is None:
+        if put and sequence <= self.trimmed() and not self._is_archived(entry):
             self._storage.delete(_path(sequence))
             raise InstantRolledBackError(
                 f"table {self._storage.root}: {entry.operation} {entry.instant} stood still while the commit "
@@ -284,6 +284,13 @@ class CommitLog:
                 instant=entry.instant,
             )
         return put
+
+    def _is_archived(self, entry: LogEntry) -> bool:
+        found = find_archived(self._storage, entry.instant)
+        if found is None or not entry.commits:
+            return found is not None
+        # What several carry out, such as a clean, may have been completed by another one's entry.
+        return found.instant.completion_time == entry.completion_time
 
     def archived(self, newest: LogEntry | None) -> str:
         """Requested time up to which instants have left the timeline, or leave it; empty where none has.

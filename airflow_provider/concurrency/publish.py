@@ -266,7 +266,10 @@ def _reverts_a_rewrite(storage: Storage, entry: LogEntry) -> bool:
 
 
 def _publish_restore(storage: Storage, entry: LogEntry) -> None:
-    """Take back what was undone, the newest commit first: every state in between is one that was before.
+    """Take back what was undone, the newest commit first.
+
+    Of a state in between files may have been cleaned. Our readers see none: from the plan on they leave
+    out all that it undoes (:func:`~airflow_provider.table.hudi_table.without_restored`).
 
     The staged metadata says what there is to do, and goes to its place when that is done.
     """

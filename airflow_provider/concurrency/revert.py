@@ -78,12 +78,17 @@ def _obstacle(storage: Storage, commit_log: CommitLog, entry: LogEntry) -> str |
 
 
 def _gone(storage: Storage, instant: str, superseded: frozenset[FileGroupId]) -> str | None:
-    without = Timeline.load(storage).showing(lambda i: i.requested_time != instant)
-    view = FileSystemView(storage, without)
+    view = _view_without(storage, instant)
     for group in sorted(superseded):
         if view.base_file(group) is None:
             return f"the files of {group.partition_path}/{group.file_id}, which it replaced, are gone"
     return None
+
+
+def _view_without(storage: Storage, instant: str) -> FileSystemView:
+    return FileSystemView(
+        storage, lambda: Timeline.load(storage).showing(lambda i: i.requested_time != instant)
+    )
 
 
 def revert(table: HudiTable, instant: str, *, reason: str) -> LogEntry | None:
@@ -210,8 +215,7 @@ def put_revert(
 
 def _change_of(storage: Storage, reverted: LogEntry) -> TableChange:
     """What it changes in the indexes that a commit is undone."""
-    timeline = Timeline.load(storage)
-    before = FileSystemView(storage, timeline)
-    after = FileSystemView(storage, timeline.showing(lambda i: i.requested_time != reverted.instant))
+    before = FileSystemView(storage, lambda: Timeline.load(storage))
+    after = _view_without(storage, reverted.instant)
     removed = files_in(storage, {group.partition_path for group in reverted.written}, reverted.instant)
     return change_of_undoing(before, after, reverted.touched, removed)

@@ -267,7 +267,7 @@ class _Run:
         newest = publish_head(self._storage, self._log)
         planned = index_build(
             self._storage,
-            FileSystemView(self._storage, self._table.timeline()),
+            FileSystemView(self._storage, self._table.timeline),
             self._instant,
             {MetadataPartition(each.partition): each.file_groups for each in indexes},
             columns,
@@ -296,7 +296,8 @@ class _Run:
         checked = newest.completion_time if newest else ""
         try:
             self._check_one_place(self._pending(), self._table.timeline(), "")
-        except (FileNotFoundError, SnapshotUnavailableError):  # cleaned since: all of it under the lock
+        except (FileNotFoundError, SnapshotUnavailableError, NoSuchInstantError):
+            # Cleaned or undone since: all of it under the lock.
             checked = ""
 
         def decide(base: Base, indexes: Indexes) -> Change | None:

@@ -48,7 +48,7 @@ from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.history_files import append_history, merge_history
 from airflow_provider.table.hudi_options import OPTIONS
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, parse_time
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, age
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import TIMELINE_FOLDER, Timeline, instant_path
 
@@ -357,9 +357,8 @@ def _replaced_bounds(storage: Storage, timeline: Timeline, stays: str) -> Iterat
 def _dead_bounds(storage: Storage, dead: dict[str, DeadInstant], seconds: float) -> Iterator[_Bound]:
     """Readers must not take a file of a dead instant, also a late one, for one of an archived commit."""
     for instant, how in dead.items():
-        age = max(0.0, time.time() - parse_time(how.at).timestamp())
-        if age < seconds:
-            yield _Bound(instant, f"{instant} was rolled back only {age:.0f} s ago", may_be_dead=True)
+        if age(how.at) < seconds:
+            yield _Bound(instant, f"{instant} was rolled back only {age(how.at):.0f} s ago", may_be_dead=True)
         elif any(storage.stat(path) is not None for path in how.kept):
             why = f"{instant} was reverted, and its files are not cleaned yet"
             yield _Bound(instant, why, may_be_dead=True)
@@ -404,19 +403,20 @@ def archived_content(storage: Storage, instant: Instant) -> ArchivedInstant | No
 
 
 def take_off(storage: Storage, instants: Iterable[Instant]) -> None:
-    """Delete instants' files: the oldest first, and of each what made it pending first.
+    """Delete instants' files: the oldest first, and of each the plan first and its completion last.
 
-    So no reader finds a gap, and none finds an instant pending that had completed.
+    So no reader finds a gap, none finds an instant pending that had completed, and who carries its plan out
+    has nothing to begin it from once it goes.
 
     :param storage: the table's storage.
     :param instants: those that leave.
     """
     leaving = {instant.requested_time for instant in instants}
-    found = []
+    found, states = [], list(State)  # in the order in which an instant has them
     for name in storage.names(TIMELINE_FOLDER):
         instant = Instant.parse(name)
         if instant is not None and instant.requested_time in leaving:
-            found.append((instant.requested_time, instant.state is State.COMPLETED, name))
+            found.append((instant.requested_time, states.index(instant.state), name))
     for _, _, name in sorted(found):
         storage.delete(f"{TIMELINE_FOLDER}/{name}")
 

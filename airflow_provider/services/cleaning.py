@@ -28,10 +28,12 @@ from airflow_provider.concurrency.plans import reserved_file_groups
 from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
 from airflow_provider.concurrency.readers import READERS_FOLDER
 from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, log_head, stopping_itself
-from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.exceptions import InstantRolledBackError, NoSuchInstantError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
+from airflow_provider.services.archival import archived_content
 from airflow_provider.services.clean_plan import CleanPlan, Found, Retention, make_plan
+from airflow_provider.table.archived_timeline import find_archived
 from airflow_provider.table.cleans import planned_files
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
@@ -154,15 +156,14 @@ def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = Non
     table.check_writable()
     storage, commit_log, started = table.storage, CommitLog(table.storage), time.monotonic()
     publish_head(storage, commit_log)
-    planned = _plan_of(commit_log, instant)
-    if planned is None:
+    planned, content = _plan_of(commit_log, instant), _begun(storage, instant)
+    if done := _result(table, instant):
+        return done
+    if planned is None or content is None:
         raise NoSuchInstantError(
             f"table {storage.root}: there is no planned clean {instant}; schedule one first", instant=instant
         )
-    if done := _result(table, instant):
-        return done
-    storage.put_if_absent(instant_path(Instant(instant, Action.CLEAN, State.INFLIGHT)), b"")
-    plan = decode(storage.read(instant_path(Instant(instant, Action.CLEAN, State.REQUESTED))))
+    plan = decode(content)
     failed = _delete(storage, planned_files(plan))
     staged = staged_metadata_path(instant)
     storage.put(staged, _metadata(plan, instant, failed, time.monotonic() - started))
@@ -271,7 +272,11 @@ def _put_completion(storage: Storage, commit_log: CommitLog, planned: LogEntry, 
             indexes=indexes,
             sequence=newest.sequence + 1,
         )
-        if commit_log.append(entry.sequence, entry):
+        try:
+            put = commit_log.append(entry.sequence, entry)
+        except InstantRolledBackError:
+            return  # somebody else completed it, so long ago that it was archived
+        if put:
             publish(storage, entry)
             return
 
@@ -309,16 +314,31 @@ def _metadata(plan: dict[str, Any], instant: str, failed: set[str], took: float)
     return encode("HoodieCleanMetadata", record)
 
 
+def _begun(storage: Storage, instant: str) -> bytes | None:
+    """The plan of a clean that is inflight now; None where it was archived, or never was."""
+    requested = instant_path(Instant(instant, Action.CLEAN, State.REQUESTED))
+    try:
+        content = storage.read(requested)
+        # From the plan, so that nothing is left of a clean that is archived in this moment.
+        storage.link_if_absent(requested, instant_path(Instant(instant, Action.CLEAN, State.INFLIGHT)))
+    except FileNotFoundError:
+        return None
+    return content
+
+
 def _result(table: HudiTable, instant: str) -> CleanResult | None:
     """What a completed clean says of itself."""
-    timeline = table.timeline()
-    found = timeline.find(instant)
-    if found is None or found.state is not State.COMPLETED:
+    found = table.timeline().find(instant)
+    if found is not None and found.state is not State.COMPLETED:
         return None
-    said = decode(timeline.read(found))
+    # It may be archived, also in this moment: its content is there before it leaves the timeline.
+    kept = (found and archived_content(table.storage, found)) or find_archived(table.storage, instant)
+    if kept is None or kept.instant.action is not Action.CLEAN:
+        return None
+    said = decode(kept.metadata or b"")
     return CleanResult(
         instant,
-        found.completion_time or "",
+        kept.instant.completion_time or "",
         said["totalFilesDeleted"],
         sum(len(each["failedDeleteFiles"]) for each in said["partitionMetadata"].values()),
         int((said["extraMetadata"] or {}).get("bytes", 0)),

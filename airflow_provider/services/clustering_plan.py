@@ -10,7 +10,6 @@ from __future__ import annotations
 import fnmatch
 import json
 import math
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,7 +20,7 @@ from airflow_provider.services.row_order import LAYOUTS, MOST_COLUMNS, can_order
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import parse_time
+from airflow_provider.table.instant import age
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.storage import Storage
 
@@ -217,7 +216,7 @@ def _groups_of(
         for base_file in view.base_files(partition)
         if base_file.size < settings.small_file_limit
         and base_file.file_group not in taken
-        and _age(base_file) >= settings.min_age
+        and age(base_file.instant) >= settings.min_age
     ]
     # By the time of writing, so that rows that came together stay together where nothing orders them.
     small.sort(key=lambda base_file: (base_file.instant, base_file.file_id))
@@ -257,10 +256,6 @@ def _is_laid_out(view: FileSystemView, files: Sequence[BaseFile], settings: Clus
 
 def _matches(partition: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(fnmatch.fnmatchcase(partition, pattern) for pattern in patterns)
-
-
-def _age(base_file: BaseFile) -> float:
-    return time.time() - parse_time(base_file.instant).timestamp()
 
 
 def _group_to_avro(storage: Storage, group: ClusteringGroup) -> dict[str, Any]:

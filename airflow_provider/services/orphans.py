@@ -7,7 +7,6 @@ it may go at any time, also what a task that outlived its job wrote after the ro
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,7 +16,7 @@ from airflow_provider.concurrency.publish import files_in
 from airflow_provider.table.base_file import PARTITION_METADATA, parse_base_file_name
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, parse_time
+from airflow_provider.table.instant import Action, age
 from airflow_provider.table.metadata import decode
 from airflow_provider.table.storage import FileStatus, Storage
 from airflow_provider.table.timeline import Timeline
@@ -54,7 +53,7 @@ class DeadInstant:
         """
         if self.end is not End.REVERTED:
             return True
-        return time.time() - parse_time(self.at).timestamp() >= seconds
+        return age(self.at) >= seconds
 
 
 def data_files(storage: Storage) -> list[FileStatus]:

@@ -190,7 +190,7 @@ def _plan(storage: Storage, timeline: Timeline, archived: str, to: str) -> Resto
             "a later one",
             instant=first,
         )
-    view = FileSystemView(storage, timeline.until(moment))
+    view = FileSystemView(storage, lambda: Timeline.load(storage).until(moment))
     if found := lacking(storage, view, timeline, also_planned=True):
         path, clean = found
         raise SnapshotUnavailableError(
@@ -268,8 +268,8 @@ def _put_entry(
     try:
         StagedChange(storage, instant).stage(indexes, lambda: _change(storage, base.timeline, plan))
         put = commit_log.append(entry.sequence, entry)
-    except FileNotFoundError:
-        # Another restore has undone some of it, and deleted its files.
+    except (FileNotFoundError, NoSuchInstantError):
+        # Somebody else has undone some of it, and deleted its files.
         if commit_log.head() <= base.sequence:
             raise
         put = False

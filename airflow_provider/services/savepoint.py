@@ -188,7 +188,7 @@ def _content(
             f"{told}: commit {later.requested_time}, which completed later, was archived; choose a later one",
             instant=commit.requested_time,
         )
-    view = FileSystemView(storage, timeline.until(moment))
+    view = FileSystemView(storage, lambda: Timeline.load(storage).until(moment))
     if found := lacking(storage, view, timeline, also_planned=True):
         path, clean = found
         raise SnapshotUnavailableError(

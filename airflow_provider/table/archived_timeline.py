@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.exceptions import CorruptTableError, NoSuchInstantError
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
 from airflow_provider.table.legacy_archive import legacy_records
 from airflow_provider.table.metadata import CommitMetadata, decode_commit_metadata
@@ -270,6 +270,24 @@ def find_archived(storage: Storage, requested_time: str, layout: int = 2) -> Arc
         return None
     rows = _rows(storage, [*_COLUMNS, "metadata", "plan"], _Wanted(only=requested_time))
     return next(map(ArchivedInstant.from_row, rows), None)
+
+
+def metadata_of(storage: Storage, timeline: Timeline, commit: Instant) -> CommitMetadata:
+    """What a commit of a timeline did, also where it was archived since the timeline was loaded.
+
+    :param storage: the table's storage.
+    :param timeline: a timeline that shows the commit.
+    :param commit: completed.
+    :raises NoSuchInstantError: when it was undone since.
+    """
+    try:
+        return timeline.commit_metadata(commit)
+    except NoSuchInstantError:
+        # Its content is in the archived timeline before it leaves the active one.
+        kept = find_archived(storage, commit.requested_time, commit.layout)
+        if kept is None:
+            raise
+        return kept.commit_metadata
 
 
 def archived_write_ids(storage: Storage) -> Iterator[int]:

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import tenacity
 
 from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.table.archived_timeline import metadata_of
 from airflow_provider.table.base_file import PARTITION_METADATA, parse_base_file_name
 from airflow_provider.table.instant import Action
 from airflow_provider.table.storage import Storage
@@ -62,7 +63,8 @@ class FileSystemView:
     :param storage: the table's storage.
     :param timeline: what has completed; files of any other instant are not seen. Where it is a
         function, it is called when the timeline is needed, and again while a rewrite that is
-        reverted in the very moment vanishes between its listing and the reading of its instant.
+        reverted in the very moment vanishes between its listing and the reading of its instant. One that
+        is archived in that moment is read in the archived timeline.
     :param indexes: gives the table's indexes for the view's timeline, for which it asks only where there
         are some; None where there are none.
     """
@@ -166,7 +168,7 @@ class FileSystemView:
         for instant in timeline.commits():
             if instant.action is Action.REPLACE_COMMIT:
                 if instant.file_name not in known:  # what a completed instant says never changes
-                    replaced = timeline.commit_metadata(instant).replaced
+                    replaced = metadata_of(self._storage, timeline, instant).replaced
                     known[instant.file_name] = frozenset(
                         FileGroupId(partition, each) for partition, ids in replaced.items() for each in ids
                     )

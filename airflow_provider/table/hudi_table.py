@@ -16,11 +16,11 @@ from airflow_provider.exceptions import (
     TableExistsError,
     UnsupportedTableError,
 )
-from airflow_provider.table.archived_timeline import find_archived
+from airflow_provider.table.archived_timeline import find_archived, metadata_of
 from airflow_provider.table.cleans import check_complete
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.hudi_options import HudiOptions
-from airflow_provider.table.instant import WRITE_ACTIONS, Instant, State
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
 from airflow_provider.table.metadata import CommitMetadata
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.usable import UsableIndexes
@@ -36,6 +36,22 @@ from airflow_provider.table.skipping import Selection, select_files
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect, ValidWriteIds, check_not_cleaned, left_out
+
+
+def without_restored(timeline: Timeline) -> Timeline:
+    """A timeline without the commits that a restore is taking away in this moment.
+
+    It takes one after the other, and the files that a snapshot in between needs may have been cleaned.
+
+    :param timeline: the active timeline.
+    """
+    undone = {
+        each["commitTime"]
+        for restore in timeline.pending()
+        if restore.action is Action.RESTORE
+        for each in (timeline.plan(restore) or {}).get("instantsToRollback", ())
+    }
+    return timeline.showing(lambda i: i.requested_time not in undone) if undone else timeline
 
 
 class HudiTable:
@@ -162,7 +178,7 @@ class HudiTable:
         found = timeline.find(requested_time)
         if found is not None and found.action in WRITE_ACTIONS:
             done = found.state is State.COMPLETED
-            return (found, timeline.commit_metadata(found)) if done else None
+            return (found, metadata_of(self.storage, timeline, found)) if done else None
         archived = find_archived(self.storage, requested_time, self.config.layout)
         if archived is None or archived.instant.action not in WRITE_ACTIONS:
             return None
@@ -246,7 +262,7 @@ class HudiTable:
         hidden: list[Effect] = []
 
         def load() -> Timeline:
-            timeline = self.timeline()
+            timeline = without_restored(self.timeline())
             timeline = timeline if as_of is None else timeline.as_of(as_of)
             if valid_write_ids is None:
                 return timeline

@@ -20,7 +20,7 @@ from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import SnapshotUnavailableError
-from airflow_provider.table.archived_timeline import archived_write_ids
+from airflow_provider.table.archived_timeline import archived_write_ids, metadata_of
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.instant import Instant
@@ -125,11 +125,11 @@ def meets(taken_out_of: frozenset[str], partitions: Iterable[str], operation: st
 def effect_of(storage: Storage, timeline: Timeline, commit: Instant) -> Effect:
     """What a completed commit did; read once, because it never changes.
 
-    :raises NoSuchInstantError: when its file is gone (rolled back or archived meanwhile).
+    :raises NoSuchInstantError: when it was undone since the timeline was loaded.
     """
     known = _effects.setdefault(storage, {})
     if commit.file_name not in known:
-        known[commit.file_name] = Effect.of(commit, timeline.commit_metadata(commit))
+        known[commit.file_name] = Effect.of(commit, metadata_of(storage, timeline, commit))
     return known[commit.file_name]
 
 

@@ -36,7 +36,8 @@ class Airflow:
         settings = {
             **environment,
             "AIRFLOW_HOME": home,
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+            # Where the machine is busy, its parts wait for each other longer than SQLite's 5 seconds.
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db?timeout=60",
             "AIRFLOW__CORE__DAGS_FOLDER": home / "dags",
             "AIRFLOW__CORE__LOAD_EXAMPLES": False,
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": False,
@@ -110,7 +111,7 @@ class Airflow:
             headers["authorization"] = f"Bearer {self._token}"
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=90) as answer:
             return json.load(answer)
 
     def command(self, *arguments: str) -> str:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from greenlet import getcurrent, greenlet
 
 from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER, LogEntry
-from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER, heartbeat_path
+from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.exceptions import CommitError
 from airflow_provider.locks import LockHolder
 from airflow_provider.table.base_file import PARTITION_METADATA
@@ -106,7 +106,10 @@ class MemoryStorage(Storage):
 
     def put(self, path: str, data: bytes) -> None:
         self.at("put", path)
+        is_new = path not in self._files
         self._files[path] = (data, self._clock())
+        if is_new:
+            self.created(path, data)
 
     def read(self, path: str) -> bytes:
         self.at("read", path)
@@ -200,6 +203,8 @@ class SteppedStorage(MemoryStorage):
     def created(self, path: str, data: bytes) -> None:
         if _is_entry(path):
             self._simulation.logged.setdefault(path, data)
+        elif path.startswith(f"{HEARTBEAT_FOLDER}/"):
+            self._actor.heartbeats.append(path)
 
 
 def _is_entry(path: str) -> bool:
@@ -213,6 +218,7 @@ class Actor:
         self.name = name
         self.killed = False
         self.done = False
+        self.heartbeats: list[str] = []
         self.failure: BaseException | None = None
         self.at = "start"
         table = HudiTable(SteppedStorage(simulation, self), simulation.config)
@@ -346,10 +352,9 @@ class Simulation:
 
     def bury(self) -> None:
         """The heartbeats of killed writers expire in the end: who waits for one need not really wait."""
-        killed = {actor.name for actor in self.actors if actor.killed}
-        for instant, write in self.writes.items():
-            if write.writer in killed and (found := self.files.get(heartbeat_path(instant))) is not None:
-                self.files[heartbeat_path(instant)] = (found[0], 0.0)
+        for path in (path for actor in self.actors if actor.killed for path in actor.heartbeats):
+            if path in self.files:
+                self.files[path] = (self.files[path][0], 0.0)
 
     def add(self, name: str, work: Callable[[HudiTable, Actor], None]) -> None:
         """An actor.
@@ -390,6 +395,24 @@ class Simulation:
         """Let an actor do its next operation."""
         self.trace.append(f"{actor.name}: {actor.at}")
         actor.step()
+
+    def go_on(self, actor: Actor, operations: int | None = None) -> None:
+        """Let an actor do its next operations.
+
+        :param operations: how many, if it has so many left; all of them when None.
+        """
+        while not actor.done and operations != 0:
+            self.step(actor)
+            operations = None if operations is None else operations - 1
+
+    def go_on_to(self, actor: Actor, operation: str) -> None:
+        """Let an actor go on until it stands before an operation that it comes to.
+
+        :param operation: part of its name and path.
+        """
+        while operation not in actor.at:
+            assert not actor.done, f"{actor.name} has ended before any {operation}: {actor.failure}"
+            self.step(actor)
 
     def kill(self, actor: Actor) -> None:
         """Kill an actor before its next operation."""

@@ -128,9 +128,7 @@ class Interleaving(RuleBasedStateMachine):
             operations, number = divmod(turn, 8)
             # How many are still running depends on the clock, and what is drawn must not.
             for actor in self._chosen(number):
-                for _ in range(operations + 1):
-                    if not actor.done:
-                        self.simulation.step(actor)
+                self.simulation.go_on(actor, operations + 1)
 
     def _begin_upsert(self, upsert: Upsert) -> None:
         keys, policy, priority, aborted = upsert

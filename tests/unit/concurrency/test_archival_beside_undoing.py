@@ -37,19 +37,6 @@ def table_of_commits() -> tuple[Simulation, list[str]]:
     return simulation, [each.requested_time for each in simulation.table().timeline().commits()]
 
 
-def run(simulation: Simulation, actor: Actor, steps: int | None = None) -> None:
-    """Let one actor move, to its end when None."""
-    while not actor.done and steps != 0:
-        simulation.step(actor)
-        steps = None if steps is None else steps - 1
-
-
-def run_to(simulation: Simulation, actor: Actor, operation: str) -> None:
-    """Let one actor move until it stands before an operation."""
-    while operation not in actor.at:
-        simulation.step(actor)
-
-
 def archived(simulation: Simulation) -> set[str]:
     return {each.requested_time for each in archived_instants(simulation.table().storage)}
 
@@ -81,10 +68,10 @@ def beside_an_archiver(
     simulation.add("the other one", tried)
     add_archiver(simulation, "the archiver")
     first, second = sorted(simulation.actors[-2:], key=lambda actor: actor.name != stands_still)
-    run(simulation, first, at)
+    simulation.go_on(first, at)
     assert first.done or at < max(last for who, last in CASES if who == stands_still), "it takes more steps"
-    run(simulation, second)
-    run(simulation, first)
+    simulation.go_on(second)
+    simulation.go_on(first)
     check(simulation)
     return refused[0] if refused else None
 
@@ -128,14 +115,14 @@ def test_a_revert_of_the_only_commit_that_stays(at: int) -> None:
     add_clusterer(simulation, "clusterer")
     add_writer(simulation, "upsert", "a", policy=REVERT)
     clusterer, upsert = simulation.actors[-2:]
-    run_to(simulation, clusterer, ".inflight")
-    run_to(simulation, clusterer, ENTRY)
-    run_to(simulation, upsert, ENTRY)
-    run(simulation, clusterer)
+    simulation.go_on_to(clusterer, ".inflight")
+    simulation.go_on_to(clusterer, ENTRY)
+    simulation.go_on_to(upsert, ENTRY)
+    simulation.go_on(clusterer)
     add_archiver(simulation, "archiver")
     archiver = simulation.actors[-1]
-    run(simulation, archiver, at)
-    run(simulation, upsert)
+    simulation.go_on(archiver, at)
+    simulation.go_on(upsert)
     while not archiver.done:
         simulation.step(archiver)
         assert rows(simulation) == "abc"
@@ -149,9 +136,9 @@ def test_a_restore_that_would_undo_the_oldest_commit() -> None:
     for name, keys in (("slow", "ab"), ("fast", "c")):
         add_writer(simulation, name, keys)
     slow, fast = simulation.actors
-    run_to(simulation, slow, ENTRY)
-    run(simulation, fast)
-    run(simulation, slow)
+    simulation.go_on_to(slow, ENTRY)
+    simulation.go_on(fast)
+    simulation.go_on(slow)
     back_to, undone = (each.requested_time for each in simulation.table().timeline().commits())
     with pytest.raises(TableError, match=f"commit {undone}, which completed later, is its oldest"):
         restore(simulation.table(), back_to, lock=NoLock())
@@ -167,7 +154,7 @@ class TestWhoDiesAfterItsEntry:
         simulation, _ = table_of_commits()
         add_archiver(simulation, "archiver")
         archiver = simulation.actors[-1]
-        run_to(simulation, archiver, ENTRY)
+        simulation.go_on_to(archiver, ENTRY)
         simulation.step(archiver)
         simulation.kill(archiver)
         add_writer(simulation, "later", "f")
@@ -208,7 +195,7 @@ def test_who_died_before_there_were_entries() -> None:
     simulation, commits = table_of_commits()
     add_archiver(simulation, "archiver")
     archiver = simulation.actors[-1]
-    run_to(simulation, archiver, "delete .hoodie/timeline/2")
+    simulation.go_on_to(archiver, "delete .hoodie/timeline/2")
     simulation.kill(archiver)
     entry = simulation.entries()[-1]
     assert entry.action is Action.ARCHIVE
@@ -229,9 +216,9 @@ class TestACommitThatWasRequestedEarlyAndCompletedLate:
         for name, keys in (("slow", "b"), ("fast", "c")):
             add_writer(simulation, name, keys)
         slow, fast = simulation.actors[-2:]
-        run_to(simulation, slow, ENTRY)
-        run(simulation, fast)
-        run(simulation, slow)
+        simulation.go_on_to(slow, ENTRY)
+        simulation.go_on(fast)
+        simulation.go_on(slow)
         add_writer(simulation, "last", "d")
         simulation.run([])
         return simulation
@@ -252,12 +239,12 @@ class TestACommitThatWasRequestedEarlyAndCompletedLate:
         fast, slow = fast_and_slow
         simulation.add("archiver", keeps_two)
         archiver = simulation.actors[-1]
-        run_to(simulation, archiver, ENTRY)
+        simulation.go_on_to(archiver, ENTRY)
         simulation.step(archiver)
         assert simulation.entries()[-1].archived == slow
         if dies:
             simulation.kill(archiver)
-        run(simulation, archiver)
+        simulation.go_on(archiver)
         for undo in (restore, create_savepoint):
             with pytest.raises(TableError, match=f"{slow}, which completed later, was archived"):
                 undo(simulation.table(), fast, lock=NoLock())
@@ -294,16 +281,16 @@ def test_who_stood_still_before_its_entry_until_the_log_was_trimmed_archives_not
     simulation, commits = table_of_commits()
     add_archiver(simulation, "asleep")
     asleep = simulation.actors[-1]
-    run_to(simulation, asleep, ENTRY)
+    simulation.go_on_to(asleep, ENTRY)
     add_restorer(simulation, "restorer", undone=3)
-    run(simulation, simulation.actors[-1])
+    simulation.go_on(simulation.actors[-1])
     for keys in "xyz":
         add_writer(simulation, f"later-{keys}", keys)
-        run(simulation, simulation.actors[-1])
+        simulation.go_on(simulation.actors[-1])
     archive(simulation.table(), keep_min=1, keep_max=2, dead_writer_seconds=0, lock=NoLock())
     assert CommitLog(simulation.table().storage).trimmed() > len(commits)
     assert archived(simulation) >= set(commits[:2])
-    run(simulation, asleep)
+    simulation.go_on(asleep)
     assert not archived(simulation) & set(commits[2:])
     check(simulation)
 

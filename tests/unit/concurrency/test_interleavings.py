@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from airflow_provider.concurrency import CommitLog, ConflictPolicy
+from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.timeline import Timeline
 
 from .actors import (
     FAIL,
@@ -18,7 +20,7 @@ from .actors import (
     add_writer,
 )
 from .invariants import check
-from .rows import PARTITION
+from .rows import PARTITION, read_snapshot
 from .simulation import Simulation
 
 
@@ -116,8 +118,7 @@ def test_who_helps_a_plan_and_wakes_up_when_it_is_carried_out() -> None:
         (helper, "move_if_absent"),
         (clusterer, "put_if_absent .hoodie/commit_log"),
     ]:
-        while stands_before not in actor.at:
-            simulation.step(actor)
+        simulation.go_on_to(actor, stands_before)
     simulation.step(helper)
     simulation.run([])
     check(simulation)
@@ -227,3 +228,33 @@ def test_a_rollback_races_a_commit(paused_at: int, swept: int) -> None:
     # w0 wakes up in the middle of its rollback, before and after the rollback's log entry:
     # its data files may be gone only if it can no more commit.
     two_writers("a", "a", [0] * paused_at + [950] + [1] * swept + [0] * 60)
+
+
+@pytest.mark.parametrize("at", range(0, 30))
+def test_a_moment_names_one_commit(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_provider.concurrency.instant_time.now", lambda: "20261122123000000")
+    simulation = table_with("a", "b")
+    add_writer(simulation, "w0", "a")
+    add_writer(simulation, "w1", "b")
+    first, second = simulation.actors[-2:]
+    for actor, steps in ((first, at), (second, 15), (first, None), (second, None)):
+        simulation.go_on(actor, steps)
+    check(simulation)
+    table = simulation.table()
+    commits = table.timeline().commits()
+    times = [time for each in commits for time in (each.requested_time, each.completion_time)]
+    assert len(commits) == 4
+    assert len(set(times)) == 2 * len(commits)
+    shown: set[str] = set()
+    for commit in commits:
+        shown.add(simulation.writes[commit.requested_time].writer)
+        for moment in (commit.requested_time, commit.completion_time):
+            rows = read_snapshot(table.storage, table.view(moment))
+            assert set().union(*rows.values()) == shown
+
+
+def test_a_time_of_two_of_another_writers_commits_is_that_of_the_request() -> None:
+    times = [f"2026112212300000{number}" for number in range(1, 4)]
+    earlier = Instant(times[0], Action.COMMIT, State.COMPLETED, times[1])
+    later = Instant(times[1], Action.COMMIT, State.COMPLETED, times[2])
+    assert Timeline(Simulation().table().storage, [earlier, later]).bound(times[1]) == times[2]

@@ -18,7 +18,7 @@ from airflow_provider.concurrency import (
 )
 from airflow_provider.concurrency.revert import obstacle
 from airflow_provider.services.orphans import delete_reverted_files
-from airflow_provider.table.instant import Action, Instant, State, now
+from airflow_provider.table.instant import Action, Instant, State, after
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
@@ -59,7 +59,8 @@ def being_cleaned(simulation: Simulation) -> None:
 
 
 def saved(simulation: Simulation) -> None:
-    savepoint = Instant(now(), Action.SAVEPOINT, State.COMPLETED, now())
+    later = after(simulation.table().timeline().newest_completion)
+    savepoint = Instant(later, Action.SAVEPOINT, State.COMPLETED, after(later))
     simulation.table().storage.put(instant_path(savepoint), b"")
 
 

@@ -330,17 +330,13 @@ def test_who_begins_in_the_moment_of_a_look_is_seen_to_live() -> None:
 
         simulation.add("looks", look)
         (looks,) = simulation.running()
-        for _ in range(operations):
-            if not looks.done:
-                simulation.step(looks)
+        simulation.go_on(looks, operations)
         if looks.done:
             break
         add_writer(simulation, "begins", "b")
         writer = simulation.actors[-1]
-        while not writer.at.startswith(f"put {PARTITION}/"):
-            simulation.step(writer)
-        while not looks.done:
-            simulation.step(looks)
+        simulation.go_on_to(writer, f"put {PARTITION}/")
+        simulation.go_on(looks)
         assert all(each.alive for each in found)
         operations += 1
     assert operations > 3

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
+from airflow_provider.concurrency import in_flight
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.services.cleaning import pending_cleans, run_clean
 from airflow_provider.services.compaction import compact
@@ -83,8 +85,9 @@ def _tolerant(work: Callable[[HudiTable], object]) -> Callable[[HudiTable, Actor
     return act
 
 
-def test_any_interleaving() -> None:
+def test_any_interleaving(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = max(12, int(os.environ.get("INTERLEAVINGS", "0")) // 10)
+    monkeypatch.setattr(in_flight, "_LOOK_EVERY_SECONDS", 0.0)  # each look is a step already
     run_state_machine_as_test(
         IndexedInterleaving, settings=settings(max_examples=tried, stateful_step_count=STEPS, deadline=None)
     )

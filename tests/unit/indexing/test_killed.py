@@ -82,9 +82,7 @@ def begins(simulation: Simulation, work: Work, operations: int) -> Actor:
     """Who does so many operations of it, and stands still."""
     add(simulation, work)
     actor = simulation.actors[-1]
-    for _ in range(operations):
-        if not actor.done:
-            simulation.step(actor)
+    simulation.go_on(actor, operations)
     return actor
 
 
@@ -197,8 +195,7 @@ def test_a_build_looks_at_one_moment(other: str) -> None:
         simulation = written(BEFORE[runs])
         builder = begins(simulation, runs, stands_still_at)
         add_clusterer(simulation, other) if other == "clusterer" else add(simulation, drops)
-        while not simulation.actors[-1].done:
-            simulation.step(simulation.actors[-1])
+        simulation.go_on(simulation.actors[-1])
         simulation.run([])
         if other == "dropper" and builder.failure is not None:
             assert isinstance(builder.failure, NoSuchInstantError)
@@ -239,9 +236,7 @@ def test_a_run_that_others_took_for_dead_is_done_by_another_and_changes_nothing(
         table = HudiTable.at(simulation.table().storage)
         runs(table)
         add_writer(simulation, "since", "ay")
-        for _ in range(200):
-            if not simulation.actors[-1].done:
-                simulation.step(simulation.actors[-1])
+        simulation.go_on(simulation.actors[-1], 200)
         simulation.run([])
         assert not [actor.failure for actor in simulation.actors if actor.failure]
         assert_indexes_equal_a_rebuild(table, INDEXES)
@@ -300,15 +295,12 @@ def test_two_restores_at_once() -> None:
         for name in ("one", "other"):
             add_restorer(simulation, name, undone=1)
         one, other = simulation.running()
-        while not other.at.startswith(f"put_if_absent {HEARTBEAT_FOLDER}"):
-            simulation.step(other)  # it has seen that nobody is under way
-        for _ in range(stands_still_at):
-            if not one.done:
-                simulation.step(one)
+        # It has seen that nobody is under way.
+        simulation.go_on_to(other, f"put_if_absent {HEARTBEAT_FOLDER}")
+        simulation.go_on(one, stands_still_at)
         if one.done:
             break
-        while not other.done:
-            simulation.step(other)
+        simulation.go_on(other)
         simulation.run([])
         assert not [actor.failure for actor in simulation.actors if actor.failure]
         undone += len(simulation.restored)

@@ -61,9 +61,7 @@ class Reclaimed:
         return work
 
     def _go(self, actor: Actor, steps: int) -> None:
-        for _ in range(steps):
-            if not actor.done:
-                self.simulation.step(actor)
+        self.simulation.go_on(actor, steps)
 
     def _age(self, kind: str) -> None:
         files = self.simulation.files

@@ -328,7 +328,7 @@ def test_files_of_a_writer_go_once_it_was_rolled_back(made: LakeTable) -> None:
     writer = begin_write(made.table, operation="UPSERT")
     writer.plan((), ["p=b"])
     path = dead_file(made, writer.instant)
-    unknown = dead_file(made, now())
+    unknown = dead_file(made, after(writer.instant))
     assert plan_clean(made.table).files == ()
     writer.abort()
     assert plan_clean(made.table).files == ()

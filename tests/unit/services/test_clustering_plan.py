@@ -11,7 +11,6 @@ import pytest
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.exceptions import InvalidInputError, MissingColumnError
-from airflow_provider.services import clustering_plan
 from airflow_provider.services.clustering import (
     cluster_in_process,
     pending_clusterings,
@@ -97,7 +96,7 @@ def test_partitions_by_pattern(table: LakeTable) -> None:
 def test_young_file_groups_are_left_alone(table: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(table, min_age=3600.0) == {}
     later = time.time() + 3601
-    monkeypatch.setattr(clustering_plan.time, "time", lambda: later)
+    monkeypatch.setattr(time, "time", lambda: later)
     assert set(planned(table, min_age=3600.0)) == {"part=a", "part=b"}
 
 

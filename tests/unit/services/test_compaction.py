@@ -33,7 +33,7 @@ from airflow_provider.services.compaction import (
 from airflow_provider.services.compaction_plan import CompactionPlan, CompactionSettings, plan_compaction
 from airflow_provider.table import HudiTable
 from airflow_provider.table.hudi_table import PROPERTIES_PATH
-from airflow_provider.table.instant import Action, Instant, State, after
+from airflow_provider.table.instant import Action, Instant, State, after, before
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import (
@@ -127,7 +127,7 @@ def test_the_instant_lies_on_the_metadata_tables_timeline_only(table: HudiTable)
     assert result.to_dict()["records"] == result.records == 2 + 1
     assert pending_compactions(table) == []
     with pytest.raises(NoSuchInstantError, match="no compaction plan"):
-        run_compaction(table, after(after(instant)))
+        run_compaction(table, before(instant))
     check_indexes(table)
 
 

@@ -138,9 +138,7 @@ def test_the_metadata_table_may_be_dropped_at_any_moment() -> None:
         simulation = compacted().copy()
         add_compactor(simulation, "compactor")
         (compactor,) = simulation.running()
-        for _ in range(stands_still_at):
-            if not compactor.done:
-                simulation.step(compactor)
+        simulation.go_on(compactor, stands_still_at)
         if compactor.done:
             break
         drop_index(simulation.table(), [MetadataPartition.FILES], lock=NoLock())

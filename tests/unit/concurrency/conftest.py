@@ -1,0 +1,13 @@
+"""Time in simulations."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider.concurrency import in_flight
+
+
+@pytest.fixture(autouse=True)
+def waiters_do_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look of a waiter is a step already."""
+    monkeypatch.setattr(in_flight, "_LOOK_EVERY_SECONDS", 0.0)

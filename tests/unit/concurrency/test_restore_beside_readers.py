@@ -1,0 +1,28 @@
+"""A restore takes commits away one after the other; a reader sees all of them, or none."""
+
+from __future__ import annotations
+
+import pytest
+
+from .actors import add_cleaner, add_clusterer, add_keeper, add_reader, add_restorer, add_writer
+from .invariants import check
+from .test_interleavings import table_with
+
+
+@pytest.mark.parametrize("at", range(0, 100))
+def test_a_file_that_was_cleaned_since_is_missed_by_no_snapshot(at: int) -> None:
+    simulation = table_with("a", "b", "c")
+    add_keeper(simulation, "keeps the newest but one")
+    simulation.run([])
+    add_writer(simulation, "later", "a")
+    simulation.run([])
+    for name, service in (("packer", add_clusterer), ("sweep", add_cleaner)):
+        service(simulation, name)
+        simulation.run([])
+    add_restorer(simulation, "restorer", undone=3)
+    simulation.go_on(simulation.actors[-1], at)
+    add_reader(simulation, "reader")
+    simulation.go_on(simulation.actors[-1])
+    simulation.run([])
+    assert simulation.restored
+    check(simulation)
