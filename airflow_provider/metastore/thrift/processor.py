@@ -65,7 +65,10 @@ class Later(Protocol):
     protocol: Any
 
     def begin(self) -> None:
-        """Wait until the last request is answered: answers come in the order of the requests."""
+        """Wait until the last request is answered: answers come in the order of the requests.
+
+        :raises TTransportException: when it could not be answered; this one must not be done then.
+        """
 
     def end(self) -> None:
         """The request is answered; in any thread."""

@@ -132,7 +132,7 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
                 self._processor.process(protocol, protocol, later)
         finally:
             if later is not None:
-                later.begin()
+                later.wait()
             transport.close()
 
 
@@ -142,9 +142,17 @@ class _Later:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._turn = threading.Lock()
+        self._is_hung_up = False
         self.protocol = _protocol(TBufferedTransportFactory().get_transport(_WaitsForNobody(connection)))
 
     def begin(self) -> None:
+        self.wait()
+        if self._is_hung_up:  # what it has sent before that can still be read, and nobody would know of it
+            self.end()
+            raise TTransportException(TTransportException.END_OF_FILE, "the connection was hung up")
+
+    def wait(self) -> None:
+        """Until the last request is answered."""
         self._turn.acquire()
 
     def end(self) -> None:
@@ -156,6 +164,7 @@ class _Later:
             log.info("a connection broke: %s", getattr(error, "message", None) or error)
         else:
             log.error("an answer could not be written", exc_info=error)
+        self._is_hung_up = True
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
