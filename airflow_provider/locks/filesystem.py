@@ -32,7 +32,7 @@ from airflow_provider.table.storage import FileStatus, Storage
 
 LOCKS_FOLDER = ".hoodie/locks"
 # Who is next in the line looks so many times per poll interval.
-_LOOKS = 50
+_LOOKS = 100
 _NAME = re.compile(r"^lock(\d+)\.(acquired|released|heartbeat)$")
 
 
@@ -43,7 +43,7 @@ class FilesystemLockProvider(LeaseLock):
     :param timeout_seconds: how long :meth:`acquire` waits by default.
     :param lease_seconds: a holder that did not renew for so long has lost the lock.
     :param poll_interval_seconds: the longest pause between two looks at everything while waiting. In
-        between a waiter looks for one file only; who is next in the line 50 times as often.
+        between a waiter looks for one file only; who is next in the line 100 times as often.
     :param owner: who contends, for people; host and process by default.
     """
 
@@ -116,23 +116,25 @@ class FilesystemLockProvider(LeaseLock):
         return token
 
     def _pause(self, attempt: int) -> float:
-        return self._poll_interval if self._awaited else self._short_pause()
+        return self._poll_interval if self._awaited else self._short_pause(1, 0.0)
 
     def _sleep(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, self._short_pause()))
+        begun = time.monotonic()
+        ahead = self._awaited.ahead if self._awaited else 1
+        while (passed := time.monotonic() - begun) < seconds:
+            time.sleep(min(seconds - passed, self._short_pause(ahead, passed)))
+            ahead -= 1
             try:
                 if self._awaited is not None and self._awaited.has_come(self._storage):
                     break
             except OSError:
                 break  # the next look meets it too
 
-    def _short_pause(self) -> float:
-        # The nearer to the lock the more often one looks, so that it is not idle for long.
-        ahead = self._awaited.ahead if self._awaited else 1
-        longest = min(self._poll_interval, self._poll_interval / _LOOKS * ahead)
-        return random.uniform(longest / 2, longest)  # noqa: S311 - no secret
+    def _short_pause(self, ahead: int, passed: float) -> float:
+        # The nearer to the lock the more often one looks, so that it is not idle for long; but for a tenth
+        # of the time that it took until now it may be, or many who wait long would be busy with looking.
+        longest = max(self._poll_interval / _LOOKS * max(1, ahead), passed / 10)
+        return random.uniform(0.5, 1) * min(self._poll_interval, longest)  # noqa: S311 - no secret
 
     def _look(self) -> LockHolder | None:
         newest, files = _newest(self._storage.list(LOCKS_FOLDER))

@@ -174,7 +174,7 @@ def _delete_forgotten(storage: Storage) -> None:
 
 
 def archive_when_due(
-    table: HudiTable, sequence: int, *, every: int = 10, lock: LockProvider | None = None
+    table: HudiTable, sequence: int, *, every: int = 11, lock: LockProvider | None = None
 ) -> None:
     """What follows a commit: at every so many it is looked whether something is due.
 
@@ -182,15 +182,17 @@ def archive_when_due(
 
     :param table: the table.
     :param sequence: of the commit in the commit log.
-    :param every: entries of the log between two looks.
+    :param every: entries of the log between two looks; a prime number, so that a table whose commits and
+        plans take turns is looked at too.
     :param lock: see :func:`archive`.
     """
-    # Two in a row, so that a table whose commits and plans take turns is looked at too.
-    if sequence % every > 1:
+    if sequence % every:
         return
     try:
         # One listing; the plan asks far more.
-        if len(table.timeline().commits()) > _limit(table, KEEP_MAX_COMMITS, None):
+        over = len(table.timeline().commits()) - _limit(table, KEEP_MAX_COMMITS, None)
+        # Where many write at once, who looked before this one is at it yet; or was killed.
+        if 0 < over <= every or over > 2 * every:
             archive(table, lock=lock)
     except (TableServiceError, OSError) as error:
         log.warning("table %s could not be archived now: %s", table.location, error)

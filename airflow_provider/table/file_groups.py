@@ -133,12 +133,11 @@ class FileSystemView:
         :raises NoSuchInstantError: when instants keep vanishing while it is loaded.
         """
         if self._timeline is None:
-            retrying = tenacity.Retrying(
-                retry=tenacity.retry_if_exception_type(NoSuchInstantError),
-                stop=tenacity.stop_after_attempt(_LOOKS),
-                reraise=True,
-            )
-            self._timeline, self._replaced = retrying(self._loaded)
+            try:
+                found = self._loaded()
+            except NoSuchInstantError:
+                found = _LOOK_AGAIN(self._loaded)
+            self._timeline, self._replaced = found
         return self._timeline
 
     @property
@@ -198,10 +197,12 @@ class FileSystemView:
         for file_id, of_group in slices.items():
             if (partition_path, file_id) in replaced:
                 continue
-            # Nearly always the newest one: what is older is not looked at.
-            newest = next((each for each in sorted(of_group, reverse=True) if self.shows(each[0])), None)
-            if newest is None:
-                continue
+            newest = max(of_group)
+            if not self.shows(newest[0]):  # as it nearly always does: what is older is not looked at
+                shown = [each for each in of_group if self.shows(each[0])]
+                if not shown:
+                    continue
+                newest = max(shown)
             instant, write_token, name = newest
             path = f"{partition_path}/{name}" if partition_path else name
             known_size = sizes[name]
@@ -218,4 +219,8 @@ class FileSystemView:
 _replaced_by: WeakKeyDictionary[Storage, dict[str, frozenset[FileGroupId]]] = WeakKeyDictionary()
 
 
-_LOOKS = 10
+_LOOK_AGAIN = tenacity.Retrying(
+    retry=tenacity.retry_if_exception_type(NoSuchInstantError),
+    stop=tenacity.stop_after_attempt(10),
+    reraise=True,
+)

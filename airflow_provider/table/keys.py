@@ -48,7 +48,7 @@ def record_keys(batch: pa.Table | pa.RecordBatch, fields: Sequence[str] | TableC
     texts = [_key_text(batch, name) for name in names]
     if not prefixed:
         text = texts[0]
-        if text.null_count or pc.index(text, "").as_py() >= 0:
+        if text.null_count or (_may_be_empty(batch, names[0]) and pc.index(text, "").as_py() >= 0):
             _refuse_blank(_is_blank(text), names)
         return text
     blank = None
@@ -264,6 +264,11 @@ def _python_text(column: str, value: object) -> str | None:
         "become a folder name",
         column=column,
     )
+
+
+def _may_be_empty(batch: pa.Table | pa.RecordBatch, name: str) -> bool:
+    """Whether a column's texts may be empty; no number's is."""
+    return not pa.types.is_integer(batch.schema.field(name).type)
 
 
 def _is_blank(text: pa.Array) -> pa.Array:

@@ -214,7 +214,8 @@ class Storage:
                 ]
         except FileNotFoundError:
             return []
-        return [name for name in found if not name.startswith(_STAGED)]
+        # Thousands, several times a commit: a call for each would take as long as the listing.
+        return [name for name in found if name[0] != _STAGED[0] or not _is_staged(name)]
 
     def sizes(self, path: str) -> Mapping[str, int | None]:
         """Names of the files and folders in a folder, with their bytes where the listing tells these too.

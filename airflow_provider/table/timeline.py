@@ -81,6 +81,10 @@ class Timeline:
 
     def commits(self) -> tuple[Instant, ...]:
         """Completed instants that changed the table's files, in the order of completion."""
+        return self._commits
+
+    @cached_property
+    def _commits(self) -> tuple[Instant, ...]:
         return tuple(instant for instant in self.completed() if instant.action in WRITE_ACTIONS)
 
     def savepoints(self) -> tuple[Instant, ...]:

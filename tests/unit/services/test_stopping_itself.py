@@ -131,7 +131,7 @@ def test_a_load_is_done_and_says_what_has_stopped(
 ) -> None:
     break_it(table, broken)
     compact_when_due(table, 10)
-    archive_when_due(table, 10)
+    archive_when_due(table, 11)
     assert f"{broken.service} has failed 3 times in a row" in caplog.text
 
 
