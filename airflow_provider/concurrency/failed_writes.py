@@ -134,7 +134,8 @@ def _put_rollback(
         ensure_commit_before(storage, commit_log, dead)
     known = base.sequence if base else 0
     info = HeartbeatInfo(describe_owner(), Action.ROLLBACK, "ROLLBACK", 0, 10.0, 6, base=known)
-    instant, newest = request_instant(storage, commit_log, base, info)
+    # Later than the dead one: by a clock behind its writer's its time would be taken once more.
+    instant, newest = request_instant(storage, commit_log, base, info, later_than=dead)
     while True:
         for entry in commit_log.after(newest.sequence if newest else 0):
             newest = entry

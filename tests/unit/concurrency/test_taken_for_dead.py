@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ from airflow_provider.exceptions import HeartbeatExpiredError, InstantRolledBack
 from airflow_provider.locks import InProcessLockProvider
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.instant import Action
+from airflow_provider.table.instant import Action, format_time
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.storage import Storage
 
@@ -340,3 +341,20 @@ def test_who_begins_in_the_moment_of_a_look_is_seen_to_live() -> None:
         assert all(each.alive for each in found)
         operations += 1
     assert operations > 3
+
+
+def test_the_time_of_a_dead_writer_whose_clock_was_ahead_is_not_taken_again(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Who takes a dead writer's time would be both committed and rolled back.
+    with monkeypatch.context() as patched:
+        ahead = format_time(datetime.now(UTC) + timedelta(seconds=30))
+        patched.setattr("airflow_provider.concurrency.instant_time.now", lambda: ahead)
+        dead = begin_write(table, operation="INSERT").instant
+    rolled_back = rollback(table, dead)
+    assert rolled_back is not None
+    assert rolled_back.instant > dead
+    with begin_write(table, operation="INSERT") as writer:
+        assert writer.instant > dead
+        writer.plan([])
+        writer.commit([])
