@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from functools import cache
+from weakref import WeakKeyDictionary
 
 import pytest
+from greenlet import getcurrent, greenlet
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -23,6 +26,7 @@ from hypothesis.stateful import (
 )
 
 from airflow_provider.concurrency import PRIORITIES, ConflictPolicy
+from airflow_provider.table.instant import format_time
 
 from .actors import (
     FAIL,
@@ -45,6 +49,7 @@ from .simulation import Actor, Simulation
 KEYS = ("a", "b", "c", "new")
 SHARES = 4  # so that several processes can work on it
 STEPS = 12
+AHEAD_SECONDS = (0.0, 0.0, 5.0, -5.0, 0.02, -0.02, 0.004)
 INGESTION, BACKFILL = PRIORITIES["ingestion"], PRIORITIES["backfill"]
 SERVICES: dict[str, Callable[[Simulation, str], None]] = {
     "archiver": add_archiver,
@@ -151,9 +156,37 @@ class Interleaving(RuleBasedStateMachine):
         return f"{kind}{self._count[kind]}"
 
 
+class OnManyMachines(Interleaving):
+    """The same, each on a machine whose clock goes as it likes."""
+
+    _ahead: Iterator[float] = iter(())
+    _clocks: WeakKeyDictionary[greenlet, float] = WeakKeyDictionary()
+
+    @initialize(ahead=st.permutations(AHEAD_SECONDS))
+    def clocks(self, ahead: list[float]) -> None:
+        OnManyMachines._ahead, OnManyMachines._clocks = itertools.cycle(ahead), WeakKeyDictionary()
+
+    @classmethod
+    def now(cls) -> str:
+        """What the clock of whoever asks says."""
+        asks = getcurrent()
+        if asks not in cls._clocks:
+            cls._clocks[asks] = next(cls._ahead, 0.0)
+        return format_time(datetime.now(UTC) + timedelta(seconds=cls._clocks[asks]))
+
+
 @pytest.mark.parametrize("share", range(SHARES))
 def test_any_interleaving_keeps_the_invariants(share: int) -> None:
     examples = max(1, int(os.environ.get("INTERLEAVINGS", "40")) // SHARES)
     run_state_machine_as_test(
         Interleaving, settings=settings(max_examples=examples, stateful_step_count=STEPS)
+    )  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_no_clock_is_relied_on(share: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = max(1, int(os.environ.get("INTERLEAVINGS", "40")) // SHARES // 10)
+    monkeypatch.setattr("airflow_provider.concurrency.instant_time.now", OnManyMachines.now)
+    run_state_machine_as_test(
+        OnManyMachines, settings=settings(max_examples=examples, stateful_step_count=STEPS)
     )  # type: ignore[no-untyped-call]
