@@ -152,12 +152,14 @@ def _remove_plans(storage: Storage, entry: LogEntry, dropped: Collection[str]) -
     """Take plans of dropped indexes from the timeline of which nothing is left to be built."""
     kept, timeline = entry.indexes or (), Timeline.load(storage)
     for pending in timeline.pending():
-        if pending.requested_time > entry.completion_time:
+        if pending.action is not Action.INDEXING or pending.requested_time > entry.completion_time:
             continue  # planned since
-        plan = timeline.plan(pending) if pending.action is Action.INDEXING else None
+        plan = timeline.plan(pending)
         named = {info["metadataPartitionPath"] for info in (plan or {}).get("indexPartitionInfos") or ()}
         # One of another Hudi writer's has no instant here.
         left = any(each.partition in named and each.instant in (pending.requested_time, "") for each in kept)
-        if named.intersection(dropped) and not left:
-            for state in (State.INFLIGHT, State.REQUESTED):
+        # Without a plan: whoever began with this was killed between the two.
+        if plan is None or (named.intersection(dropped) and not left):
+            # The plan first: without it no run begins.
+            for state in (State.REQUESTED, State.INFLIGHT):
                 storage.delete(instant_path(Instant(pending.requested_time, Action.INDEXING, state)))

@@ -236,11 +236,10 @@ class _Run:
         timeout_seconds: float,
         poll_seconds: float,
     ) -> IndexResult:
-        in_flight = instant_path(Instant(self._instant, Action.INDEXING, State.INFLIGHT))
         try:
             with self._lock:
                 _pending(self._storage, self._log, self._instant)
-                self._storage.put_if_absent(in_flight, b"")
+                self._begin()
                 write_index_config(self._storage)
             self._build(build, around)
             self._heartbeat.tell("catching up")
@@ -253,6 +252,17 @@ class _Run:
         except BaseException:
             _give_up(self._table, self._instant, self._lock)
             raise
+
+    def _begin(self) -> None:
+        requested, in_flight = (
+            instant_path(Instant(self._instant, Action.INDEXING, state))
+            for state in (State.REQUESTED, State.INFLIGHT)
+        )
+        try:
+            # From the plan, so that nothing is left of one that is dropped in this moment.
+            self._storage.link_if_absent(requested, in_flight)
+        except FileNotFoundError:
+            raise _dropped(self._storage, self._instant) from None
 
     def _build(self, build: Build, around: Callable[[str], AbstractContextManager[None]]) -> None:
         """Write the base files, unless an earlier run has."""

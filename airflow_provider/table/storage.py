@@ -139,10 +139,17 @@ class Storage:
         """
         if not self._is_local:
             return self.put_if_absent(target, self.read(source))
+        name = self._absolute(target)
         try:
-            os.link(self._absolute(source), self._absolute(target))
+            os.link(self._absolute(source), name)
         except FileExistsError:
             return False
+        except FileNotFoundError:
+            folder = os.path.dirname(name)  # noqa: PTH120
+            if os.path.isdir(folder):  # noqa: PTH112
+                raise
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - as every other way to make a file does
+            return Storage.link_if_absent(self, source, target)
         return True
 
     def put(self, path: str, data: bytes) -> None:

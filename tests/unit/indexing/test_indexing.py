@@ -145,6 +145,9 @@ def test_chosen_columns_and_numbers_of_file_groups(table: HudiTable) -> None:
 
 def test_a_table_without_a_commit_can_have_indexes(tmp_path: Path) -> None:
     table = HudiTable.create(str(tmp_path / "t"), name="t", schema=SCHEMA, record_key=["id"])
+    planned = schedule_index(table, ["files"])
+    assert [each.requested_time for each in table.timeline().pending()] == [planned]
+    run_index(table, planned)
     built(table, *ALL)
     ingest_arrow(HudiTable.open(table.location), rows([1, 2]))
     assert_indexes_equal_a_rebuild(table, ALL)

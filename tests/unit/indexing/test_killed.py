@@ -16,7 +16,7 @@ from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action
+from airflow_provider.table.instant import Action, State
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 from tests.unit.concurrency.actors import add_clusterer, add_restorer, add_writer
 from tests.unit.concurrency.simulation import Actor, MemoryStorage, NoLock, Simulation
@@ -283,6 +283,20 @@ def test_an_index_is_dropped_and_made_anew_while_it_is_built() -> None:
         assert failure is None or isinstance(failure, NoSuchInstantError)
         simulation.actors[-1].failure = None
         complete(simulation)
+
+
+def test_who_stood_still_begins_no_run_of_a_plan_that_was_dropped() -> None:
+    begun = 0
+    for stands_still_at in moments(runs, 1):
+        simulation = written(BEFORE[runs])
+        runner = begins(simulation, runs, stands_still_at)
+        table = HudiTable.at(simulation.table().storage)
+        begun += any(each.state is State.INFLIGHT for each in table.timeline().pending())
+        drops_all(table)
+        simulation.go_on(runner, 1)
+        simulation.kill(runner)
+        assert table.timeline().pending() == ()
+    assert begun
 
 
 def test_two_restores_at_once() -> None:
