@@ -305,7 +305,7 @@ class BaseFileWriter:
         self._close_sink()
         self._parquet = None
         rows = read_base_file(self._storage, self.path)
-        columns = [*(rows[name] for name in META_COLUMNS), *conform(rows, self._schema).columns]
+        columns = rows.select(self._file_schema.names).columns  # of these types: that is how it was written
         return pa.Table.from_arrays(columns, schema=self._file_schema)
 
     def _open(self, sample: pa.Table) -> pq.ParquetWriter:
