@@ -19,13 +19,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from airflow_provider.concurrency.commit_log import CommitLog, IndexState, LogEntry
-from airflow_provider.table.archived_timeline import find_archived
+from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.table.archived_timeline import content_of, find_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.log_file import LogFileName
-from airflow_provider.table.metadata import REWRITES, CommitMetadata, WriteStat, decode
+from airflow_provider.table.metadata import REWRITES, WriteStat, decode, decode_commit_metadata
 from airflow_provider.table.metadata_table.changes import TableChange, records_of
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
 from airflow_provider.table.metadata_table.keys import by_file_group
@@ -232,10 +233,12 @@ def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) 
     :param storage: the table's storage.
     :param timeline: a timeline that has it.
     :param instant: a commit, clean, rollback or restore.
+    :raises NoSuchInstantError: when it was undone since.
     """
+    content = content_of(storage, timeline, instant)  # nobody else has logged one that is archived meanwhile
     if instant.action in (Action.CLEAN, Action.ROLLBACK, Action.RESTORE):
-        return TableChange(removed=tuple(sorted(_deleted(decode(timeline.read(instant))))))
-    said: CommitMetadata = timeline.commit_metadata(instant)
+        return TableChange(removed=tuple(sorted(_deleted(decode(content)))))
+    said = decode_commit_metadata(content)
     replaced = [FileGroupId(path, each) for path, ids in said.replaced.items() for each in ids]
     moment = instant.completion_time or ""
 
@@ -285,7 +288,11 @@ def log_missed(storage: Storage, indexes: tuple[IndexState, ...], timeline: Time
     """
     if not indexes:
         return []
-    return [_log(storage, indexes, timeline, each) for each in missed(storage, indexes, timeline)]
+    logged = []
+    for each in missed(storage, indexes, timeline):
+        with suppress(NoSuchInstantError):  # undone in this moment, by an earlier entry than the caller's
+            logged.append(_log(storage, indexes, timeline, each))
+    return logged
 
 
 def missed(storage: Storage, indexes: Iterable[IndexState], timeline: Timeline) -> list[Instant]:

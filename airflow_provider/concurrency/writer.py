@@ -311,12 +311,7 @@ class Writer:
             if not self._uncommitted.is_logged_to(indexes):  # one was scheduled, or dropped, since
                 self._uncommitted.log_to(indexes, content, lambda: self.view)
             if indexes:
-                try:
-                    log_missed(self._storage, indexes, moment.timeline)
-                except NoSuchInstantError:
-                    if self._log.head() <= moment.sequence:
-                        raise
-                    continue  # somebody has undone it in this moment: the next look knows
+                log_missed(self._storage, indexes, moment.timeline)
             entry = content.entry(
                 self.instant,
                 self.action,

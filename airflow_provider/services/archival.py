@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,9 +32,10 @@ from typing import Any, NamedTuple
 import tenacity
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog, LogEntry
+from airflow_provider.concurrency.commit_log import IndexState
 from airflow_provider.concurrency.heartbeat import observe
 from airflow_provider.concurrency.held import held_instants
-from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.indexes import current_indexes, missed
 from airflow_provider.concurrency.instant_time import completion_time_after
 from airflow_provider.concurrency.publish import STAGED_FOLDER, clean_up, publish_head
 from airflow_provider.concurrency.readers import registered_consumers
@@ -244,7 +245,9 @@ def plan_archival(
         starts = timeline.instants[0].requested_time if timeline.instants else ""
         return ArchivalPlan(trim=_trimmable(storage, commit_log, head, starts))
     dead = dead_on_timeline(storage, timeline)
-    bounds += [*_bounds(storage, timeline, head), *_dead_bounds(storage, dead, dead_writer_seconds)]
+    indexes = current_indexes(storage, commit_log, head)
+    bounds += _bounds(storage, timeline, head, indexes)
+    bounds += _dead_bounds(storage, dead, dead_writer_seconds)
     held_by = None
     for bound in bounds:
         kept = bound.stays
@@ -268,13 +271,11 @@ def plan_archival(
         leftovers=tuple(_files_of(storage, passed)) if passed else (),
         trim=_trimmable(storage, commit_log, head, stays),
         held_by=held_by,
-        entry=_entry(storage, commit_log, head, timeline, upto) if upto > archived else None,
+        entry=_entry(head, timeline, upto, indexes) if upto > archived else None,
     )
 
 
-def _entry(
-    storage: Storage, commit_log: CommitLog, head: LogEntry | None, timeline: Timeline, upto: str
-) -> LogEntry:
+def _entry(head: LogEntry | None, timeline: Timeline, upto: str, indexes: tuple[IndexState, ...]) -> LogEntry:
     return LogEntry(
         instant="",
         action=Action.ARCHIVE,
@@ -283,7 +284,7 @@ def _entry(
         priority=PRIORITIES["cleaning"],
         archived=upto,
         owner=describe_owner(),
-        indexes=current_indexes(storage, commit_log, head),
+        indexes=indexes,
         sequence=head.sequence + 1 if head else 1,
     )
 
@@ -318,7 +319,9 @@ def _in_use(storage: Storage, commit_log: CommitLog, head: LogEntry | None) -> I
             yield _Bound(entry.instant, f"a writer in flight asks about {entry.instant}")
 
 
-def _bounds(storage: Storage, timeline: Timeline, head: LogEntry | None) -> Iterator[_Bound]:
+def _bounds(
+    storage: Storage, timeline: Timeline, head: LogEntry | None, indexes: Collection[IndexState]
+) -> Iterator[_Bound]:
     """What the timeline says itself."""
     for instant in timeline.pending():
         why = f"{instant.action} {instant.requested_time} is {instant.state}"
@@ -337,6 +340,9 @@ def _bounds(storage: Storage, timeline: Timeline, head: LogEntry | None) -> Iter
         unread = (i for i in timeline.commits() if (i.completion_time or "") > consumer.checkpoint)
         if not consumer.is_expired and (first := min((i.requested_time for i in unread), default=None)):
             yield _Bound(first, f"consumer {consumer.name} has not read {first}")
+    if indexes:
+        for instant in missed(storage, indexes, timeline):
+            yield _Bound(instant.requested_time, f"no index knows of {instant.requested_time} yet")
 
 
 def _replaced_bounds(storage: Storage, timeline: Timeline, stays: str) -> Iterator[_Bound]:

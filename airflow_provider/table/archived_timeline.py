@@ -272,22 +272,27 @@ def find_archived(storage: Storage, requested_time: str, layout: int = 2) -> Arc
     return next(map(ArchivedInstant.from_row, rows), None)
 
 
-def metadata_of(storage: Storage, timeline: Timeline, commit: Instant) -> CommitMetadata:
-    """What a commit of a timeline did, also where it was archived since the timeline was loaded.
+def content_of(storage: Storage, timeline: Timeline, instant: Instant) -> bytes:
+    """The content of a completed instant of a timeline, also where it was archived since that was loaded.
 
     :param storage: the table's storage.
-    :param timeline: a timeline that shows the commit.
-    :param commit: completed.
+    :param timeline: a timeline that shows the instant.
+    :param instant: completed.
     :raises NoSuchInstantError: when it was undone since.
     """
     try:
-        return timeline.commit_metadata(commit)
+        return timeline.read(instant)
     except NoSuchInstantError:
         # Its content is in the archived timeline before it leaves the active one.
-        kept = find_archived(storage, commit.requested_time, commit.layout)
+        kept = find_archived(storage, instant.requested_time, instant.layout)
         if kept is None:
             raise
-        return kept.commit_metadata
+        return kept.metadata or b""
+
+
+def metadata_of(storage: Storage, timeline: Timeline, commit: Instant) -> CommitMetadata:
+    """What a commit of a timeline did; see :func:`content_of`."""
+    return decode_commit_metadata(content_of(storage, timeline, commit))
 
 
 def archived_write_ids(storage: Storage) -> Iterator[int]:

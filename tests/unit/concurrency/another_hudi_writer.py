@@ -91,7 +91,13 @@ class Jvm:
     def _closed(self, sink: BaseFileWriter, file_id: str, prev_commit: str, inserts: int) -> WriteStat:
         written = sink.close()
         return WriteStat(
-            file_id, "city=sf", written.path, prev_commit, num_writes=written.rows, num_inserts=inserts
+            file_id,
+            "city=sf",
+            written.path,
+            prev_commit,
+            num_writes=written.rows,
+            num_inserts=inserts,
+            file_size=written.size,
         )
 
     def _complete(self, action: Action, metadata: CommitMetadata) -> None:

@@ -30,13 +30,13 @@ class Reclaimed:
         for name, its_turns in (("first", 1), ("second", turns)):
             self.simulation.add(name, self._take_turns(name, its_turns))
         first, second = self.simulation.actors
-        self._go(first, first_stops)
+        self.simulation.go_on(first, first_stops)
         self._age("waiter")
-        self._go(second, second_stops)
+        self.simulation.go_on(second, second_stops)
         self.second_stood = not second.done
         self.first_stood = not first.done
-        self._go(first, LONG)
-        self._go(second, LONG)
+        self.simulation.go_on(first, LONG)
+        self.simulation.go_on(second, LONG)
         for actor in (first, second):
             if actor.failure is not None:
                 raise actor.failure
@@ -59,9 +59,6 @@ class Reclaimed:
                     assert lock._give_back(token)
 
         return work
-
-    def _go(self, actor: Actor, steps: int) -> None:
-        self.simulation.go_on(actor, steps)
 
     def _age(self, kind: str) -> None:
         files = self.simulation.files

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CorruptTableError, IncompatibleSchemaError
@@ -386,6 +386,13 @@ def test_no_reader_loses_what_is_not_a_number(storage: Storage, prices: list[flo
 
 
 def test_a_file_that_begins_anew_is_the_same(storage: Storage) -> None:
+    flags = pa.list_(pa.field("element", pa.bool_(), nullable=False))
+    named = pa.map_(pa.string(), pa.field("value", pa.bool_(), nullable=False))
+    never_null = [("flags", flags), ("named", named)]
+    inner = pa.struct([pa.field(name, kind, nullable=False) for name, kind in never_null])
+    nothing = pa.schema([("nothing", pa.struct([pa.field("inner", inner, nullable=False)]))])
+
+    @example(data=pa.Table.from_pylist([{"nothing": None}], schema=nothing))
     @given(data=tables().filter(len))
     @settings(max_examples=15)
     def is_the_same(data: pa.Table) -> None:

@@ -1,0 +1,55 @@
+"""What another Hudi writer did not log is logged by the next of ours, whatever becomes of it meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.indexes import current_indexes, log_missed, missed
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.archival import archive, archived_content
+from airflow_provider.table import HudiTable
+from airflow_provider.table.history_files import append_history
+from airflow_provider.table.timeline import instant_path
+from tests.unit.concurrency.another_hudi_writer import Jvm
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
+
+from .jvm import rows
+from .played import ALL, indexed_keys, run, schedule
+
+
+@pytest.fixture
+def indexed(table: HudiTable) -> HudiTable:
+    run(table, schedule(table))
+    return HudiTable.open(table.location)
+
+
+@pytest.mark.parametrize("is_archived", [True, False], ids=["archived", "undone"])
+def test_what_leaves_the_timeline_after_the_look(indexed: HudiTable, is_archived: bool) -> None:
+    """An archived commit is logged from the archive, since nobody has; of an undone one is nothing to say."""
+    storage, commit_log = indexed.storage, CommitLog(indexed.storage)
+    jvm = Jvm(indexed)
+    jvm.upsert({20: 1.0})
+    indexes, timeline = current_indexes(storage, commit_log, commit_log.newest()), indexed.timeline()
+    (not_logged,) = missed(storage, indexes, timeline)
+    if is_archived:
+        content = archived_content(storage, not_logged)
+        assert content is not None
+        append_history(storage, [content])
+    storage.delete(instant_path(not_logged))
+    assert log_missed(storage, indexes, timeline) == [not_logged] * is_archived
+    assert (20 in indexed_keys(indexed)) is is_archived
+
+
+def test_nothing_is_archived_that_no_index_knows(indexed: HudiTable) -> None:
+    """Writers without a common lock, their clocks behind: they complete before our newest entry, unseen."""
+    slow = [Jvm(indexed) for _ in range(3)]
+    ingest_arrow(indexed, rows([5]))
+    for key, each in enumerate(slow, 20):
+        each.upsert({key: 1.0})
+    held_by = archive(indexed, keep_min=1, keep_max=2).held_by
+    assert held_by == f"no index knows of {slow[0].instant} yet"
+    ingest_arrow(indexed, rows([60]))
+    assert_indexes_equal_a_rebuild(indexed, ALL)
+    assert {20, 21, 22, 60} < indexed_keys(indexed)
+    assert slow[0].instant in archive(indexed, keep_min=1, keep_max=2).to_dict()["archived"]
