@@ -12,6 +12,7 @@ Leaving the block without a commit rolls the instant back.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,10 +33,7 @@ from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo
 from airflow_provider.concurrency.held import check_not_held
 from airflow_provider.concurrency.history import Base, Change
 from airflow_provider.concurrency.in_flight import find_rollback, wait_for_instant, writers_above
-from airflow_provider.concurrency.indexes import (
-    current_indexes,
-    log_missed,
-)
+from airflow_provider.concurrency.indexes import current_indexes, log_missed
 from airflow_provider.concurrency.instant_time import completion_time_after
 from airflow_provider.concurrency.new_keys import same_new_keys
 from airflow_provider.concurrency.publish import publish
@@ -58,6 +56,7 @@ from airflow_provider.table.metadata import WriteStat
 log = logging.getLogger(__name__)
 
 _REMERGE_UNDER_LOCK_SECONDS = 0.5
+_TRIES_AT_ONCE = 5  # places that others may take before a writer waits for its turn
 
 
 class Writer:
@@ -228,12 +227,12 @@ class Writer:
         patience = time.monotonic() + self._policy.yield_timeout
         try:
             self._stage(content)
-            while True:
+            found: LogEntry | list[Conflict] = self._commit_at_once(content)
+            while not isinstance(found, LogEntry):
                 with self._lock:
                     found, content = self._commit_or_lose(content, rebase)
-                if isinstance(found, LogEntry):
-                    break
-                content = self._make_up(found, content, rebase, patience)
+                if not isinstance(found, LogEntry):
+                    content = self._make_up(found, content, rebase, patience)
         except BaseException as error:
             self._give_up(error)
             raise
@@ -266,6 +265,15 @@ class Writer:
         else:
             self.abort("its writer left without a commit")
 
+    def _commit_at_once(self, content: Content) -> LogEntry | list[Conflict]:
+        """Without a turn, where nobody has one: what makes a commit safe is the log."""
+        if self._lock.excludes_hudi or self._lock.holder() is not None:
+            return []
+        found = self._put_entry(content, _TRIES_AT_ONCE)
+        if isinstance(found, LogEntry):
+            self._publish(found)
+        return found
+
     # --- under the lock -------------------------------------------------------------------
 
     def _commit_or_lose(
@@ -274,11 +282,7 @@ class Writer:
         while True:
             found = self._put_entry(content)
             if isinstance(found, LogEntry):
-                try:
-                    publish(self._storage, found)
-                except OSError as error:
-                    # The entry is the commit; the next writer publishes what could not be published.
-                    log.warning("instant %s is committed but not published yet: %s", self.instant, error)
+                self._publish(found)
                 return found, content
             if (left := content.without(found)) is not None:
                 log.info(
@@ -291,21 +295,25 @@ class Writer:
                 return found, content
             content = self._rebase(found, content, rebase)
 
-    def _put_entry(self, content: Content) -> LogEntry | list[Conflict]:
+    def _put_entry(self, content: Content, tries: int | None = None) -> LogEntry | list[Conflict]:
+        """The entry, or what it conflicts with; nothing where every try lost its place to another entry."""
         this = self._description(content.touched)
         unrevertible: set[str] = set()
-        while True:
+        clear = self._base  # nothing that completed up to this moment is in the way
+        for _ in itertools.repeat(None) if tries is None else range(tries):
             self._heartbeat.check()
-            changes, moment = self._base.changes(self._log)
+            yields = self._yields(this)
+            changes, moment = clear.changes(self._log)
             conflicts = self._conflicts(this, content, changes)
             to_revert = [c for c in conflicts if c.outcome is Outcome.REVERT]
             to_revert = [c for c in to_revert if c.other.instant not in unrevertible]
             if to_revert and len(to_revert) == len(conflicts):
                 self._revert(to_revert[0], changes, moment, unrevertible)
                 continue
-            if conflicts := conflicts or self._yields(this):
+            if conflicts := conflicts or yields:
                 self._lost_at = moment
                 return conflicts
+            clear = moment
             newest = moment.newest
             indexes = current_indexes(self._storage, self._log, newest)
             if not self._uncommitted.is_logged_to(indexes):  # one was scheduled, or dropped, since
@@ -324,6 +332,14 @@ class Writer:
                 self._ended = True
                 self._heartbeat.stop()  # a beat after the publication would bring its file back
                 return entry
+        return []
+
+    def _publish(self, entry: LogEntry) -> None:
+        try:
+            publish(self._storage, entry)
+        except OSError as error:
+            # The entry is the commit; the next writer publishes what could not be published.
+            log.warning("instant %s is committed but not published yet: %s", self.instant, error)
 
     def _conflicts(
         self, this: WriteDescription, content: Content, changes: Sequence[Change]

@@ -156,7 +156,8 @@ class FileGroupTask:
             for old in stored.row_groups() if stored else ():
                 kept = surviving(batch, old, self._ordering_field(batch.rows), matches)
                 taken_out += old.num_rows - kept.num_rows
-                writer.write_preserved(kept)
+                if kept.num_rows:
+                    writer.write_preserved(kept)
             wins = ~matches.beaten
             if not taken_out and (self._plan.deletes or not wins.any()):
                 writer.abort()  # a slice that says the same again would only cost

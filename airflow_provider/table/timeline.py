@@ -45,6 +45,7 @@ class Timeline:
         self._by_time: Mapping[str, Instant] = {_key(each): each for each in instants}
         self._newest_completion: str | None = None
         self._starts = starts
+        self._layout = 2
 
     @cached_property
     def instants(self) -> tuple[Instant, ...]:
@@ -62,6 +63,7 @@ class Timeline:
         """
         listing = _Listing.of(storage, layout, frozenset(_listed(storage, timeline_folder(layout))))
         timeline = cls(storage, ())
+        timeline._layout = layout
         timeline._by_time, timeline._newest_completion = listing.furthest, listing.newest_completion
         timeline.__dict__["_names"] = listing.names
         return timeline
@@ -103,7 +105,7 @@ class Timeline:
 
         :param earlier: a timeline of the same table, from :meth:`load` too.
         """
-        found = map(Instant.parse, self._names - earlier._names)
+        found = (Instant.parse(name, self._layout) for name in self._names - earlier._names)
         return tuple(i for i in found if i is not None and not earlier._has_completed(i.requested_time))
 
     def _has_completed(self, requested_time: str) -> bool:
@@ -125,7 +127,9 @@ class Timeline:
         Views of an earlier moment start where the whole timeline does. Empty without a commit.
         """
         if self._starts is None:
-            self._starts = min((i.requested_time for i in self.commits()), default="")
+            completed = (each for each in self._by_time.values() if each.state is State.COMPLETED)
+            commits = (each.requested_time for each in completed if each.action in WRITE_ACTIONS)
+            self._starts = min(commits, default="")
         return self._starts
 
     def pending(self) -> tuple[Instant, ...]:
@@ -149,16 +153,12 @@ class Timeline:
 
         :param is_shown: asked for each completed instant.
         """
-        return Timeline(
-            self._storage,
-            (
-                i
-                if i.state is not State.COMPLETED or is_shown(i)
-                else Instant(i.requested_time, i.action, State.INFLIGHT, layout=i.layout)
-                for i in self.instants
-            ),
-            self.starts,
-        )
+        shown = Timeline(self._storage, (), self.starts)
+        shown._by_time = {
+            key: each if each.state is not State.COMPLETED or is_shown(each) else _pending(each)
+            for key, each in self._by_time.items()
+        }
+        return shown
 
     def as_of(self, moment: str) -> Timeline:
         """This timeline as it was right after a moment.
@@ -252,6 +252,10 @@ class _Listing:
                 furthest[_key(instant)] = instant
         cls._newest[storage] = listing = cls(names, furthest, newest_completion)
         return listing
+
+
+def _pending(instant: Instant) -> Instant:
+    return Instant(instant.requested_time, instant.action, State.INFLIGHT, layout=instant.layout)
 
 
 def _key(instant: Instant) -> str:

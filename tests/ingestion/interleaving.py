@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider.concurrency import PRIORITIES
-from airflow_provider.locks import InProcessLockProvider
+from airflow_provider.locks import InProcessLockProvider, LockHolder
 from airflow_provider.services.clustering import cluster_in_process, schedule_clustering
 from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.table import HudiTable
@@ -20,6 +20,10 @@ class MeetingLock(InProcessLockProvider):
     def __init__(self, *others: Callable[[], object]) -> None:
         super().__init__(f"meeting {id(self)}")
         self._others = list(others)
+
+    def holder(self) -> LockHolder | None:
+        # While somebody has it a write waits for its turn; else it would commit without.
+        return LockHolder("another", 0, 0.0) if self._others else super().holder()
 
     def acquire(self, timeout: float | None = None) -> None:
         if self._others:

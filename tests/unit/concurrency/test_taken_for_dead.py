@@ -32,7 +32,7 @@ from airflow_provider.concurrency import (
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER, heartbeat_path, observe
 from airflow_provider.concurrency.in_flight import PendingInstant
 from airflow_provider.exceptions import HeartbeatExpiredError, InstantRolledBackError
-from airflow_provider.locks import InProcessLockProvider
+from airflow_provider.locks import InProcessLockProvider, LockHolder
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import Action, format_time
@@ -230,6 +230,9 @@ class _LongOnItsWay(InProcessLockProvider):
     def __init__(self, wait: Callable[[], None]) -> None:
         super().__init__(f"lock {id(self)}")
         self._wait = wait
+
+    def holder(self) -> LockHolder | None:
+        return LockHolder("another", 0, 0.0)
 
     def acquire(self, timeout: float | None = None) -> None:
         super().acquire(timeout)

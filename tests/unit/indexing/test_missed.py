@@ -9,9 +9,12 @@ from airflow_provider.concurrency.indexes import current_indexes, log_missed, mi
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive, archived_content
 from airflow_provider.table import HudiTable
+from airflow_provider.table.base_file import PARTITION_METADATA
 from airflow_provider.table.history_files import append_history
 from airflow_provider.table.timeline import instant_path
 from tests.unit.concurrency.another_hudi_writer import Jvm
+from tests.unit.concurrency.rows import PARTITION
+from tests.unit.concurrency.simulation import Simulation
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .jvm import rows
@@ -39,6 +42,41 @@ def test_what_leaves_the_timeline_after_the_look(indexed: HudiTable, is_archived
     storage.delete(instant_path(not_logged))
     assert log_missed(storage, indexes, timeline) == [not_logged] * is_archived
     assert (20 in indexed_keys(indexed)) is is_archived
+
+
+@pytest.mark.parametrize("stands_still_at", range(0, 36, 2))
+def test_two_log_it_at_once(indexed: HudiTable, stands_still_at: int) -> None:
+    """Whoever commits without a turn may do so beside another: they say the same."""
+    for key in (20, 21):
+        Jvm(indexed).upsert({key: 1.0})
+    files = {path: (indexed.storage.read(path), 0.0) for path in _files(indexed)}
+    simulation = Simulation(files)
+    simulation.config = indexed.config
+    del simulation.files[f"{PARTITION}/{PARTITION_METADATA}"]
+    for name in ("slow", "fast"):
+        simulation.add(name, lambda table, _: _log_missed(table))
+    slow, fast = simulation.actors
+    simulation.go_on(slow, stands_still_at)
+    simulation.go_on(fast)
+    simulation.go_on(slow)
+    assert (slow.failure, fast.failure) == (None, None)
+    for path, (content, _) in simulation.files.items():
+        indexed.storage.put(path, content)
+    assert_indexes_equal_a_rebuild(indexed, ALL)
+    assert {20, 21} < indexed_keys(indexed)
+
+
+def _files(table: HudiTable) -> list[str]:
+    return [status.path for status in table.storage.list("", recursive=True) if not status.is_directory]
+
+
+def _log_missed(table: HudiTable) -> None:
+    commit_log = CommitLog(table.storage)
+    log_missed(
+        table.storage,
+        current_indexes(table.storage, commit_log, commit_log.newest()),
+        table.timeline(),
+    )
 
 
 def test_nothing_is_archived_that_no_index_knows(indexed: HudiTable) -> None:

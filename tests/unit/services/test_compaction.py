@@ -21,6 +21,7 @@ from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.locks import LockHolder
 from airflow_provider.services.archival import archive
 from airflow_provider.services.compaction import (
     compact,
@@ -67,11 +68,16 @@ class Meanwhile(NoLock):
     """A table lock; before it is had, something else happens."""
 
     def __init__(self, happens: Callable[[], None]) -> None:
-        self._happens = happens
+        self._happens: Callable[[], None] | None = happens
+
+    def holder(self) -> LockHolder | None:
+        # While somebody has it a write waits for its turn; else it would commit without.
+        return LockHolder("another", 0, 0.0) if self._happens else None
 
     def __enter__(self) -> Self:
-        happens, self._happens = self._happens, lambda: None
-        happens()
+        happens, self._happens = self._happens, None
+        if happens is not None:
+            happens()
         return self
 
 
