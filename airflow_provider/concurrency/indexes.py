@@ -279,7 +279,7 @@ def _base_file(path: str, size: int = 0) -> BaseFile | None:
 def log_missed(storage: Storage, indexes: tuple[IndexState, ...], timeline: Timeline) -> list[Instant]:
     """Log what completed without logging: commits of writers that know nothing of an index.
 
-    To be called under the table lock, before an entry is put.
+    To be called before an entry is put. Several may do so at once: they say the same.
 
     :param storage: the table's storage.
     :param indexes: the indexes that there are.

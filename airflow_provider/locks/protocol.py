@@ -35,7 +35,11 @@ class LockProvider(Protocol):
 
     @property
     def excludes_hudi(self) -> bool:
-        """Whether other Hudi writers, such as the JVM's, can hold this very lock."""
+        """Whether other Hudi writers, such as the JVM's, can hold this very lock.
+
+        Then a commit always takes it. Of another one it asks for the holder first, and without one does
+        without.
+        """
 
     def acquire(self, timeout: float | None = None) -> None:
         """Wait until this contender holds the lock.
