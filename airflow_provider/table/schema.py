@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider.exceptions import CorruptTableError, IncompatibleSchemaError, UnsupportedTableError
 
@@ -141,7 +142,7 @@ def _conform_column(table: pa.Table | pa.RecordBatch, field: pa.Field) -> pa.Chu
     try:
         # Arrow casts into nested types by field name, but not from nullable into not null.
         cast = chunked.cast(_relaxed(field.type))
-        return pa.chunked_array([chunk.view(field.type) for chunk in cast.chunks], type=field.type)
+        return pa.chunked_array([_named_as(chunk, field.type) for chunk in cast.chunks], type=field.type)
     except pa.ArrowException as error:
         raise IncompatibleSchemaError(
             f"column {field.name!r} of type {column.type} has a value that does not fit into {field.type} "
@@ -160,6 +161,35 @@ def _relaxed(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(kind.key_type, _relaxed(kind.item_type))
     return kind
+
+
+def _named_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same values under a type that differs in names, and in what must not be null.
+
+    What has no parent may be null all the same: that is why it is no :meth:`pyarrow.Array.view`.
+    """
+    if array.type.equals(kind, check_metadata=True):
+        return array
+    if pa.types.is_struct(kind):
+        children = [_named_as(array.field(number), child.type) for number, child in enumerate(kind)]
+        for child, values in zip(kind, children, strict=True):
+            _check_nulls(child, pc.and_(array.is_valid(), values.is_null()))
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    first, end = array.offsets[0].as_py(), array.offsets[-1].as_py()  # of a slice it has all values
+    offsets, nulls = pc.subtract(array.offsets, first), array.is_null() if array.null_count else None
+    if pa.types.is_map(kind):
+        keys, items = (each.slice(first, end - first) for each in (array.keys, array.items))
+        items = _named_as(items, kind.item_type)
+        _check_nulls(kind.item_field, items.is_null())
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=nulls)
+    items = _named_as(array.values.slice(first, end - first), kind.value_type)
+    _check_nulls(kind.value_field, items.is_null())
+    return pa.ListArray.from_arrays(offsets, items, type=kind, mask=nulls)
+
+
+def _check_nulls(field: pa.Field, is_null: pa.BooleanArray) -> None:
+    if not field.nullable and is_null.true_count:
+        raise pa.ArrowInvalid(f"{field.name} must not be null, and is {is_null.true_count} times")
 
 
 def _unknown_column(field: pa.Field, table: pa.Schema) -> IncompatibleSchemaError:

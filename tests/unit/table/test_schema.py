@@ -4,12 +4,13 @@ import datetime
 import json
 from decimal import Decimal
 from random import Random
+from typing import Any
 
 import fastavro
 import pyarrow as pa
-import pyarrow.parquet
+import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CorruptTableError, IncompatibleSchemaError, UnsupportedTableError
@@ -277,12 +278,33 @@ def test_nulls_in_a_required_column_are_counted() -> None:
         conform(pa.table({"id": [1, None, None]}), table)
 
 
-def test_nulls_inside_a_required_member_are_refused() -> None:
-    table = pa.schema({"s": pa.struct([pa.field("a", pa.int64(), nullable=False)])})
-    data = pa.table({"s": [{"a": 1}]})
-    assert conform(data, table).schema.equals(table)
-    with pytest.raises(IncompatibleSchemaError, match="column 's'"):
-        conform(pa.table({"s": [{"a": None}]}), table)
+_NOT_NULL = pa.field("a", pa.int64(), nullable=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fits", "fits_not"),
+    [
+        (pa.struct([_NOT_NULL]), {"a": 1}, {"a": None}),
+        (pa.list_(_NOT_NULL), [1], [1, None]),
+        (pa.map_(pa.string(), _NOT_NULL), [("k", 1)], [("k", 1), ("l", None)]),
+        (pa.struct({"in": pa.list_(pa.struct([_NOT_NULL]))}), {"in": [{"a": 1}]}, {"in": [{"a": None}]}),
+    ],
+    ids=str,
+)
+def test_nulls_inside_a_required_member_are_refused(kind: pa.DataType, fits: Any, fits_not: Any) -> None:
+    table = pa.schema({"s": kind})
+    data = pa.table({"s": pa.array([fits_not, fits, None], _all_nullable(kind))})
+    assert conform(data.slice(1), table) == pa.table({"s": pa.array([fits, None], kind)}, table)
+    with pytest.raises(IncompatibleSchemaError, match=r"column 's'.* must not be null, and is 1 times"):
+        conform(data, table)
+
+
+def _all_nullable(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(child.name, _all_nullable(child.type)) for child in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, pa.field("other", _all_nullable(kind.item_type)))
+    return pa.list_(pa.field("other", _all_nullable(kind.value_type))) if pa.types.is_list(kind) else kind
 
 
 def test_digits_that_do_not_fit_are_refused() -> None:
@@ -331,3 +353,26 @@ def test_conforming_keeps_values() -> None:
         {"tags": None, "at": None, "price": None, "n": None},
     ]
     assert conform(data.to_batches()[0], schema).num_rows == 2
+
+
+_FLAGS = pa.list_(pa.field("element", pa.bool_(), nullable=False))
+_NAMED = pa.map_(pa.string(), pa.field("value", pa.bool_(), nullable=False))
+NEVER_NULL = pa.struct([pa.field("flags", _FLAGS, nullable=False), pa.field("named", _NAMED, nullable=False)])
+
+
+@given(tables(), st.integers(0, 3))
+@example(
+    pa.Table.from_pylist(
+        [{"nothing": None}],
+        schema=pa.schema({"nothing": pa.struct([pa.field("inner", NEVER_NULL, nullable=False)])}),
+    ),
+    0,
+)
+def test_what_parquet_names_otherwise_conforms(table: pa.Table, first: int) -> None:
+    """Also where a member that must not be null has no parent."""
+    file = pa.BufferOutputStream()
+    pq.write_table(table, file, store_schema=False)
+    given_back = pq.read_table(pa.BufferReader(file.getvalue())).slice(first)
+    conformed = conform(given_back, table.schema)
+    conformed.validate(full=True)
+    assert conformed == table.slice(first)
