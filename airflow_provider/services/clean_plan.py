@@ -19,6 +19,7 @@ from airflow_provider.concurrency.heartbeat import observe
 from airflow_provider.concurrency.readers import READERS_FOLDER, registered_consumers
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError
 from airflow_provider.services.orphans import DAY, DeadInstant, End, data_files, dead_instants
+from airflow_provider.table.archived_timeline import find_archived, metadata_of
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.cleans import ORPHANED_INSTANTS
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
@@ -220,10 +221,13 @@ class Found:
 
     :param files: all data files.
     :param dead: instants that never will be commits.
+    :param before: the snapshot of before the files were listed. What completed since may have deleted, or
+        written, some of its own since.
     """
 
     files: tuple[FileStatus, ...]
     dead: Mapping[str, DeadInstant]
+    before: FileSystemView
 
     @classmethod
     def of(cls, storage: Storage) -> Found:
@@ -231,8 +235,9 @@ class Found:
 
         :param storage: the table's storage.
         """
-        dead = dead_instants(storage, CommitLog(storage), Timeline.load(storage))
-        return cls(tuple(data_files(storage)), dead)
+        timeline = Timeline.load(storage)
+        dead = dead_instants(storage, CommitLog(storage), timeline)
+        return cls(tuple(data_files(storage)), dead, FileSystemView(storage, timeline))
 
 
 def make_plan(
@@ -294,6 +299,7 @@ class _Planner:
         self._since |= {f"consumer {c.name}": c.checkpoint for c in consumers if not c.is_expired}
         self._saved = dict(self._savepoints())
         self._bound = self._last_moment()
+        self._completed_since: dict[str, frozenset[str]] = {}
 
     def plan(self) -> CleanPlan:
         slices, orphans = self._files()
@@ -409,7 +415,7 @@ class _Planner:
             if end is not None and self._view.timeline.find(instant) is None:
                 orphan = FileToDelete(status.path, status.size, _OF_THE_DEAD[end.end])
                 orphans.append((orphan, self._holder_of_orphan(orphan, end)))
-            elif self._view.shows(instant):
+            elif self._view.shows(instant) and self._is_of(instant, status.path):
                 group = FileGroupId(status.path.rpartition("/")[0], file_id)
                 groups.setdefault(group, {}).setdefault(instant, []).append(status)
         slices: list[_Slice] = []
@@ -417,6 +423,27 @@ class _Planner:
             slices += self._slices(group, by_instant)
         orphans += self._leftovers(groups)
         return slices, orphans
+
+    def _is_of(self, instant: str, path: str) -> bool:
+        """Whether a commit has this file, and did not delete it before it completed."""
+        if self._found.before.shows(instant):
+            return True
+        if instant not in self._completed_since:
+            self._completed_since[instant] = frozenset(self._files_of(instant))
+        return path in self._completed_since[instant]
+
+    def _files_of(self, instant: str) -> Iterator[str]:
+        commit = self._view.timeline.find(instant)
+        try:
+            if commit is not None:
+                metadata = metadata_of(self._storage, self._view.timeline, commit)
+            elif (archived := find_archived(self._storage, instant)) is not None:
+                metadata = archived.commit_metadata
+            else:
+                return
+        except NoSuchInstantError:
+            return  # undone in this moment
+        yield from (stat.path for stat in metadata.write_stats)
 
     def _slices(self, group: FileGroupId, by_instant: Mapping[str, Iterable[FileStatus]]) -> Iterator[_Slice]:
         replaced_at = self._view.replaced.get(group)

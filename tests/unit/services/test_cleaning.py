@@ -28,7 +28,8 @@ from airflow_provider.exceptions import (
     SnapshotUnavailableError,
     TableError,
 )
-from airflow_provider.services.clean_plan import CleaningPolicy, Reason, Retention
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.clean_plan import CleaningPolicy, Found, Reason, Retention, make_plan
 from airflow_provider.services.cleaning import (
     clean,
     pending_cleans,
@@ -43,8 +44,9 @@ from airflow_provider.table.instant import Action, Instant, State, after, now
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import instant_path
-from tests.ingestion.interleaving import Clustering
+from tests.ingestion.interleaving import Clustering, MeetingLock
 from tests.ingestion.lake import Lake, LakeTable
+from tests.unit.concurrency import another_hudi_writer
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "v": pa.int64()})
 NOW_ONLY = Retention(CleaningPolicy.KEEP_LATEST_FILE_VERSIONS, 1)
@@ -390,3 +392,23 @@ def test_a_snapshot_whose_files_were_cleaned_is_not_read_in_part(made: LakeTable
     with pytest.raises(SnapshotUnavailableError, match=r"cannot be read any more: clean \d+ deleted"):
         made.table.base_files(commits[1].requested_time)
     assert made.rows(commits[2].requested_time) == [row(1, 2), row(2, 0, "b")]
+
+
+def test_a_file_that_a_rebase_gave_up_supersedes_nothing(tmp_path: Path) -> None:
+    """It was listed before it was deleted, and its instant has completed since, with other files."""
+    table, found = another_hudi_writer.create_trips(str(tmp_path / "trips")), []
+    first, requested_earlier = another_hudi_writer.only_file(table), another_hudi_writer.Jvm(table)
+    alone: dict[str, Any] = {"small_file_limit": 0}
+
+    def overtake() -> None:
+        requested_earlier.upsert({1: 9.0}, into=first)
+        ingest_arrow(table, another_hudi_writer.rows({3: 3.0}), "bulk_insert", **alone)
+        found.append(Found.of(table.storage))
+
+    # As long as there is one file the row may be in it, and goes there. Then it is looked for, and is new.
+    new, lock = another_hudi_writer.rows({7: 7.0}), MeetingLock(overtake)
+    assert ingest_arrow(table, new, lock=lock, on_conflict="rebase", **alone)["rebases"] == 1
+    view = table.view()
+    assert len(live := {each.path for each in view.all_base_files()}) == 3
+    plan = make_plan(table.storage, found[0], view, frozenset(), NOW_ONLY)
+    assert [each.path for each in plan.files] == [first.path], f"not one of {live}"
