@@ -43,6 +43,7 @@ from airflow_provider.exceptions import (
     CommitError,
     HigherPriorityWriteError,
     InstantRolledBackError,
+    LockUnavailableError,
     NoSuchInstantError,
     TableServiceError,
     WriteConflictError,
@@ -267,8 +268,11 @@ class Writer:
 
     def _commit_at_once(self, content: Content) -> LogEntry | list[Conflict]:
         """Without a turn, where nobody has one: what makes a commit safe is the log."""
-        if self._lock.excludes_hudi or self._lock.holder() is not None:
-            return []
+        try:
+            if self._lock.excludes_hudi or self._lock.holder() is not None:
+                return []
+        except LockUnavailableError:
+            return []  # who waits for a turn tries for longer
         found = self._put_entry(content, _TRIES_AT_ONCE)
         if isinstance(found, LogEntry):
             self._publish(found)

@@ -20,6 +20,7 @@ from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingestion import write_rows
 from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks.filesystem import FilesystemLockProvider
 from airflow_provider.services import cleaning
 from airflow_provider.services.archival import archive
 from airflow_provider.services.clean_plan import Retention
@@ -40,6 +41,12 @@ LOCK: dict[str, Any] = {"lease_seconds": 0.5, "timeout_seconds": 30.0, "poll_int
 HEARTBEAT: dict[str, Any] = {"heartbeat_interval": 0.1, "tolerable_misses": 10}
 SILENT_SECONDS = 1.2
 """After so long of silence a writer counts as dead, and its lease has run out."""
+
+
+class SharedLock(FilesystemLockProvider):
+    """As if other Hudi writers took it too: also who is alone takes it."""
+
+    excludes_hudi = True
 
 
 def create(location: str) -> HudiTable:

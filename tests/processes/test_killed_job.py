@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 import uuid
+from contextlib import nullcontext
 from multiprocessing.context import ForkServerContext
 from multiprocessing.queues import Queue
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 import tenacity
 
 from airflow_provider.exceptions import CommitError
+from airflow_provider.locks.filesystem import FilesystemLockProvider
 from airflow_provider.table import HudiTable
 from airflow_provider.table.base_file import parse_base_file_name
 from tests.processes.agreement import read_ours, read_theirs, silence
@@ -122,7 +124,7 @@ def _upsert_and_tell(
         (".commit.requested", "loses"),
         (".inflight", "loses"),
         ("put .hoodie/commit_log/staged/", "loses"),
-        ("put_if_absent .hoodie/locks/", "loses"),
+        ("put_if_absent .hoodie/locks/lock", "loses"),
         ("put_if_absent .hoodie/commit_log/0000", "has committed"),
     ],
 )
@@ -136,7 +138,11 @@ def test_a_job_that_stood_still_loses_cleanly(
     paused = processes.Process(
         target=_upsert_and_tell, args=(spark_remote, table.location, at, 1, stopped, outcome)
     )
-    paused.start()
+    lock = FilesystemLockProvider(table.storage)
+    with lock if "locks" in at else nullcontext():  # alone it would take none
+        paused.start()
+        while "locks" in at and not lock.waiters():
+            time.sleep(0.01)
     assert stopped.wait(60), f"never came to {at}"
     while psutil.Process(paused.pid).status() != psutil.STATUS_STOPPED:
         time.sleep(0.01)

@@ -51,6 +51,11 @@ def _ingest(table: HudiTable, ready: Callable[[], None]) -> None:
     services.upsert(table, "victim", OWN)
 
 
+def _ingest_under_the_lock(table: HudiTable, ready: Callable[[], None]) -> None:
+    ready()
+    services.upsert(table, "victim", OWN, lock=services.SharedLock(table.storage, **services.LOCK))
+
+
 def _ingest_across_clustering(table: HudiTable, ready: Callable[[], None], on_rewrite: str) -> None:
     def other() -> None:
         assert services.cluster(HudiTable.open(table.location), "part=p"), "nothing was clustered"
@@ -75,6 +80,7 @@ def _at_once(work: Callable[[HudiTable], object]) -> Callable[[HudiTable, Callab
 
 VICTIMS: dict[str, Callable[[HudiTable, Callable[[], None]], None]] = {
     "ingestion": _ingest,
+    "ingestion under the lock": _ingest_under_the_lock,
     "ingestion that rebases": lambda *a: _ingest_across_clustering(*a, "rebase"),
     "ingestion that reverts": lambda *a: _ingest_across_clustering(*a, "revert"),
     "clustering": _at_once(lambda table: services.cluster(table, "part=p")),

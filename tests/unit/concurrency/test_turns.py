@@ -10,9 +10,9 @@ import pytest
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER
-from airflow_provider.exceptions import LockTimeoutError
+from airflow_provider.exceptions import LockTimeoutError, LockUnavailableError
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.locks import InProcessLockProvider
+from airflow_provider.locks import InProcessLockProvider, LockHolder
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.storage import Storage
 
@@ -73,6 +73,15 @@ def test_who_is_alone_takes_no_lock(table: HudiTable, lock: Counting, operation:
 def test_a_lock_that_other_hudi_writers_share_is_always_taken(table: HudiTable, lock: Counting) -> None:
     lock.excludes_hudi = True
     ingest_arrow(table, rows(2), lock=lock)
+    assert (keys(table), lock.taken) == ([1, 2], 1)
+
+
+def test_a_backend_that_does_not_answer_at_once_is_waited_for(table: HudiTable) -> None:
+    class Unreachable(Counting):
+        def holder(self) -> LockHolder | None:
+            raise LockUnavailableError("the backend is restarted")
+
+    ingest_arrow(table, rows(2), lock=(lock := Unreachable("unreachable")))
     assert (keys(table), lock.taken) == ([1, 2], 1)
 
 
