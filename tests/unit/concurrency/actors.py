@@ -121,6 +121,10 @@ class _Upsert:
     ) -> tuple[list[WriteStat], dict[str, list[str]]]:
         self.tries += 1
         found = locate(self.storage, view, keys)
+        if plan and None in found and len(files := view.base_files(PARTITION)) == 1:
+            # As ingestion does, which looks for no key there. A rebase may look, and open a file group.
+            rows = found.get(files[0]) or read_rows(self.storage, files[0].path)
+            found[files[0]] = {**rows, **found.pop(None)}
         if plan:
             self.writer.plan([base.file_group for base in found if base], [PARTITION])
         stats, replaced = [], []
@@ -137,7 +141,7 @@ class _Upsert:
                     self.writer.instant,
                     {**rows, **upserted},
                     base=base,
-                    inserts=0 if base else len(own),
+                    inserts=sum(not rows[key].commit_time for key in own),
                     write_token=f"{self.tries}-0-0",
                 )
             )
