@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from hudi import HudiTableBuilder
 
 from airflow_provider.concurrency import (
     PRIORITIES,
@@ -33,13 +29,11 @@ from airflow_provider.concurrency.revert import put_revert
 from airflow_provider.concurrency.transactions import is_completed, partitions_of
 from airflow_provider.exceptions import (
     CheckpointExpiredError,
-    CorruptTableError,
     InstantRolledBackError,
     InvalidInputError,
     SnapshotUnavailableError,
     UnsupportedTableError,
 )
-from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.services import archival
 from airflow_provider.services.archival import archive, archive_when_due, plan_archival
@@ -47,51 +41,21 @@ from airflow_provider.services.orphans import delete_reverted_files
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.archived_timeline import (
     HISTORY_FOLDER,
-    VERSION_PATH,
-    Manifest,
     archived,
-    archived_instants,
 )
 from airflow_provider.table.incremental import increment
 from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import WriteStat, decode_commit_metadata
+from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import TIMELINE_FOLDER, instant_path
 from tests.unit.table.conftest import JvmTables
 
-SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("fare", pa.float64())])
-FEW = {"keep_min": 2, "keep_max": 3}
+from .trips import FEW, commits, create, fares, ingest, on_timeline
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> HudiTable:
-    return HudiTable.create(
-        str(tmp_path / "trips"), name="trips", schema=SCHEMA, record_key=["id"], partition_by=["city"]
-    )
-
-
-def ingest(table: HudiTable, fares: dict[int, float], city: str = "sf", **options: Any) -> dict[str, Any]:
-    columns = {"id": list(fares), "city": [city] * len(fares), "fare": list(fares.values())}
-    return ingest_arrow(table, pa.table(columns, SCHEMA), **options)
-
-
-def commits(table: HudiTable, count: int, first: int = 0) -> list[str]:
-    return [ingest(table, {number: float(number)})["instant"] for number in range(first, first + count)]
-
-
-def on_timeline(table: HudiTable) -> list[str]:
-    return [instant.requested_time for instant in table.timeline().instants]
-
-
-def fares(table: HudiTable) -> dict[int, float]:
-    """The rows, which hudi-rs must see too."""
-    rows = snapshot(table).to_table().to_pylist()
-    batches = HudiTableBuilder.from_base_uri(table.location).build().read()
-    theirs = pa.Table.from_batches(batches).to_pylist() if batches else []
-    found = sorted((row["id"], row["fare"]) for row in rows)
-    assert found == sorted((row["id"], row["fare"]) for row in theirs)
-    assert len(dict(found)) == len(found)
-    return dict(found)
+    return create(tmp_path)
 
 
 class Refused:
@@ -475,65 +439,6 @@ def test_a_checkpoint_that_was_archived_has_expired(table: HudiTable) -> None:
     with pytest.raises(CheckpointExpiredError, match="was archived"):
         increment(table, start)
     assert increment(table, kept).scanner().count_rows() == 2
-
-
-# --- the history's files
-
-
-def test_the_history_is_shaped_as_the_jvms(table: HudiTable, jvm_tables: JvmTables) -> None:
-    commits(table, 6)
-    archive(table, **FEW)
-    (ours,) = (Path(table.location) / HISTORY_FOLDER).glob("*.parquet")
-    theirs = next((jvm_tables.table("jvm_mor_v9_mdt_legacy_hfile") / HISTORY_FOLDER).glob("2*.parquet"))
-
-    def shape(path: Path) -> list[tuple[Any, ...]]:
-        schema = pq.ParquetFile(path).schema
-        columns = [schema.column(index) for index in range(len(schema.names))]
-        return [(c.name, c.physical_type, str(c.logical_type), c.max_definition_level) for c in columns]
-
-    assert shape(ours) == shape(theirs)
-    mine, jvm = (pq.ParquetFile(path).metadata.metadata for path in (ours, theirs))
-    assert json.loads(mine[b"parquet.avro.schema"]) == json.loads(jvm[b"parquet.avro.schema"])
-    first, last, level = ours.stem.split("_")
-    found = [each.requested_time for each in archived_instants(table.storage)]
-    assert (first, last, level) == (found[0], found[-1], "0")
-    assert table.storage.read(VERSION_PATH) == b"1"
-    assert json.loads(table.storage.read(f"{HISTORY_FOLDER}/manifest_1")) == {
-        "files": [{"fileName": ours.name, "fileLen": ours.stat().st_size}]
-    }
-
-
-def test_files_of_the_history_are_merged_level_by_level(
-    table: HudiTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("airflow_provider.table.history_files.MERGED_FILES", 3)
-    done = commits(table, 3)
-    for number in range(3, 23):
-        done += commits(table, 1, first=number)
-        archive(table, keep_min=2, keep_max=3)
-        found = [each.requested_time for each in archived_instants(table.storage)]
-        assert sorted(found) == done[: len(found)]
-        assert len(found) + len(on_timeline(table)) == len(done)
-    files = Manifest.newest(table.storage).files
-    assert len(files) <= 6
-    assert max(each.level for each in files) == 2
-    version = int(table.storage.read(VERSION_PATH))
-    names = set(table.storage.names(HISTORY_FOLDER))
-    assert {name for name in names if "manifest" in name} == {f"manifest_{version - n}" for n in range(3)}
-    needed = {each.name for n in range(3) for each in Manifest.read(table.storage, version - n).files}
-    assert {name for name in names if name.endswith(".parquet")} == needed
-    assert all(decode_commit_metadata(each.metadata or b"").write_stats for each in archived(table.storage))
-    assert len(fares(table)) == 23
-
-
-@pytest.mark.parametrize("content", [b"no Parquet file", b"PAR1 cut off"])
-def test_a_damaged_history_is_told(table: HudiTable, content: bytes) -> None:
-    commits(table, 6)
-    archive(table, **FEW)
-    (path,) = (Path(table.location) / HISTORY_FOLDER).glob("*.parquet")
-    path.write_bytes(content)
-    with pytest.raises(CorruptTableError, match=path.name):
-        list(archived_instants(table.storage))
 
 
 # --- after a commit
