@@ -38,10 +38,10 @@ $(CLASSES): $(READY) tests/spark_classes.py
 demo: setup      ## Flights of a year through a real DAG into a real Hudi table
 	$(RUN) python -m dags_examples.demo
 
-# More than there are cores where they wait for servers and for each other; the largest groups of tests begin.
+# Three at a time where they wait for servers and for each other; the largest groups of tests begin.
 # What keeps both cores busy for a minute goes with what does not look at the clock.
 test: setup $(CLASSES) ## Every test
-	$(RUN) pytest -n 4 --dist loadscope --no-loadscope-reorder tests/processes \
+	$(RUN) pytest -n 3 --dist loadscope --no-loadscope-reorder tests/processes \
 	  --ignore tests/processes/test_fairness.py
 	$(RUN) pytest -n 3 --dist loadscope tests/packaging tests/airflow
 	$(RUN) pytest -n 2 --dist loadscope tests/spark

@@ -22,7 +22,7 @@ from tests.airflow.processes import processes_of, session_of_writer, until
 from tests.airflow.standalone import Airflow
 
 DAGS = """
-from datetime import datetime
+from datetime import datetime, timedelta
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 from airflow_provider.operators import CreateTableOperator, IngestOperator
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
@@ -50,7 +50,9 @@ for name, spark_conn_id in (("load", "steady"), ("load_here", None)):
 
 params = {{"until": 0, "before": ""}}
 with DAG("wait", schedule=None, start_date=datetime(2024, 1, 1), params=params):
-    waiting = {{"deferrable": True, "poke_interval": 0.5, "timeout": 60}}
+    # Airflow 3.3 fails a task that comes back before its scheduler has heard that it left (apache/airflow#72716).
+    again = {{"retries": 3, "retry_delay": timedelta(0)}}
+    waiting = {{"deferrable": True, "poke_interval": 0.5, "timeout": 60, **again}}
     NotificationLogCatchupSensor(task_id="caught_up", until="{{{{ params.until }}}}", **waiting)
     PriorCommitsFenceSensor(
         task_id="fence", table="lake.loads", before="{{{{ params.before }}}}", **waiting
