@@ -50,7 +50,7 @@ for name, spark_conn_id in (("load", "steady"), ("load_here", None)):
 
 params = {{"until": 0, "before": ""}}
 with DAG("wait", schedule=None, start_date=datetime(2024, 1, 1), params=params):
-    # Airflow 3.3 fails a task that comes back before its scheduler has heard that it left (apache/airflow#72716).
+    # Airflow 3.3 may fail a task that comes back before it has heard that it left (apache/airflow#72716).
     again = {{"retries": 3, "retry_delay": timedelta(0)}}
     waiting = {{"deferrable": True, "poke_interval": 0.5, "timeout": 60, **again}}
     NotificationLogCatchupSensor(task_id="caught_up", until="{{{{ params.until }}}}", **waiting)
