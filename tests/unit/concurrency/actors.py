@@ -67,10 +67,12 @@ def add_writer(
     priority: int = PRIORITIES["ingestion"],
     operation_key: str | None = None,
     aborted_txn: int | None = None,
+    fills: bool = False,
 ) -> None:
     """A writer that upserts keys: it adds its name to the history of each.
 
-    With ``aborted_txn`` it does so in a transaction, which is aborted when the write has completed.
+    With ``aborted_txn`` it does so in a transaction, which is aborted when the write has completed. With
+    ``fills`` new keys go into the only file group, where there is one.
     """
     wanted = frozenset(keys)
 
@@ -86,7 +88,7 @@ def add_writer(
             open_txn=aborted_txn,
         ) as writer:
             simulation.writes[writer.instant] = Write(name, wanted)
-            upsert = _Upsert(table.storage, writer, name, wanted)
+            upsert = _Upsert(table.storage, writer, name, wanted, fills)
             stats, replaced = upsert.merge(writer.view, wanted, plan=True)
             result = writer.commit(
                 stats,
@@ -113,6 +115,7 @@ class _Upsert:
     writer: Writer
     name: str
     keys: frozenset[str]
+    fills: bool
     written: dict[FileGroupId, set[str]] = field(default_factory=dict)
     tries: int = 0
 
@@ -121,8 +124,8 @@ class _Upsert:
     ) -> tuple[list[WriteStat], dict[str, list[str]]]:
         self.tries += 1
         found = locate(self.storage, view, keys)
-        if plan and None in found and len(files := view.base_files(PARTITION)) == 1:
-            # As ingestion does, which looks for no key there. A rebase may look, and open a file group.
+        if self.fills and plan and None in found and len(files := view.base_files(PARTITION)) == 1:
+            # As ingestion does, which looks for no key there. A rebase looks, and opens a file group.
             rows = found.get(files[0]) or read_rows(self.storage, files[0].path)
             found[files[0]] = {**rows, **found.pop(None)}
         if plan:

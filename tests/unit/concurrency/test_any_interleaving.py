@@ -139,7 +139,10 @@ class Interleaving(RuleBasedStateMachine):
         keys, policy, priority, aborted = upsert
         name = self._named("writer")
         txn_id = self._count["writer"] if aborted else None
-        add_writer(self.simulation, name, keys, policy=policy, priority=priority, aborted_txn=txn_id)
+        fills = self._count["writer"] % 2 == 0
+        add_writer(
+            self.simulation, name, keys, policy=policy, priority=priority, aborted_txn=txn_id, fills=fills
+        )
 
     def teardown(self) -> None:
         self.simulation.bury()

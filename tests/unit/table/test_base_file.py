@@ -26,7 +26,7 @@ from airflow_provider.table.base_file import (
     write_partition_metadata,
 )
 from airflow_provider.table.properties import parse_properties
-from airflow_provider.table.schema import META_COLUMNS, avro_to_arrow, with_meta_columns
+from airflow_provider.table.schema import META_COLUMNS, avro_to_arrow, conform, with_meta_columns
 from airflow_provider.table.storage import Storage
 from tests.unit.table.arrow_data import tables
 from tests.unit.table.conftest import JvmTables
@@ -362,7 +362,7 @@ def test_any_rows_survive_a_file(table: pa.Table, cut: int, tmp_path_factory: py
             opened.write(part, part_keys)
         written = opened.close()
     stored = read_base_file(storage, written.path)
-    assert stored.select(table.column_names).cast(table.schema).to_pylist() == table.to_pylist()
+    assert conform(stored, table.schema).to_pylist() == table.to_pylist()
     with writer(storage, SECOND, schema=table.schema) as opened:
         opened.write_preserved(stored)
         again = opened.close()
