@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -20,11 +21,13 @@ class Airflow:
     """A running Airflow and its API.
 
     :param home: a new folder for all that is its own.
+    :param database: an empty PostgreSQL database for Airflow's own tables. On SQLite, a request of its
+        API that reads and then writes fails whenever another part has written in between.
     :param dags: content of the DAG files, by name.
     :param environment: added to that of all its parts.
     """
 
-    def __init__(self, home: Path, dags: dict[str, str], **environment: str) -> None:
+    def __init__(self, home: Path, database: str, dags: dict[str, str], **environment: str) -> None:
         self.home = home
         self.lake = home / "lake"
         self.port = free_port()
@@ -36,8 +39,8 @@ class Airflow:
         settings = {
             **environment,
             "AIRFLOW_HOME": home,
-            # Where the machine is busy, its parts wait for each other longer than SQLite's 5 seconds.
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db?timeout=60",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database,
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": database,
             "AIRFLOW__CORE__DAGS_FOLDER": home / "dags",
             "AIRFLOW__CORE__LOAD_EXAMPLES": False,
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": False,
@@ -111,8 +114,13 @@ class Airflow:
             headers["authorization"] = f"Bearer {self._token}"
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=90) as answer:
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=90) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            error.add_note(error.read().decode()[-2000:])
+            error.add_note((self.home / "standalone.log").read_text()[-8000:])
+            raise
 
     def command(self, *arguments: str) -> str:
         """What an ``airflow`` command prints."""

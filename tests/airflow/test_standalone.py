@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 import threading
-from contextlib import closing
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from sqlalchemy import create_engine, text
 
 from airflow_provider.concurrency import CommitLog, begin_write, pending_instants
 from airflow_provider.locks import open_lock
@@ -20,6 +19,7 @@ from dags_examples.demo.flights import land
 from tests.airflow.example_flights import EXAMPLES, check_rows, connection, some_flights
 from tests.airflow.processes import processes_of, session_of_writer, until
 from tests.airflow.standalone import Airflow
+from tests.processes.servers import postgresql
 
 DAGS = """
 from datetime import datetime, timedelta
@@ -74,7 +74,14 @@ with DAG("arrived", schedule=[arrivals], start_date=datetime(2024, 1, 1)):
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory, spark_connect_port):
+def database() -> Iterator[str]:
+    """The URL of what Airflow's own tables are in."""
+    with postgresql() as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory, database, spark_connect_port):
     home = tmp_path_factory.mktemp("standalone")
     lake = home / "lake"
     lake.mkdir()
@@ -83,6 +90,7 @@ def airflow(tmp_path_factory, spark_connect_port):
     dags = {name: (EXAMPLES / name).read_text() for name in examples}
     running = Airflow(
         home,
+        database,
         {"loads.py": DAGS.format(lake=lake), **dags},
         AIRFLOW_VAR_LAKE=str(lake),
         AIRFLOW_VAR_FLIGHTS_LANDING=str(home / "landing"),
@@ -140,9 +148,9 @@ def test_sensors_defer_to_the_triggerer_and_come_back(airflow, metastore, table)
         metastore.advance_consumer("replica", until_event)
         until(lambda: airflow.state(run, "caught_up") == "success", every=0.5)
         assert airflow.state(run, "fence") == "deferred"
+        assert f"waiting: commit {earlier.instant} (UPSERT) by " in airflow.log(run, "fence")
     until(lambda: airflow.state(run, "fence") == "success", every=0.5)
     assert airflow.result(run, "caught_up")["consumers"]["replica"] == until_event
-    assert f"waiting: commit {earlier.instant} (UPSERT) by " in airflow.log(run, "fence")
     metastore.unregister_consumer("replica")
 
 
@@ -180,18 +188,22 @@ def inserted(metastore, table: str = "loads") -> list[int]:
     return [event.event_id for event in metastore.next_events(0, event_types=["INSERT"], table=table)]
 
 
-def delivered(airflow) -> list[int]:
-    """The notification events in the asset's events, in the order in which it stored them."""
-    # Not by the API: asked often, it would lock Airflow's SQLite for Airflow itself.
-    with closing(
-        sqlite3.connect(f"file:{airflow.home}/airflow.db?mode=ro", uri=True, timeout=30)
-    ) as database:
-        stored = database.execute(
-            "SELECT asset_event.extra FROM asset_event JOIN asset ON asset.id = asset_id "
-            "WHERE name = 'arrivals' ORDER BY asset_event.id"
-        ).fetchall()
-    payloads = [json.loads(extra)["payload"] for (extra,) in stored]
-    return [event["event_id"] for payload in payloads for event in payload["events"]]
+@pytest.fixture
+def delivered(database) -> Iterator[Callable[[], list[int]]]:
+    """The notification events in the asset's events, in the order in which Airflow stored them."""
+    engine = create_engine(database)
+    extras = text(
+        "SELECT asset_event.extra FROM asset_event JOIN asset ON asset.id = asset_id "
+        "WHERE name = 'arrivals' ORDER BY asset_event.id"
+    )
+
+    def events() -> list[int]:
+        with engine.connect() as connection:
+            stored = connection.scalars(extras).all()
+        return [event["event_id"] for extra in stored for event in extra["payload"]["events"]]
+
+    yield events
+    engine.dispose()
 
 
 def read_by_runs(airflow) -> set[int]:
@@ -253,7 +265,7 @@ def check_arrivals(airflow, metastore, rows: int) -> None:
     assert results()[-1]["flights"] == rows
 
 
-def test_a_triggerer_that_is_killed_loses_no_event(airflow, loaded, metastore):
+def test_a_triggerer_that_is_killed_loses_no_event(airflow, loaded, metastore, delivered):
     def write() -> None:
         while not enough.wait(0.5):
             metastore.fire_insert_event("lake", "loads", ["/lake/loads/a.parquet"])
@@ -262,18 +274,18 @@ def test_a_triggerer_that_is_killed_loses_no_event(airflow, loaded, metastore):
     enough = threading.Event()
     writing = threading.Thread(target=write, daemon=True)
     writing.start()
-    until(lambda: len(delivered(airflow)) > before + 3, every=1)
+    until(lambda: len(delivered()) > before + 3, every=1)
     airflow.kill_triggerer()
     killed_at = inserted(metastore)[-1]
     until(lambda: inserted(metastore)[-1] > killed_at)
     airflow.start_triggerer()
-    until(lambda: max(delivered(airflow)) > killed_at, every=1)
+    until(lambda: max(delivered()) > killed_at, every=1)
     enough.set()
     writing.join()
     written = inserted(metastore)
-    until(lambda: set(delivered(airflow)) == set(written), every=1)
+    until(lambda: set(delivered()) == set(written), every=1)
     # At least once, and in order but for what the killed triggerer could not note down any more.
-    assert list(dict.fromkeys(delivered(airflow))) == written
+    assert list(dict.fromkeys(delivered())) == written
 
 
 def consumer(metastore, name: str) -> int:
