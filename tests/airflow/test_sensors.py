@@ -66,8 +66,11 @@ def begin(table: HudiTable, **arguments):
     return begin_write(table, operation="UPSERT", **arguments)
 
 
-def run_trigger(sensor, *, timeout: float = 10):
-    """Defer, move the trigger through serialisation as Airflow does, run it, resume."""
+def run_trigger(sensor, *, timeout: float = 10, later=None):
+    """Defer, move the trigger through serialisation as Airflow does, run it, resume.
+
+    :param later: called a second after the deferral.
+    """
     with pytest.raises(TaskDeferred) as deferred:
         sensor.execute({})
     path, arguments = deferred.value.trigger.serialize()
@@ -78,6 +81,8 @@ def run_trigger(sensor, *, timeout: float = 10):
     async def first_event():
         return await asyncio.wait_for(anext(aiter(trigger.run())), timeout)
 
+    if later:
+        threading.Timer(1, later).start()
     event = asyncio.run(first_event())
     assert json.loads(json.dumps(event.payload)) == event.payload
     return getattr(sensor, deferred.value.method_name)({}, event=event.payload)
@@ -190,11 +195,8 @@ class TestNotificationLogCatchup:
         waiting = NotificationLogCatchupSensor(
             task_id="t", until=10**6, consumers=["replica"], poke_interval=0.1, deferrable=True
         )
-        gone = threading.Timer(0.5, metastore.unregister_consumer, ("replica",))
-        gone.start()
         with pytest.raises(NoSuchObjectError, match="'replica' is not registered"):
-            run_trigger(waiting)
-        gone.join()
+            run_trigger(waiting, later=lambda: metastore.unregister_consumer("replica"))
 
     @pytest.mark.parametrize("until", ["None", "", "-3", "12.5", "{{ x }}", {"event_id": None}])
     def test_what_is_no_event_id_is_refused(self, metastore, until):
@@ -224,10 +226,11 @@ class TestNotificationLogCatchup:
             metastore.advance_consumer("replica", committed[0])
 
         committed: list[int] = []
-        later = threading.Timer(0.3, commit)
-        later.start()
-        result = run_trigger(sensor) if deferrable else sensor.execute({})
-        later.join()
+        if deferrable:
+            result = run_trigger(sensor, later=commit)
+        else:
+            threading.Timer(0.3, commit).start()
+            result = sensor.execute({})
         assert result == {"event_id": committed[0], "consumers": {"replica": committed[0]}}
 
     def test_a_transaction_that_was_aborted_or_never_opened_is_an_error(self, metastore):
@@ -281,10 +284,7 @@ class TestNotificationLogCatchup:
         sensor = NotificationLogCatchupSensor(
             task_id="t", until=until, poke_interval=0.05, timeout=20, deferrable=True
         )
-        later = threading.Timer(0.5, metastore.advance_consumer, ("replica", until))
-        later.start()
-        run_trigger(sensor)
-        later.join()
+        run_trigger(sensor, later=lambda: metastore.advance_consumer("replica", until))
         # The worker looked once, then the triggerer, often.
         assert len(re.findall("waiting: consumer 'replica'", capfd.readouterr().out)) == 2
 
