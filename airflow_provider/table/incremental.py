@@ -32,7 +32,7 @@ import tenacity
 from airflow_provider.exceptions import CheckpointExpiredError, InvalidInputError, NoSuchInstantError
 from airflow_provider.table.archived_timeline import archived_commits
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.hudi_table import HudiTable, without_restored
 from airflow_provider.table.instant import Action, Instant, State, format_time, parse_time
 from airflow_provider.table.metadata import (
     RESTORED_TO_COMPLETION,
@@ -230,11 +230,12 @@ class _Moment:
 
         A listing that runs while files are created may show the later one and miss the earlier.
         So what counts as completed is what had completed when a first listing ended; the second
-        one shows all of that, and every write that was requested before.
+        one shows all of that, and every write that was requested before. What a restore is taking away
+        counts as in flight: it vanishes commit by commit.
         """
         newest = max(map(_completion, table.timeline().commits()), default="")
         heartbeats = [name for name in table.storage.names(_HEARTBEAT_FOLDER) if name.isdigit()]
-        timeline = table.timeline()
+        timeline = without_restored(table.timeline())
         commits = timeline.commits()
         in_flight = [i for i in timeline.pending() if i.action.holds_fence]
         in_flight += [i for i in commits if _completion(i) > newest]
