@@ -13,15 +13,10 @@ from airflow_provider.concurrency.heartbeat import check_wanted
 from airflow_provider.exceptions import TableServiceError, to_dict
 from airflow_provider.ingestion.file_group_plan import Target
 from airflow_provider.ingestion.merge import Batch, Matches, latest_versions, surviving
-from airflow_provider.table.base_file import (
-    BaseFileReader,
-    BaseFileWriter,
-    WrittenFile,
-    new_file_id,
-    write_partition_metadata,
-)
+from airflow_provider.table.base_file import BaseFileReader, BaseFileWriter, WrittenFile, new_file_id
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.partition_metadata import write_partition_metadata
 from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.storage import Storage
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -19,7 +20,7 @@ from airflow_provider.concurrency.heartbeat import observe
 from airflow_provider.concurrency.readers import READERS_FOLDER, registered_consumers
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError
 from airflow_provider.services.orphans import DAY, DeadInstant, End, data_files, dead_instants
-from airflow_provider.table.archived_timeline import find_archived, metadata_of
+from airflow_provider.table.archived_timeline import find_commit
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.cleans import ORPHANED_INSTANTS
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
@@ -429,21 +430,12 @@ class _Planner:
         if self._found.before.shows(instant):
             return True
         if instant not in self._completed_since:
-            self._completed_since[instant] = frozenset(self._files_of(instant))
+            commit = None
+            with suppress(NoSuchInstantError):  # undone in this moment
+                commit = find_commit(self._storage, self._view.timeline, instant)
+            stats = commit[1].write_stats if commit else ()
+            self._completed_since[instant] = frozenset(stat.path for stat in stats)
         return path in self._completed_since[instant]
-
-    def _files_of(self, instant: str) -> Iterator[str]:
-        commit = self._view.timeline.find(instant)
-        try:
-            if commit is not None:
-                metadata = metadata_of(self._storage, self._view.timeline, commit)
-            elif (archived := find_archived(self._storage, instant)) is not None:
-                metadata = archived.commit_metadata
-            else:
-                return
-        except NoSuchInstantError:
-            return  # undone in this moment
-        yield from (stat.path for stat in metadata.write_stats)
 
     def _slices(self, group: FileGroupId, by_instant: Mapping[str, Iterable[FileStatus]]) -> Iterator[_Slice]:
         replaced_at = self._view.replaced.get(group)

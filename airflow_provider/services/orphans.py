@@ -13,11 +13,12 @@ from enum import StrEnum
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.publish import files_in
-from airflow_provider.table.base_file import PARTITION_METADATA, parse_base_file_name
+from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, age
 from airflow_provider.table.metadata import decode
+from airflow_provider.table.partition_metadata import PARTITION_METADATA
 from airflow_provider.table.storage import FileStatus, Storage
 from airflow_provider.table.timeline import Timeline
 

@@ -295,6 +295,28 @@ def metadata_of(storage: Storage, timeline: Timeline, commit: Instant) -> Commit
     return decode_commit_metadata(content_of(storage, timeline, commit))
 
 
+def find_commit(
+    storage: Storage, timeline: Timeline, requested_time: str, layout: int = 2
+) -> tuple[Instant, CommitMetadata] | None:
+    """A completed commit of a timeline or of the archived one, and what it did.
+
+    :param storage: the table's storage.
+    :param timeline: an active timeline.
+    :param requested_time: of the commit.
+    :param layout: timeline layout version.
+    :return: None when there is no such commit, or it is pending.
+    :raises NoSuchInstantError: when it was undone since the timeline was loaded.
+    """
+    found = timeline.find(requested_time)
+    if found is not None and found.action in WRITE_ACTIONS:
+        done = found.state is State.COMPLETED
+        return (found, metadata_of(storage, timeline, found)) if done else None
+    kept = find_archived(storage, requested_time, layout)
+    if kept is None or kept.instant.action not in WRITE_ACTIONS:
+        return None
+    return kept.instant, kept.commit_metadata
+
+
 def archived_write_ids(storage: Storage) -> Iterator[int]:
     """The write ids of archived commits that belonged to metastore transactions.
 

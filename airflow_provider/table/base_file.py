@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.column_properties import with_statistics, worth_a_dictionary
-from airflow_provider.table.properties import dump_properties
 from airflow_provider.table.schema import (
     META_COLUMNS,
     arrow_to_avro,
@@ -30,8 +29,6 @@ from airflow_provider.table.schema import (
     without_meta_columns,
 )
 from airflow_provider.table.storage import Storage
-
-PARTITION_METADATA = ".hoodie_partition_metadata"
 
 ROW_GROUP_ROWS = 524_288
 ROW_GROUP_BYTES = 128 * 1024 * 1024  # in memory, not in the file
@@ -447,22 +444,6 @@ def read_base_file(storage: Storage, path: str, columns: Sequence[str] | None = 
     """
     with BaseFileReader(storage, path) as base_file:
         return base_file.read(columns)
-
-
-def write_partition_metadata(storage: Storage, partition_path: str, instant: str) -> bool:
-    """Mark a folder as a partition, as Hudi's ``HoodiePartitionMetadata`` does.
-
-    :param storage: the table's storage.
-    :param partition_path: the partition; empty for a table without partitions.
-    :param instant: the commit that made it.
-    :return: True when this call made it, False when it was marked already.
-    """
-    path = f"{partition_path}/{PARTITION_METADATA}" if partition_path else PARTITION_METADATA
-    if storage.stat(path) is not None:
-        return False  # as nearly always
-    depth = partition_path.count("/") + 1 if partition_path else 0
-    text = dump_properties({"commitTime": instant, "partitionDepth": str(depth)})
-    return storage.put_if_absent(path, f"#partition metadata\n{text}".encode())
 
 
 def _sequence_numbers(prefix: bytes, first: int, count: int) -> pa.Array:

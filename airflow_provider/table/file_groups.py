@@ -10,8 +10,9 @@ import tenacity
 
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.table.archived_timeline import metadata_of
-from airflow_provider.table.base_file import PARTITION_METADATA, parse_base_file_name
+from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import Action
+from airflow_provider.table.partition_metadata import PARTITION_METADATA
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 

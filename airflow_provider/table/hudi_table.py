@@ -16,11 +16,11 @@ from airflow_provider.exceptions import (
     TableExistsError,
     UnsupportedTableError,
 )
-from airflow_provider.table.archived_timeline import find_archived, metadata_of
+from airflow_provider.table.archived_timeline import find_commit
 from airflow_provider.table.cleans import check_complete
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.hudi_options import HudiOptions
-from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
+from airflow_provider.table.instant import Action, Instant
 from airflow_provider.table.metadata import CommitMetadata
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.usable import UsableIndexes
@@ -174,15 +174,7 @@ class HudiTable:
         :param requested_time: of the commit.
         :return: None when there is no such instant, or it is pending.
         """
-        timeline = self.timeline()
-        found = timeline.find(requested_time)
-        if found is not None and found.action in WRITE_ACTIONS:
-            done = found.state is State.COMPLETED
-            return (found, metadata_of(self.storage, timeline, found)) if done else None
-        archived = find_archived(self.storage, requested_time, self.config.layout)
-        if archived is None or archived.instant.action not in WRITE_ACTIONS:
-            return None
-        return archived.instant, archived.commit_metadata
+        return find_commit(self.storage, self.timeline(), requested_time, self.config.layout)
 
     def view(
         self, as_of: str | None = None, *, valid_write_ids: ValidWriteIds | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -15,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from tests.airflow.processes import until
+from tests.processes.servers import free_port
 
 
 class Airflow:
@@ -158,9 +158,3 @@ class Airflow:
         return all(
             health[part]["status"] == "healthy" for part in ("scheduler", "triggerer", "dag_processor")
         )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

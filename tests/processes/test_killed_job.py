@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import shutil
 import signal
-import time
 import uuid
 from contextlib import nullcontext
 from multiprocessing.context import ForkServerContext
@@ -33,6 +33,12 @@ from tests.processes.ingestion import (
 BEFORE = {f"k{n}": (0, "p" if n % 2 else "q") for n in range(6)}
 CHANGE = {"k1": (1, "p"), "k2": (1, "q"), "new": (1, "p")}
 NEXT = {"k3": (2, "p"), "next": (2, "q")}
+
+_patiently = tenacity.Retrying(
+    retry=tenacity.retry_if_result(operator.not_),
+    wait=tenacity.wait_fixed(0.01),
+    stop=tenacity.stop_after_delay(60),
+)
 
 
 def _count_operations(remote: str, location: str, names: Queue[list[str]]) -> None:
@@ -141,11 +147,10 @@ def test_a_job_that_stood_still_loses_cleanly(
     lock = FilesystemLockProvider(table.storage)
     with lock if "locks" in at else nullcontext():  # alone it would take none
         paused.start()
-        while "locks" in at and not lock.waiters():
-            time.sleep(0.01)
+        if "locks" in at:
+            _patiently(lock.waiters)
     assert stopped.wait(60), f"never came to {at}"
-    while psutil.Process(paused.pid).status() != psutil.STATUS_STOPPED:
-        time.sleep(0.01)
+    _patiently(lambda: psutil.Process(paused.pid).status() == psutil.STATUS_STOPPED)
     silence(table)
     tenacity.retry(retry=tenacity.retry_if_exception_type(CommitError), stop=tenacity.stop_after_attempt(3))(
         upsert

@@ -16,7 +16,6 @@ from functools import lru_cache
 import pyarrow as pa
 
 from airflow_provider.exceptions import NotATableError
-from airflow_provider.table.base_file import write_partition_metadata
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.hfile import HFileReader, HFileWriter
 from airflow_provider.table.hfile.writer import BLOCK_SIZE
@@ -28,6 +27,7 @@ from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
 from airflow_provider.table.metadata_table.reader import FileSlice, MetadataTable
 from airflow_provider.table.metadata_table.records import Payload, encode_payload, schema_text
+from airflow_provider.table.partition_metadata import write_partition_metadata
 from airflow_provider.table.properties import (
     PROPERTIES_PATH,
     TableConfig,

@@ -22,8 +22,8 @@ from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER, LogEntry
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.exceptions import CommitError
 from airflow_provider.locks import LockHolder
-from airflow_provider.table.base_file import PARTITION_METADATA
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.partition_metadata import PARTITION_METADATA
 from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, dump_properties
 from airflow_provider.table.schema import arrow_to_avro
 from airflow_provider.table.storage import FileStatus, Storage

@@ -9,8 +9,8 @@ from airflow_provider.concurrency.indexes import current_indexes, log_missed, mi
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive, archived_content
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file import PARTITION_METADATA
 from airflow_provider.table.history_files import append_history
+from airflow_provider.table.partition_metadata import PARTITION_METADATA
 from airflow_provider.table.timeline import instant_path
 from tests.unit.concurrency.another_hudi_writer import Jvm
 from tests.unit.concurrency.rows import PARTITION

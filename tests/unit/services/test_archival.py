@@ -39,10 +39,7 @@ from airflow_provider.services import archival
 from airflow_provider.services.archival import archive, archive_when_due, plan_archival
 from airflow_provider.services.orphans import delete_reverted_files
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.archived_timeline import (
-    HISTORY_FOLDER,
-    archived,
-)
+from airflow_provider.table.archived_timeline import HISTORY_FOLDER, archived
 from airflow_provider.table.incremental import increment
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import WriteStat

@@ -23,8 +23,8 @@ from airflow_provider.table.base_file import (
     parse_base_file_name,
     read_base_file,
     read_footer,
-    write_partition_metadata,
 )
+from airflow_provider.table.partition_metadata import write_partition_metadata
 from airflow_provider.table.properties import parse_properties
 from airflow_provider.table.schema import META_COLUMNS, avro_to_arrow, conform, with_meta_columns
 from airflow_provider.table.storage import Storage

@@ -18,11 +18,12 @@ from airflow_provider.exceptions import (
     UnsupportedTableError,
 )
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.base_file import BaseFileWriter, new_file_id, write_partition_metadata
+from airflow_provider.table.base_file import BaseFileWriter, new_file_id
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.instant import Action
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.partition_metadata import write_partition_metadata
 from airflow_provider.table.properties import PROPERTIES_PATH
 from tests.unit.table.histories import History
 

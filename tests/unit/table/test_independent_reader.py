@@ -10,15 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 
-from airflow_provider.table.base_file import (
-    BaseFileWriter,
-    new_file_id,
-    parse_base_file_name,
-    read_base_file,
-    write_partition_metadata,
-)
+from airflow_provider.table.base_file import BaseFileWriter, new_file_id, parse_base_file_name, read_base_file
 from airflow_provider.table.keys import partition_path, record_keys
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
+from airflow_provider.table.partition_metadata import write_partition_metadata
 from airflow_provider.table.properties import TableConfig, dump_properties
 from airflow_provider.table.schema import arrow_to_avro, avro_to_arrow
 from airflow_provider.table.storage import Storage

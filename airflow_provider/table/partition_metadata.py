@@ -1,0 +1,24 @@
+"""The file that marks a folder as a partition of a table."""
+
+from __future__ import annotations
+
+from airflow_provider.table.properties import dump_properties
+from airflow_provider.table.storage import Storage
+
+PARTITION_METADATA = ".hoodie_partition_metadata"
+
+
+def write_partition_metadata(storage: Storage, partition_path: str, instant: str) -> bool:
+    """Mark a folder as a partition, as Hudi's ``HoodiePartitionMetadata`` does.
+
+    :param storage: the table's storage.
+    :param partition_path: the partition; empty for a table without partitions.
+    :param instant: the commit that made it.
+    :return: True when this call made it, False when it was marked already.
+    """
+    path = f"{partition_path}/{PARTITION_METADATA}" if partition_path else PARTITION_METADATA
+    if storage.stat(path) is not None:
+        return False  # as nearly always
+    depth = partition_path.count("/") + 1 if partition_path else 0
+    text = dump_properties({"commitTime": instant, "partitionDepth": str(depth)})
+    return storage.put_if_absent(path, f"#partition metadata\n{text}".encode())
