@@ -44,6 +44,7 @@ from airflow_provider.table.metadata import (
 from airflow_provider.table.schema import with_meta_columns
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.visibility import Effect
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -259,7 +260,8 @@ class _Moment:
         """The last requested time up to which everything has ended and stands on its own.
 
         A commit that was merged on one with a later requested time takes that one's file groups
-        out (a rebase). Neither can be told without the other, so they stay together.
+        out (a rebase), or writes a key anew that it had deleted. Neither can be told without the
+        other, so they stay together.
         """
         first = self.in_flight[0].requested_time if self.in_flight else None
         ready = [
@@ -282,11 +284,10 @@ class _Moment:
         return any(_within(instant.requested_time, upto, end) for instant in self.completed)
 
     def _rests_on(self, instant: Instant, later: Instant) -> bool:
-        if instant.action is not Action.REPLACE_COMMIT or _completion(later) > _completion(instant):
+        if _completion(later) > _completion(instant):
             return False
-        return not _replaced(self.metadata(instant)).isdisjoint(
-            _file_group(stat) for stat in self.metadata(later).write_stats
-        )
+        this, other = (Effect.of(each, self.metadata(each)) for each in (instant, later))
+        return not this.replaced.isdisjoint(other.written) or this.wrote_where_was_taken_out(other)
 
 
 def _touched_paths(

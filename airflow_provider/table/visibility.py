@@ -103,9 +103,19 @@ class Effect:
         """
         if self.merged_on & earlier.written:
             return True
-        if self.is_rewrite or self.instant.requested_time < (earlier.instant.completion_time or ""):
+        if self.instant.requested_time < (earlier.instant.completion_time or ""):
             return False
-        # Of a key that was taken out there this one did not know that it had been there before.
+        return self.wrote_where_was_taken_out(earlier)
+
+    def wrote_where_was_taken_out(self, earlier: Effect) -> bool:
+        """Whether it may have written a key anew that an earlier commit had taken out.
+
+        It did not know then that the key had been there before, and says nothing of its old file group.
+
+        :param earlier: a commit that this one had seen.
+        """
+        if self.is_rewrite:
+            return False
         worked_in = self.inserted_in | {group.partition_path for group in self.replaced}
         return meets(earlier.taken_out_of, worked_in, self.operation)
 

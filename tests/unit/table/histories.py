@@ -256,6 +256,8 @@ class History:
                 counts["prev_commit"] = "null"
             stats.append(self._put(write, group.partition_path, file_id, rows | updates, **counts))
         new = {key: Row(value, write.instant) for key, value in left.items() if value is not None}
+        for key in left.keys() - new.keys():
+            del write.rows[key]  # it took nothing out: with other commits around it, neither
         return [*stats, *self._put_new(write, new)], replaced
 
     def _put_new(self, write: Write, rows: Mapping[Key, Row]) -> list[tuple[WriteStat, Slice]]:

@@ -16,7 +16,7 @@ from airflow_provider.table.incremental import Increment, Order, increment, mova
 from airflow_provider.table.instant import Action
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import TIMELINE_FOLDER
-from tests.unit.table.histories import History, at
+from tests.unit.table.histories import History, at, rows_of
 
 BEGINNING = "20000101000000000"
 
@@ -433,3 +433,22 @@ def test_only_the_commits_of_the_window_are_read(history: History, order: Order)
     assert metadata == window
     assert len(read) == len(set(read))
     assert all(path.startswith("p=a/") for path in found.paths)
+
+
+@pytest.mark.parametrize("order", [Order.FENCED, Order.REQUESTED])
+def test_a_key_that_came_back_is_not_told_without_its_deletion(history: History, order: Order) -> None:
+    """Requested before the deletion, it completed after it, in a file group of its own."""
+    history.commit({("b", 1): "first"})
+    again = history.begin({("a", 1): "again"})
+    history.commit({("a", 1): "before"})
+    held_by = history.begin({("b", 1): "later"})
+    history.commit({("a", 1): None})
+    history.complete(again)
+    found = increment(history.table, None, order=order)
+    rows = rows_of(found.scanner(meta_columns=True).to_table())
+    assert [key for key, _ in rows] == sorted({key for key, _ in rows})
+    assert found.held_by is not None
+    assert found.held_by.requested_time == held_by.instant
+    history.complete(held_by)
+    after = rows_of(increment(history.table, found.end, order=order).scanner(meta_columns=True).to_table())
+    assert dict([*rows, *after]) == history.state(history.commits)

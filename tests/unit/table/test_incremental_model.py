@@ -98,9 +98,19 @@ class Consumer:
         if withheld:
             assert found.held_by is not None
             assert found.held_by.requested_time == pending[0]
-            # Held back is only what is later than the oldest in flight, or was merged on that.
+            # Held back is only what is later than the oldest in flight, or was merged on that, or wrote where
+            # that had taken rows out.
             merged = {write.instant for write in self.history.commits if write.replaced}
+            merged |= {write.instant for write in self.history.commits if self._wrote_after_a_delete(write)}
             assert withheld[0] > pending[0] or withheld[0] in merged
+
+    def _wrote_after_a_delete(self, write: Write) -> bool:
+        return any(
+            other.instant > write.instant
+            and other.completion_time < write.completion_time
+            and (other.overwrites is not None or None in other.rows.values())
+            for other in self.history.commits
+        )
 
     def caught_up(self) -> None:
         """Everything was told once all has ended: the copy is the table, but for deleted rows."""
