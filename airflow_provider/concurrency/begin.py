@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
+from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.conflicts import PRIORITIES, ConflictPolicy
 from airflow_provider.concurrency.failed_writes import rollback_dead_writers
 from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo, heartbeat_path, observe
 from airflow_provider.concurrency.held import hold, release
-from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.instant_time import request_instant
+from airflow_provider.concurrency.log_entry import Commit, LogEntry, Plan
 from airflow_provider.concurrency.publish import ensure_published, publish_head
 from airflow_provider.concurrency.writer import Writer
 from airflow_provider.exceptions import (
@@ -162,10 +163,10 @@ def begin_planned(
         storage.delete(heartbeat_path(instant))
         raise
     heartbeat = Heartbeat(storage, instant, info, is_alive)
-    lock, base = lock or default_lock(table), Base.at(storage, plan)
+    lock, base = lock or default_lock(table), Moment.at(storage, plan)
     writer = Writer(table, instant, plan.action, info, base, heartbeat, lock, policy or ConflictPolicy())
     try:
-        writer.plan(plan.written, (), early_check=False)
+        writer.plan(plan.file_groups, (), early_check=False)
     except InvalidInputError:
         heartbeat.stop()
         raise _carried_out_already(storage, plan) from None
@@ -174,7 +175,7 @@ def begin_planned(
 
 def _take_instant(
     storage: Storage, commit_log: CommitLog, newest: LogEntry | None, info: HeartbeatInfo, *, later_than: str
-) -> tuple[str, Base]:
+) -> tuple[str, Moment]:
     """A requested time, and the moment on which the write is based.
 
     The moment is not older than the heartbeat: a cleaner that has not seen the heartbeat has decided
@@ -184,15 +185,15 @@ def _take_instant(
     instant, newest = request_instant(storage, commit_log, newest, info, later_than=later_than)
     if newest is not None:
         ensure_published(storage, newest)
-    return instant, Base(storage, newest, before=instant)
+    return instant, Moment(storage, newest, before=instant)
 
 
-def _pending_plan(storage: Storage, commit_log: CommitLog, instant: str) -> LogEntry:
+def _pending_plan(storage: Storage, commit_log: CommitLog, instant: str) -> Plan:
     for entry in commit_log.about(instant):
-        if entry.leaves_pending:
+        if isinstance(entry, Plan) and entry.leaves_pending:
             return entry
-        if entry.rolls_back == instant or (entry.instant == instant and entry.commits):
-            what = "rolled back" if entry.rolls_back else "completed"
+        if instant in entry.undone or isinstance(entry, Commit):
+            what = "completed" if isinstance(entry, Commit) else "rolled back"
             raise NoSuchInstantError(
                 f"table {storage.root}: plan {instant} was {what} at {entry.completion_time} "
                 f"by {entry.owner}; schedule another",
@@ -203,7 +204,7 @@ def _pending_plan(storage: Storage, commit_log: CommitLog, instant: str) -> LogE
     )
 
 
-def _carried_out_already(storage: Storage, plan: LogEntry) -> WriteConflictError:
+def _carried_out_already(storage: Storage, plan: Plan) -> WriteConflictError:
     found = observe(storage).get(plan.instant)
     who = f" by {found.info.owner}" if found else ""
     return WriteConflictError(

@@ -12,163 +12,16 @@ where it puts its entry there is none any more, finds that out by it.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
+from airflow_provider.concurrency.log_entry import Commit, LogEntry, Restore
 from airflow_provider.exceptions import CorruptTableError, InstantRolledBackError
 from airflow_provider.table.archived_timeline import find_archived, newest_archived
-from airflow_provider.table.file_groups import FileGroupId
-from airflow_provider.table.instant import Action
 from airflow_provider.table.storage import Storage
 
 COMMIT_LOG_FOLDER = ".hoodie/commit_log"
 TRIMMED_FOLDER = f"{COMMIT_LOG_FOLDER}/trimmed"
-
-
-class IndexState(NamedTuple):
-    """An index as of an entry of the log: whoever commits after that entry has to log to it.
-
-    :param partition: the metadata partition, for example ``column_stats``.
-    :param instant: requested time of the indexing plan that made it; ``""`` of another Hudi writer's.
-    :param file_groups: how many file groups the partition has; that never changes.
-    :param is_complete: whether it may be read; else it is being built.
-    """
-
-    partition: str
-    instant: str
-    file_groups: int
-    is_complete: bool
-
-
-@dataclass(frozen=True)
-class LogEntry:
-    """One entry: a commit, a rollback that makes an instant dead, a table service's plan, a savepoint, a
-    restore, or an archival.
-
-    :param instant: requested time of the instant that this entry completes, or schedules; of a savepoint:
-        that of the commit that it keeps; empty of an archival, which is no instant.
-    :param action: its action on the timeline.
-    :param completion_time: larger than every earlier entry's.
-    :param operation: Hudi's operation type, for example ``UPSERT``.
-    :param priority: of the writer.
-    :param written: file groups that got a new slice; of a plan: those that it will rewrite.
-    :param replaced: file groups that were taken out.
-    :param inserted_in: partition paths in which records were written that had not been there, or of a
-        revert: in which records have come back.
-    :param metadata_path: the staged commit metadata or plan, relative to the table.
-    :param pending_action: the action under which the instant was pending, where that is another
-        one: a commit that had to take file groups out becomes a replacecommit.
-    :param plans: whether the instant is scheduled by this entry, and not completed.
-    :param on_metadata_table: of a plan: whether its instant lies on the metadata table's timeline, to be
-        carried out there by anybody without another entry. The partition paths of its file groups are
-        relative to the table all the same, so that they are never taken for the table's own.
-    :param rolls_back: of a rollback: requested time of the instant that is dead.
-    :param rolled_back_action: of a rollback: that instant's action.
-    :param reverts: of a rollback: sequence of the entry that had completed the instant; None
-        when it was pending. A revert's file groups are those of that entry.
-    :param undoes: of a restore: requested times of the commits that are undone by it, all at once.
-    :param operation_key: the caller's key for finding this commit again.
-    :param owner: who wrote it.
-    :param reason: of a rollback: why, for people.
-    :param indexes: the table's indexes as of this entry, which has carried on what the one before it
-        said; None when its writer knew nothing of indexes.
-    :param archived: of an archival: requested time up to which instants leave the timeline. Every later
-        entry carries it on.
-    """
-
-    instant: str
-    action: Action
-    completion_time: str
-    operation: str
-    priority: int
-    written: frozenset[FileGroupId] = frozenset()
-    replaced: frozenset[FileGroupId] = frozenset()
-    inserted_in: frozenset[str] = frozenset()
-    metadata_path: str | None = None
-    pending_action: Action | None = None
-    plans: bool = False
-    on_metadata_table: bool = False
-    rolls_back: str | None = None
-    rolled_back_action: Action | None = None
-    reverts: int | None = None
-    undoes: frozenset[str] = frozenset()
-    operation_key: str | None = None
-    owner: str = ""
-    reason: str = ""
-    indexes: tuple[IndexState, ...] | None = None
-    archived: str = ""
-    sequence: int = field(default=0, compare=False)
-
-    @property
-    def touched(self) -> frozenset[FileGroupId]:
-        """File groups whose content this entry changed."""
-        return frozenset() if self.plans else self.written | self.replaced
-
-    @property
-    def leaves_pending(self) -> bool:
-        """Whether its instant stays pending on the table's timeline, for somebody who carries it out."""
-        return self.plans and not self.on_metadata_table
-
-    @property
-    def commits(self) -> bool:
-        """Whether this entry completes a write, and neither schedules nor undoes one."""
-        return not self.plans and self.rolls_back is None and self.action not in _OF_NO_WRITE
-
-    @property
-    def shown_or_hidden(self) -> frozenset[str]:
-        """Requested times of the instants that this entry brings to the timeline, or takes from it."""
-        if self.action in _OF_NO_WRITE or self.on_metadata_table:
-            return frozenset()
-        return self.undoes or frozenset({self.instant if self.reverts is None else self.rolls_back or ""})
-
-    def to_json(self) -> bytes:
-        """The entry's file content."""
-        content = {
-            each.name: sorted(value) if isinstance(value, frozenset) else value
-            for each in fields(self)
-            if each.name != "sequence" and (value := getattr(self, each.name)) != each.default
-        }
-        return json.dumps(content, separators=(",", ":")).encode()
-
-    @classmethod
-    @lru_cache(maxsize=64)  # the newest are asked for again and again
-    def from_json(cls, sequence: int, data: bytes) -> LogEntry:
-        """Read a file's content; fields of later versions are ignored."""
-        content = json.loads(data)
-        for name in ("written", "replaced"):
-            content[name] = frozenset(FileGroupId(*group) for group in content.get(name, ()))
-        for name in ("inserted_in", "undoes"):
-            content[name] = frozenset(content.get(name, ()))
-        for name in ("action", "pending_action", "rolled_back_action"):
-            if content.get(name) is not None:
-                content[name] = Action(content[name])
-        if content.get("indexes") is not None:
-            content["indexes"] = tuple(IndexState(*each) for each in content["indexes"])
-        known = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
-        return cls(**{**known, "sequence": sequence})
-
-
-_OF_NO_WRITE = frozenset({Action.SAVEPOINT, Action.ARCHIVE})
-
-
-def without_reverted(entries: Iterable[LogEntry]) -> list[LogEntry]:
-    """Entries without those that a later one of them undoes, and without their reverts.
-
-    What was done and undone after a writer's base left every file group as the writer knows it. A restore
-    stays: it may have undone earlier ones as well.
-
-    :param entries: in log order.
-    """
-    entries = list(entries)
-    known = {entry.sequence for entry in entries}
-    undone = {entry.reverts for entry in entries} & known
-    restored = frozenset[str]().union(*(entry.undoes for entry in entries))
-    undone |= {entry.sequence for entry in entries if entry.commits and entry.instant in restored}
-    return [entry for entry in entries if entry.sequence not in undone and entry.reverts not in undone]
 
 
 class CommitLog:
@@ -253,21 +106,20 @@ class CommitLog:
         :param instant: its requested time, before which nothing is said about it.
         """
         for entry in self.backwards():
-            if instant in (entry.instant, entry.rolls_back) or instant in entry.undoes:
+            if instant == entry.instant or instant in entry.undone:
                 yield entry
             if entry.completion_time < instant:
                 return
 
     def append(self, sequence: int, entry: LogEntry) -> bool:
-        """Put an entry at a sequence, if nobody has; what was archived is carried on.
+        """Put an entry at a sequence, if nobody has; only :func:`~airflow_provider.concurrency.commit.commit`
+        does so.
 
         :return: True when this call put it: the commit is done.
         :raises OSError: when it is not known whether it was put, nor found there now.
         :raises InstantRolledBackError: when others were there and have been trimmed since: who puts
             entries stood still for so long.
         """
-        if (last := self.read(sequence - 1)) is not None:
-            entry = replace(entry, archived=max(entry.archived, last.archived))
         try:
             put = self._storage.put_if_absent(_path(sequence), entry.to_json())
         except OSError:
@@ -287,7 +139,7 @@ class CommitLog:
 
     def _is_archived(self, entry: LogEntry) -> bool:
         found = find_archived(self._storage, entry.instant)
-        if found is None or not entry.commits:
+        if found is None or not isinstance(entry, Commit | Restore):
             return found is not None
         # What several carry out, such as a clean, may have been completed by another one's entry.
         return found.instant.completion_time == entry.completion_time

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from airflow_provider.concurrency.commit_log import LogEntry
+from airflow_provider.concurrency.log_entry import LogEntry, Revert, Rollback
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.instant import State
@@ -119,7 +119,7 @@ class WriteDescription:
             priority=entry.priority,
             state=State.COMPLETED,
             file_groups=entry.touched,
-            rolls_back=entry.rolls_back,
+            rolls_back=entry.rolls_back if isinstance(entry, Rollback | Revert) else None,
             completion_time=entry.completion_time,
             owner=entry.owner,
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_provider.concurrency.commit_log import IndexState, LogEntry
 from airflow_provider.concurrency.conflicts import Conflict
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo
+from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.concurrency.publish import staged_metadata_path
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
@@ -163,33 +163,25 @@ class Content:
         metadata = CommitMetadata(operation, self.write_stats, self.replaced, self.extra_metadata)
         return encode_commit_metadata(metadata, self.completed_action(pending))
 
-    def entry(
-        self,
-        instant: str,
-        pending: Action,
-        info: HeartbeatInfo,
-        completion_time: str,
-        sequence: int,
-        indexes: tuple[IndexState, ...],
-    ) -> LogEntry:
-        """The log entry that commits it."""
+    def renamed_action(self, pending: Action) -> Action | None:
+        """The action under which it completes, where that is not the one under which it is pending."""
         action = self.completed_action(pending)
-        renamed = pending is Action.COMMIT and action is not pending
-        return LogEntry(
+        return action if pending is Action.COMMIT and action is not pending else None
+
+    def entry(self, instant: str, pending: Action, info: HeartbeatInfo) -> Commit:
+        """The log entry that commits it."""
+        return Commit(
             instant=instant,
-            action=action,
-            completion_time=completion_time,
+            action=self.completed_action(pending),
             operation=info.operation,
             priority=info.priority,
             written=self.written,
             replaced=self.taken_out,
             inserted_in=self.inserted_in,
             metadata_path=staged_metadata_path(instant),
-            pending_action=pending if renamed else None,
+            pending_action=pending if self.renamed_action(pending) else None,
             operation_key=info.operation_key,
             owner=info.owner,
-            indexes=indexes,
-            sequence=sequence,
         )
 
 

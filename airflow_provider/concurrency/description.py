@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
+from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.in_flight import pending_instants
+from airflow_provider.concurrency.log_entry import LogEntry, Savepoint
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.table.archived_timeline import find_archived
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.instant import Instant, State
 from airflow_provider.table.metadata import decode_any
 from airflow_provider.table.timeline import Timeline
 
@@ -104,7 +105,7 @@ def _active(timeline: Timeline, requested_time: str) -> tuple[Instant | None, An
 def _entry_of(log: CommitLog, requested_time: str) -> LogEntry | None:
     own = (entry for entry in log.about(requested_time) if entry.instant == requested_time)
     # A savepoint's instant is that of the commit that it keeps.
-    return next((entry for entry in own if entry.action is not Action.SAVEPOINT), None)
+    return next((entry for entry in own if not isinstance(entry, Savepoint)), None)
 
 
 def _told(value: Any) -> Any:

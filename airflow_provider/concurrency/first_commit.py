@@ -8,13 +8,14 @@ write that died, one is put before the rollback.
 
 from __future__ import annotations
 
+from airflow_provider.concurrency.commit import commit
 from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.content import Content
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
-from airflow_provider.concurrency.in_flight import find_rollback
-from airflow_provider.concurrency.indexes import current_indexes
-from airflow_provider.concurrency.instant_time import completion_time_after, requested_time_before
-from airflow_provider.concurrency.publish import clean_up, publish, publish_head
+from airflow_provider.concurrency.history import Moment
+from airflow_provider.concurrency.instant_time import requested_time_before
+from airflow_provider.concurrency.log_entry import Commit
+from airflow_provider.concurrency.publish import clean_up
 from airflow_provider.concurrency.uncommitted import Uncommitted
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileSystemView
@@ -25,17 +26,19 @@ from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
 
-def ensure_commit_before(storage: Storage, commit_log: CommitLog, dead: str) -> None:
+def ensure_commit_before(storage: Storage, dead: str) -> None:
     """Put an empty commit that is older than an instant, unless the timeline has an older one.
 
     :param storage: the table's storage.
-    :param commit_log: the table's commit log.
     :param dead: requested time of an instant that is about to be rolled back.
     """
-    if _has_commit_before(storage, dead):
-        return
+    while not _has_commit_before(storage, dead):
+        _put_commit_before(storage, dead)
+
+
+def _put_commit_before(storage: Storage, dead: str) -> None:
     info = HeartbeatInfo(describe_owner(), Action.COMMIT, "INSERT", 0, 10.0, 6)
-    instant = _take_instant_before(storage, commit_log, dead, info)
+    instant = _take_instant_before(storage, dead, info)
     extra = {"priority": str(info.priority)}
     if schema := HudiTable.at(storage).config.create_schema:
         extra["schema"] = schema  # where readers look for it
@@ -44,24 +47,17 @@ def ensure_commit_before(storage: Storage, commit_log: CommitLog, dead: str) -> 
     storage.put_if_absent(instant_path(requested), requested_content(Action.COMMIT))
     uncommitted.plan((), ())
     uncommitted.stage(content)
-    while True:
-        newest = publish_head(storage, commit_log)
-        if find_rollback(commit_log, instant) is not None:
-            # This one stood still for so long that others took it for dead.
-            uncommitted.delete()
-            ensure_commit_before(storage, commit_log, dead)
-            return
-        if _has_commit_before(storage, dead):  # others had the same to do
-            clean_up(storage, instant, Action.COMMIT)
-            return
-        indexes = current_indexes(storage, commit_log, newest)
-        uncommitted.log_to(indexes, content, lambda: FileSystemView(storage, Timeline.load(storage)))
-        sequence = newest.sequence + 1 if newest else 1
-        completion_time = completion_time_after(newest, instant)
-        entry = content.entry(instant, Action.COMMIT, info, completion_time, sequence, indexes)
-        if commit_log.append(sequence, entry):
-            publish(storage, entry)
-            return
+
+    def decide(moment: Moment) -> Commit | None:
+        # Others took this one for dead, because it stood still; or they had the same to do.
+        if moment.fate_of(instant) is not None or _has_commit_before(storage, dead):
+            return None
+        view = FileSystemView(storage, lambda: Timeline.load(storage))
+        uncommitted.log_to(moment.indexes, content, lambda: view)
+        return content.entry(instant, Action.COMMIT, info)
+
+    if commit(storage, decide) is None:
+        clean_up(storage, instant, Action.COMMIT)
 
 
 def _has_commit_before(storage: Storage, instant: str) -> bool:
@@ -69,7 +65,7 @@ def _has_commit_before(storage: Storage, instant: str) -> bool:
     return bool(starts) and starts < instant
 
 
-def _take_instant_before(storage: Storage, commit_log: CommitLog, instant: str, info: HeartbeatInfo) -> str:
+def _take_instant_before(storage: Storage, instant: str, info: HeartbeatInfo) -> str:
     """A requested time that no other instant has or will have: only what does the same takes one in the past.
 
     As in :func:`~airflow_provider.concurrency.instant_time.request_instant` the heartbeat claims it, and then
@@ -78,7 +74,8 @@ def _take_instant_before(storage: Storage, commit_log: CommitLog, instant: str, 
     candidate = requested_time_before(instant)
     while True:
         if storage.put_if_absent(heartbeat_path(candidate), info.to_json()):
-            used = {time for entry in commit_log.backwards() for time in (entry.instant, entry.rolls_back)}
+            entries = CommitLog(storage).backwards()
+            used = {time for entry in entries for time in (entry.instant, *entry.undone)}
             if candidate not in used and Timeline.load(storage).find(candidate) is None:
                 return candidate
             storage.delete(heartbeat_path(candidate))

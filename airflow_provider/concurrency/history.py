@@ -7,13 +7,35 @@ section 4).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from airflow_provider.concurrency.commit_log import CommitLog, LogEntry, without_reverted
-from airflow_provider.concurrency.conflicts import PRIORITIES, RESTORE
-from airflow_provider.concurrency.publish import completed_instant, ensure_published
-from airflow_provider.locks import LockProvider
+from airflow_provider.concurrency.commit_log import CommitLog
+from airflow_provider.concurrency.conflicts import PRIORITIES
+from airflow_provider.concurrency.fate import Fate, fate_of
+from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
+from airflow_provider.concurrency.indexes import current_indexes, drop_staged
+from airflow_provider.concurrency.instant_time import request_instant
+from airflow_provider.concurrency.log_entry import (
+    Archival,
+    Commit,
+    IndexState,
+    LogEntry,
+    Restore,
+    Revert,
+    Rollback,
+    Savepoint,
+    without_reverted,
+)
+from airflow_provider.concurrency.publish import (
+    completed_instant,
+    ensure_published,
+    publish_head,
+    staged_metadata_path,
+    staged_plan_path,
+)
+from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
 from airflow_provider.table.metadata import REWRITES, CommitMetadata, decode, decode_commit_metadata
@@ -43,11 +65,12 @@ class Change:
         return self._metadata
 
 
-class Base:
-    """The moment on which a write is based: an entry of the log, and the timeline of that moment.
+class Moment:
+    """What is true of a table at one moment: an entry of the log, and the timeline of that moment.
 
-    The timeline is loaded when somebody asks for it: a write that never looks at what there is, such
-    as one that only adds files, depends on nothing and need not list it.
+    A write is based on one, and an entry is decided on one. What it costs to know is asked for when
+    somebody needs it: a write that never looks at what there is, such as one that only adds files, depends
+    on nothing and need not list the timeline.
 
     :param storage: the table's storage.
     :param newest: the newest entry of the log at that moment; published.
@@ -64,22 +87,30 @@ class Base:
         timeline: Timeline | None = None,
     ) -> None:
         self._storage = storage
+        self._log = CommitLog(storage)
         self._before = before
         self._timeline = timeline
+        self._requested: list[str] = []
         self.newest = newest
 
     @classmethod
-    def now(cls, storage: Storage, log: CommitLog) -> Base:
+    def now(cls, storage: Storage) -> Moment:
         """This moment; finishes the newest entry if its writer did not."""
-        newest = log.newest()
-        if newest is not None:
-            ensure_published(storage, newest)
-        return cls(storage, newest, timeline=Timeline.load(storage))
+        return cls(storage, publish_head(storage, CommitLog(storage)))
 
     @classmethod
-    def at(cls, storage: Storage, entry: LogEntry) -> Base:
+    def at(cls, storage: Storage, entry: LogEntry) -> Moment:
         """The moment at which an entry was put."""
         return cls(storage, entry, timeline=Timeline.load(storage).until(entry.completion_time))
+
+    def following(self) -> Moment:
+        """This moment, as :meth:`now`, where it is known that the log was not trimmed past the one before."""
+        newest = self.newest
+        for entry in self._log.after(self.sequence):
+            newest = entry
+        if newest is not None and newest is not self.newest:
+            ensure_published(self._storage, newest)
+        return Moment(self._storage, newest)
 
     @property
     def timeline(self) -> Timeline:
@@ -91,35 +122,49 @@ class Base:
                 self._timeline = self._timeline.showing(lambda i: (i.completion_time or "") < before)
         return self._timeline
 
-    def newest_completion(self, lock: LockProvider) -> str:
-        """The largest completion time that a commit after this moment has to exceed.
+    @property
+    def newest_completion(self) -> str:
+        """The largest completion time that is known; whatever comes after this moment has to exceed it.
 
-        Only a lock that other Hudi writers hold as well makes it worth a listing to look for theirs:
-        under another one they may complete something right after the look.
-
-        :param lock: the table lock; held.
+        Only a lock that other Hudi writers hold as well makes it worth a listing to look for theirs: under
+        another one they may complete something right after the look. Who holds such a lock asks for the
+        timeline.
         """
-        if lock.excludes_hudi or self._timeline is not None:
-            return self.timeline.newest_completion
-        return self.newest.completion_time if self.newest else ""
+        known = self.newest.completion_time if self.newest else ""
+        return known if self._timeline is None else max(known, self._timeline.newest_completion)
 
     @property
     def sequence(self) -> int:
         """Sequence of the newest entry; 0 for an empty log."""
         return self.newest.sequence if self.newest else 0
 
-    def view(self, log: CommitLog) -> FileSystemView:
-        """The snapshot at this moment.
+    @property
+    def indexes(self) -> tuple[IndexState, ...]:
+        """The indexes that there are: whoever commits next has to log to them."""
+        return current_indexes(self._storage, self._log, self.newest)
 
-        :param log: the table's commit log.
+    @property
+    def archived(self) -> str:
+        """Requested time up to which instants have left the timeline, or leave it; empty where none has.
+
+        The next entry neither undoes nor keeps one of them. They may still be on the timeline: an archiver
+        is at it, or died, and the next one goes on there.
         """
+        return self._log.archived(self.newest)
+
+    def fate_of(self, instant: str) -> Fate | None:
+        """What became of an instant; see :func:`~airflow_provider.concurrency.fate.fate_of`."""
+        return fate_of(self._storage, self._log, instant)
+
+    def view(self) -> FileSystemView:
+        """The snapshot at this moment."""
         undone: list[LogEntry] = []
 
         def load() -> Timeline:
             timeline = self.timeline  # before the look at the log, which knows all that it shows
-            later = list(log.after(self.sequence))
+            later = list(self._log.after(self.sequence))
             # Of what was undone since not even the file can be read; the commit will meet it.
-            undone[:] = [entry for entry in later if entry.reverts is not None or entry.undoes]
+            undone[:] = [entry for entry in later if isinstance(entry, Revert | Restore)]
             hidden = {instant for entry in later for instant in entry.shown_or_hidden}
             if not hidden:
                 return timeline
@@ -134,46 +179,74 @@ class Base:
 
         return FileSystemView(self._storage, load, indexes)
 
-    def entries(self, log: CommitLog) -> list[LogEntry]:
-        """What this package has committed since, without what was done and undone.
+    def later_entries(self) -> list[LogEntry]:
+        """What this package has put since, without what was done and undone."""
+        return without_reverted(self._log.after(self.sequence))
 
-        :param log: the table's commit log.
+    def changes_since(self, base: Moment) -> list[Change]:
+        """What has completed between an earlier moment and this one, without what was done and undone.
+
+        :param base: the earlier moment.
+        :return: in the order of completion.
         """
-        return without_reverted(log.after(self.sequence))
-
-    def changes(self, log: CommitLog) -> tuple[list[Change], Base]:
-        """What has completed since, without what was done and undone.
-
-        :param log: the table's commit log.
-        :return: the changes in the order of completion, and the moment up to which they go.
-        """
-        entries = list(log.after(self.sequence))
-        newest = entries[-1] if entries else self.newest
-        if entries:
-            ensure_published(self._storage, entries[-1])
-        moment = Base(self._storage, newest)
+        entries = list(itertools.takewhile(self._is_known, self._log.after(base.sequence)))
         foreign: list[LogEntry] = []
-        if self._timeline is not None:
-            foreign = self._foreign(moment.timeline.new_since(self._timeline), entries, log)
-        ours = (entry for entry in without_reverted(entries) if entry.action is not Action.ARCHIVE)
+        if base._timeline is not None:
+            foreign = self._foreign(self.timeline.new_since(base._timeline), entries, base)
+        ours = (entry for entry in without_reverted(entries) if not isinstance(entry, Archival))
         found = sorted([*ours, *foreign], key=lambda entry: entry.completion_time)
-        return [Change(self._storage, entry) for entry in found], moment
+        return [Change(self._storage, entry) for entry in found]
+
+    def _is_known(self, entry: LogEntry) -> bool:
+        return entry.sequence <= self.sequence
 
     def _foreign(
-        self, appeared: Iterable[Instant], entries: Iterable[LogEntry], log: CommitLog
+        self, appeared: Iterable[Instant], entries: Iterable[LogEntry], base: Moment
     ) -> list[LogEntry]:
         known = _instants(entries)
         unknown = [i for i in appeared if i.requested_time not in known and _changes_something(i)]
         if not unknown:
             return []
         # What was published after the look at the log just now is the log's.
-        known |= _instants(log.after(self.sequence))
+        known |= _instants(self._log.after(base.sequence))
         return [_as_entry(self._storage, i) for i in unknown if i.requested_time not in known]
+
+    # --- requested times for an entry that is decided on this moment --------------------------------
+
+    def request_instant(
+        self, action: Action, operation: str, *, priority: int = 0, later_than: str = ""
+    ) -> str:
+        """Take a requested time for the entry that follows this moment.
+
+        :param action: of its instant.
+        :param operation: Hudi's operation type.
+        :param priority: of who puts the entry.
+        :param later_than: a time that it must exceed, besides all that has completed.
+        """
+        info = HeartbeatInfo(describe_owner(), action, operation, priority, 10.0, 6, base=self.sequence)
+        bound = max(later_than, self.newest_completion)
+        instant, _ = request_instant(self._storage, self._log, self.newest, info, later_than=bound)
+        self._requested.append(instant)
+        return instant
+
+    def keep_requested(self, entry: LogEntry) -> None:
+        """The entry is put and published: nobody beats under the requested time that it took here."""
+        if entry.instant in self._requested:
+            self._storage.delete(heartbeat_path(entry.instant))
+
+    def give_up_requested(self) -> None:
+        """No entry has come of the requested times taken here: they go, with all that was staged."""
+        for instant in self._requested:
+            for path in (staged_metadata_path(instant), staged_plan_path(instant)):
+                self._storage.delete(path)
+            drop_staged(self._storage, instant)
+            self._storage.delete(heartbeat_path(instant))
+        self._requested.clear()
 
 
 def _instants(entries: Iterable[LogEntry]) -> set[str]:
     # A savepoint's is that of a commit, perhaps of another Hudi writer's.
-    return {entry.instant for entry in entries if entry.action is not Action.SAVEPOINT}
+    return {entry.instant for entry in entries if not isinstance(entry, Savepoint)}
 
 
 def _changes_something(instant: Instant) -> bool:
@@ -187,20 +260,16 @@ def _as_entry(storage: Storage, instant: Instant) -> LogEntry:
     completion_time = instant.completion_time or instant.requested_time
     owner = "another Hudi writer"
     if instant.action is Action.RESTORE:
-        return LogEntry(
+        return Restore(
             instant=instant.requested_time,
-            action=instant.action,
             completion_time=completion_time,
-            operation=RESTORE,
             priority=PRIORITIES["ingestion"],
             owner=owner,
         )
     if instant.action is Action.ROLLBACK:
-        return LogEntry(
+        return Rollback(
             instant=instant.requested_time,
-            action=instant.action,
             completion_time=completion_time,
-            operation="ROLLBACK",
             priority=PRIORITIES["cleaning"],
             rolls_back=_rolled_back(decode(content)),
             owner=owner,
@@ -208,7 +277,7 @@ def _as_entry(storage: Storage, instant: Instant) -> LogEntry:
     metadata = decode_commit_metadata(content)
     operation = metadata.operation_type
     replaced = ((partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids)
-    return LogEntry(
+    return Commit(
         instant=instant.requested_time,
         action=instant.action,
         completion_time=completion_time,

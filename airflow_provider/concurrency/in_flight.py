@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import tenacity
 
-from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
+from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.conflicts import WriteDescription
+from airflow_provider.concurrency.fate import fate_of
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, observe, observe_above
-from airflow_provider.table.archived_timeline import newest_archived
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
+from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import decode_commit_metadata
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import instant_path
@@ -56,7 +56,7 @@ def pending_instants(table: HudiTable) -> list[PendingInstant]:
     timeline = table.timeline()
     head = log_.newest()
     # A commit is a commit from its entry on, also while its instant is being published.
-    ended = {head.instant, head.rolls_back} if head and not head.leaves_pending else set()
+    ended = {head.instant, *head.undone} if head and not head.leaves_pending else set()
     pending = {i.requested_time: i.action for i in timeline.pending() if i.requested_time not in ended}
     for requested_time, heartbeat in heartbeats.items():
         if timeline.find(requested_time) is None and requested_time not in ended:
@@ -66,8 +66,8 @@ def pending_instants(table: HudiTable) -> list[PendingInstant]:
     found = []
     for requested_time, action in sorted(pending.items()):
         heartbeat_ = heartbeats.get(requested_time)
-        if heartbeat_ is None and is_dead(storage, log_, requested_time, action):
-            continue  # what a writer wrote that did not know yet that it was dead
+        if heartbeat_ is None and fate_of(storage, log_, requested_time) is not None:
+            continue  # what somebody put who did not know yet that it had ended
         info = heartbeat_.info if heartbeat_ else HeartbeatInfo()
         found.append(
             PendingInstant(
@@ -143,27 +143,6 @@ def wait_for_instant(table: HudiTable, instant: str, timeout: float) -> bool:
         retry_error_callback=lambda _: True,
     )
     return not retrying(goes_on)
-
-
-def find_rollback(commit_log: CommitLog, instant: str) -> LogEntry | None:
-    """The log entry that made a pending instant dead, if there is one."""
-    return next((entry for entry in commit_log.about(instant) if entry.rolls_back == instant), None)
-
-
-def is_dead(storage: Storage, commit_log: CommitLog, instant: str, action: Action) -> bool:
-    """Whether what is pending without a heartbeat is of a writer that did not know yet that it was dead.
-
-    Archival goes past a dead write only once its rollback is long over, and past a pending one never.
-    So a write that is pending before the last archived instant is dead, also when its rollback was trimmed.
-
-    :param storage: the table's storage.
-    :param commit_log: the table's commit log.
-    :param instant: requested time of a pending instant.
-    :param action: its action.
-    """
-    if find_rollback(commit_log, instant) is not None:
-        return True
-    return action.when_completed in WRITE_ACTIONS and instant <= newest_archived(storage)
 
 
 def action_of(info: HeartbeatInfo) -> Action:

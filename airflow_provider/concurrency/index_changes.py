@@ -12,8 +12,9 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
-from airflow_provider.concurrency.commit_log import CommitLog, IndexState, LogEntry
+from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.log_entry import IndexState, LogEntry, Plan
 from airflow_provider.exceptions import NotATableError
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import decode, encode
@@ -52,7 +53,7 @@ def publish_index_change(storage: Storage, entry: LogEntry, staged: str) -> None
     :param entry: the newest entry of the commit log.
     :param staged: path of the instant's staged content.
     """
-    if entry.plans:
+    if isinstance(entry, Plan):
         try:
             _make_file_groups(storage, entry, decode(storage.read(staged)))
         except FileNotFoundError:

@@ -6,14 +6,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_provider.concurrency.commit_log import CommitLog, IndexState, LogEntry
+from airflow_provider.concurrency.commit import commit
 from airflow_provider.concurrency.conflicts import PRIORITIES
-from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
-from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.index_changes import DROP_INDEX
-from airflow_provider.concurrency.indexes import current_indexes, log_missed
-from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
-from airflow_provider.concurrency.publish import publish, staged_metadata_path, staged_plan_path
+from airflow_provider.concurrency.indexes import log_missed
+from airflow_provider.concurrency.log_entry import Commit, IndexState, LogEntry, Plan
+from airflow_provider.concurrency.publish import staged_metadata_path, staged_plan_path
 from airflow_provider.locks import LockProvider
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.instant import Action
@@ -37,8 +36,8 @@ class Change:
     content: bytes
 
 
-Decide = Callable[[Base, Indexes], Change | None]
-"""Makes a change from this moment and the indexes as of it; called under the lock, perhaps again."""
+Decide = Callable[[Moment], Change | None]
+"""Makes a change from this moment and its indexes; called under the lock, perhaps again."""
 
 
 def change_indexes(
@@ -64,17 +63,28 @@ def change_indexes(
     :return: the entry; None when there was nothing to change.
     :raises LockTimeoutError: when the table lock could not be had in time.
     """
-    commit_log = CommitLog(storage)
+    kind: type[Plan] | type[Commit] = Plan if plans else Commit
+    path_of = staged_plan_path if plans else staged_metadata_path
+
+    def entry(moment: Moment) -> LogEntry | None:
+        change = decide(moment)
+        if change is None:
+            return None
+        log_missed(storage, moment.indexes, moment.timeline)
+        requested = instant or moment.request_instant(Action.INDEXING, operation)
+        storage.put(path_of(requested), change.content)
+        return kind(
+            instant=requested,
+            action=Action.INDEXING,
+            operation=operation,
+            priority=PRIORITIES["table_service"],
+            metadata_path=path_of(requested),
+            owner=describe_owner(),
+            indexes=change.indexes(requested),
+        )
+
     with lock:
-        while True:
-            base = Base.now(storage, commit_log)
-            indexes = current_indexes(storage, commit_log, base.newest)
-            change = decide(base, indexes)
-            if change is None:
-                return None
-            log_missed(storage, indexes, base.timeline)
-            if (entry := _put(storage, commit_log, base, change, operation, instant, plans)) is not None:
-                return entry
+        return commit(storage, entry)
 
 
 def drop_indexes(
@@ -90,7 +100,8 @@ def drop_indexes(
     """
     gone: list[str] = []
 
-    def decide(base: Base, before: Indexes) -> Change | None:
+    def decide(moment: Moment) -> Change | None:
+        before = moment.indexes
         gone[:] = [each.partition for each in before if is_wanted(each.partition)]
         if not gone:
             return None
@@ -104,50 +115,3 @@ def drop_indexes(
         return None
     log.info("table %s: dropped the indexes %s", storage.root, ", ".join(gone))
     return entry, tuple(gone)
-
-
-def _put(
-    storage: Storage,
-    commit_log: CommitLog,
-    base: Base,
-    change: Change,
-    operation: str,
-    known: str | None,
-    plans: bool,
-) -> LogEntry | None:
-    """The entry; None when another one came in between."""
-    owner, later_than = describe_owner(), base.timeline.newest_completion
-    if (instant := known) is None:
-        info = HeartbeatInfo(owner, Action.INDEXING, operation, 0, 10.0, 6, base=base.sequence)
-        instant, _ = request_instant(storage, commit_log, base.newest, info, later_than=later_than)
-    staged = staged_plan_path(instant) if plans else staged_metadata_path(instant)
-    entry = LogEntry(
-        instant=instant,
-        action=Action.INDEXING,
-        completion_time=completion_time_after(base.newest, instant, later_than=later_than),
-        operation=operation,
-        priority=PRIORITIES["table_service"],
-        metadata_path=staged,
-        plans=plans,
-        owner=owner,
-        indexes=change.indexes(instant),
-        sequence=base.sequence + 1,
-    )
-    put = False
-    try:
-        storage.put(staged, change.content)
-        put = commit_log.append(entry.sequence, entry)
-        if not put:
-            if known is None:  # under a known one somebody else may have staged, and been first
-                storage.delete(staged)
-                storage.delete(heartbeat_path(instant))
-            return None
-        try:
-            publish(storage, entry)
-        except OSError as error:
-            # The entry is what counts; the next writer publishes what could not be published.
-            log.warning("%s %s is not published yet: %s", operation, instant, error)
-        return entry
-    finally:
-        if put and known is None:  # otherwise it stays, for the next writer to find by it what was staged
-            storage.delete(heartbeat_path(instant))

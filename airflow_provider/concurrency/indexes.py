@@ -1,6 +1,6 @@
 """Indexes inside a commit: what a write logs to the metadata table, before it may complete.
 
-The commit log says which indexes there are (:class:`~airflow_provider.concurrency.commit_log.IndexState`),
+The commit log says which indexes there are (:class:`~airflow_provider.concurrency.log_entry.IndexState`),
 so that a writer learns it with the entry that it reads anyway, and none can miss an index that was
 scheduled before its own entry. A write's records are staged before the table lock is taken: log files
 under their final names, and an instant of the metadata table that does not complete. They count for
@@ -18,7 +18,8 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from airflow_provider.concurrency.commit_log import CommitLog, IndexState, LogEntry
+from airflow_provider.concurrency.commit_log import CommitLog
+from airflow_provider.concurrency.log_entry import IndexState, LogEntry
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.table.archived_timeline import content_of, find_archived
 from airflow_provider.table.base_file import parse_base_file_name

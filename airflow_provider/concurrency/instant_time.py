@@ -7,8 +7,9 @@ would stand for both, and for two snapshots.
 
 from __future__ import annotations
 
-from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
+from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
+from airflow_provider.concurrency.log_entry import LogEntry
 from airflow_provider.table.instant import after, before, now
 from airflow_provider.table.storage import Storage
 

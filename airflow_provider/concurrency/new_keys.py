@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider.concurrency.commit_log import IndexState
 from airflow_provider.concurrency.conflicts import (
     Conflict,
     ConflictPolicy,
@@ -26,6 +25,7 @@ from airflow_provider.concurrency.conflicts import (
     outcome,
 )
 from airflow_provider.concurrency.history import Change
+from airflow_provider.concurrency.log_entry import Commit, IndexState, Plan, Revert
 from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.table.base_file import BaseFileFooter, read_base_file, read_footer
 from airflow_provider.table.file_groups import FileGroupId
@@ -57,7 +57,7 @@ def same_new_keys(
     :param policy: what it does where it has a choice.
     """
     own = [_WrittenKeys(storage, stat, committing.instant) for stat in write_stats if stat.num_inserts]
-    changes = [change for change in changes if not change.entry.plans]
+    changes = [change for change in changes if not isinstance(change.entry, Plan)]
     if not own or not changes:
         return []
     by_index = _by_record_index(storage, committing, own, changes, policy)
@@ -67,7 +67,7 @@ def same_new_keys(
     conflicts = []
     for change in changes:
         entry = change.entry
-        if entry.reverts is not None and entry.inserted_in & partitions:
+        if isinstance(entry, Revert) and entry.inserted_in & partitions:
             # Rows have come back, and nothing says which.
             back = frozenset(
                 FileGroupId(keys.stat.partition_path, keys.stat.file_id)
@@ -75,7 +75,7 @@ def same_new_keys(
                 if keys.stat.partition_path in entry.inserted_in
             )
             conflicts.append(Conflict(WriteDescription.of_entry(entry), back, Outcome.CONFLICT))
-        if not entry.commits or entry.operation in REWRITES or not entry.inserted_in & partitions:
+        if not isinstance(entry, Commit) or entry.operation in REWRITES or not entry.inserted_in & partitions:
             continue
         groups, keys = _shared(storage, own, entry.instant, change.metadata.write_stats)
         if groups:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.content import CommitResult
 from airflow_provider.concurrency.in_flight import PendingInstant, pending_instants
+from airflow_provider.concurrency.log_entry import Commit, Restore, Revert
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.table.archived_timeline import archived
 from airflow_provider.table.hudi_table import HudiTable
@@ -61,12 +62,13 @@ def _commits(
     for entry in commit_log.backwards():
         if since is not None and entry.completion_time < since:
             return
-        restored |= entry.undoes
-        if entry.reverts is not None:
+        if isinstance(entry, Restore):
+            restored |= entry.undoes
+        elif isinstance(entry, Revert):
             reverted.add(entry.reverts)
         elif entry.instant in restored or entry.sequence in reverted:
             continue
-        elif entry.commits and entry.operation_key:
+        elif isinstance(entry, Commit) and entry.operation_key:
             yield (
                 entry.operation_key,
                 CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence),

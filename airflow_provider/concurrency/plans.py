@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
-from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
+from airflow_provider.concurrency.commit import commit
+from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.held import held_writes
-from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.in_flight import writers_above
-from airflow_provider.concurrency.indexes import current_indexes, log_missed
-from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
-from airflow_provider.concurrency.publish import publish, staged_plan_path
+from airflow_provider.concurrency.indexes import log_missed
+from airflow_provider.concurrency.log_entry import Plan, Restore, Savepoint
+from airflow_provider.concurrency.publish import staged_plan_path
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
@@ -33,8 +33,6 @@ from airflow_provider.table.timeline import Timeline, instant_path
 _SERVICES = frozenset(
     {Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION, Action.CLEAN, Action.INDEXING}
 )
-
-_OF_ALL_FILE_GROUPS = frozenset({Action.SAVEPOINT, Action.RESTORE})
 
 
 @dataclass(frozen=True)
@@ -84,29 +82,61 @@ def schedule(
     table.check_writable()
     storage = table.storage
     commit_log = CommitLog(storage)
+    planned: tuple[Moment, ServicePlan | None] | None = None
+
+    def decide(moment: Moment) -> Plan | None:
+        nonlocal planned
+        if planned is None or _is_outdated(moment, *planned, on_metadata_table):
+            planned = moment, make_plan(moment)
+        _, plan = planned
+        if plan is None:
+            return None
+        _ = moment.timeline  # what another Hudi writer has completed comes before it
+        instant = moment.request_instant(action, operation, priority=priority)
+        storage.put(staged_plan_path(instant), plan.content)
+        return Plan(
+            instant=instant,
+            action=action,
+            operation=operation,
+            priority=priority,
+            file_groups=plan.file_groups,
+            metadata_path=staged_plan_path(instant),
+            on_metadata_table=on_metadata_table,
+            owner=describe_owner(),
+        )
+
+    def make_plan(moment: Moment) -> ServicePlan | None:
+        reserved = left_alone = reserved_file_groups(storage, commit_log, moment.timeline)
+        if action is not Action.CLEAN:  # which takes what no writer works on
+            above = (writer.file_groups for writer in writers_above(storage, priority))
+            left_alone = reserved.union(*above)
+        if on_metadata_table:  # what completed before the plan must not be logged after it
+            log_missed(storage, moment.indexes, moment.timeline)
+        plan = planner(moment.view(), left_alone)
+        if plan is not None and (taken := plan.file_groups & reserved):
+            partition, file_id = min(taken)
+            raise InvalidInputError(
+                f"table {storage.root}: the plan for {operation} names file group {partition}/{file_id}, "
+                "which another pending plan or an open transaction holds",
+                file_groups=[list(group) for group in sorted(taken)],
+            )
+        return plan
+
     with lock or default_lock(table):
-        while True:
-            base = Base.now(storage, commit_log)
-            reserved = left_alone = reserved_file_groups(storage, commit_log, base.timeline)
-            if action is not Action.CLEAN:  # which takes what no writer works on
-                above = (writer.file_groups for writer in writers_above(storage, priority))
-                left_alone = reserved.union(*above)
-            if on_metadata_table:  # what completed before the plan must not be logged after it
-                log_missed(storage, current_indexes(storage, commit_log, base.newest), base.timeline)
-            plan = planner(base.view(commit_log), left_alone)
-            if plan is None:
-                return None
-            if taken := plan.file_groups & reserved:
-                partition, file_id = min(taken)
-                raise InvalidInputError(
-                    f"table {storage.root}: the plan for {operation} names file group {partition}/{file_id}, "
-                    "which another pending plan or an open transaction holds",
-                    file_groups=[list(group) for group in sorted(taken)],
-                )
-            info = HeartbeatInfo(describe_owner(), action, operation, priority, 10.0, 6, base=base.sequence)
-            instant = _put_plan(storage, commit_log, base, plan, info, on_metadata_table)
-            if instant is not None:
-                return instant
+        entry = commit(storage, decide)
+    return entry.instant if entry else None
+
+
+def _is_outdated(
+    moment: Moment, planned_at: Moment, plan: ServicePlan | None, on_metadata_table: bool
+) -> bool:
+    """Whether something has come since a plan was made that the plan should have known."""
+    if plan is None or (on_metadata_table and moment.sequence > planned_at.sequence):
+        return True  # to the metadata table every entry may log
+    entries = [change.entry for change in moment.changes_since(planned_at)]
+    if on_metadata_table and entries:
+        return True
+    return any(isinstance(each, Savepoint | Restore) or each.claimed & plan.file_groups for each in entries)
 
 
 def reserved_file_groups(
@@ -137,68 +167,13 @@ def planned_file_groups(
     for entry in commit_log.backwards():
         if not wanted or entry.completion_time < min(wanted):
             break
-        if wanted.pop(entry.instant, None) is not None and entry.plans:
-            found |= entry.written
-        if entry.rolls_back is not None:
-            wanted.pop(entry.rolls_back, None)
-    for instant in wanted.values():  # another Hudi writer's
-        found |= _clustered(storage, instant)
+        if wanted.pop(entry.instant, None) is not None and isinstance(entry, Plan):
+            found |= entry.file_groups
+        for instant in entry.undone:
+            wanted.pop(instant, None)
+    for foreign in wanted.values():  # another Hudi writer's
+        found |= _clustered(storage, foreign)
     return frozenset(found)
-
-
-def _put_plan(
-    storage: Storage,
-    commit_log: CommitLog,
-    base: Base,
-    plan: ServicePlan,
-    info: HeartbeatInfo,
-    on_metadata_table: bool,
-) -> str | None:
-    """The instant; None when something came in between that the plan does not know."""
-    instant, _ = request_instant(
-        storage, commit_log, base.newest, info, later_than=base.timeline.newest_completion
-    )
-    storage.put(staged_plan_path(instant), plan.content)
-    put = False
-    try:
-        while not put:
-            changes, moment = base.changes(commit_log)
-            touched = frozenset(group for change in changes for group in _claimed(change.entry))
-            # Whoever stood still here for too long is dead, and so is its instant.
-            is_dead = any(change.entry.rolls_back == instant for change in changes)
-            touches_all = any(change.entry.action in _OF_ALL_FILE_GROUPS for change in changes)
-            if on_metadata_table:  # to which every entry may log
-                touches_all = bool(changes) or moment.sequence > base.sequence
-            if is_dead or touches_all or touched & plan.file_groups:
-                storage.delete(staged_plan_path(instant))
-                storage.delete(heartbeat_path(instant))
-                return None
-            entry = LogEntry(
-                instant=instant,
-                action=Action(info.action),
-                completion_time=completion_time_after(
-                    moment.newest, instant, later_than=moment.timeline.newest_completion
-                ),
-                operation=info.operation,
-                priority=info.priority,
-                written=plan.file_groups,
-                metadata_path=staged_plan_path(instant),
-                plans=True,
-                on_metadata_table=on_metadata_table,
-                owner=info.owner,
-                indexes=current_indexes(storage, commit_log, moment.newest),
-                sequence=moment.sequence + 1,
-            )
-            put = commit_log.append(entry.sequence, entry)
-        publish(storage, entry)
-    finally:
-        if put:  # otherwise it stays, for the next writer to find by it what was staged
-            storage.delete(heartbeat_path(instant))
-    return instant
-
-
-def _claimed(entry: LogEntry) -> frozenset[FileGroupId]:
-    return entry.written if entry.plans else entry.touched
 
 
 def _clustered(storage: Storage, instant: Instant) -> set[FileGroupId]:

@@ -2,19 +2,36 @@
 
 Every step here is idempotent and may be done by anybody at any time: by the committer
 right after its put, or by whoever finds the newest entry unpublished.
+
+So whoever publishes may stand still in the middle, until others have finished that for it, and what it
+brings has been undone, or archived. Where the storage moves a file in one step, the content is never in its
+hands, and what has gone cannot come back. What is put otherwise is looked at once more after the put: whoever
+finds then that its instant has left the timeline takes it away again (:func:`_put`, :func:`_move`).
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
+from airflow_provider.concurrency.commit_log import CommitLog
+from airflow_provider.concurrency.fate import Fate, fate_of
 from airflow_provider.concurrency.heartbeat import heartbeat_path
 from airflow_provider.concurrency.held import release
 from airflow_provider.concurrency.index_changes import publish_index_change
 from airflow_provider.concurrency.indexes import drop_staged, publish_staged
+from airflow_provider.concurrency.log_entry import (
+    Archival,
+    Commit,
+    LogEntry,
+    Plan,
+    Restore,
+    Revert,
+    Rollback,
+    Savepoint,
+)
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State
@@ -24,11 +41,14 @@ from airflow_provider.table.metadata import (
     decode,
     decode_commit_metadata,
     encode,
-    requested_content,
 )
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
+
+log = logging.getLogger(__name__)
+
+_PENDING = (State.REQUESTED, State.INFLIGHT)
 
 STAGED_FOLDER = ".hoodie/commit_log/staged"
 
@@ -45,20 +65,23 @@ def publish(storage: Storage, entry: LogEntry) -> None:
     :param entry: the newest entry of the commit log.
     :raises CorruptTableError: when the staged metadata is gone although nothing was published.
     """
-    if entry.indexes and not entry.plans and entry.action is not Action.SAVEPOINT:
+    if entry.indexes and not isinstance(entry, Plan | Savepoint):
         # First, so that no reader sees data that an index lacks.
         publish_staged(storage, entry.instant, entry.completion_time)
     if entry.action is Action.INDEXING:
         publish_index_change(storage, entry, _staged(entry))
-    if entry.plans or entry.action is Action.SAVEPOINT:
-        with suppress(FileNotFoundError):  # the one before got it done; a savepoint may be gone since
-            storage.move_if_absent(_staged(entry), _published_path(entry))
-    elif entry.rolls_back is not None:
-        _publish_rollback(storage, entry)
-    elif entry.undoes:
-        _publish_restore(storage, entry)
-    else:
-        _publish_commit(storage, entry)
+    match entry:
+        case Plan() | Savepoint():
+            with suppress(FileNotFoundError):  # the one before got it done; a savepoint may be gone since
+                _move(storage, _staged(entry), _published_path(entry), entry.instant)
+        case Rollback() | Revert():
+            _publish_rollback(storage, entry)
+        case Restore():
+            _publish_restore(storage, entry)
+        case Commit():
+            if entry.pending_action is not None:
+                _rename_pending(storage, entry.instant, entry.pending_action, entry.action)
+            _move_staged(storage, entry)
     if not entry.leaves_pending:  # a plan's instant goes on: under its name the one who carries it out beats
         storage.delete(heartbeat_path(entry.instant))
 
@@ -84,14 +107,15 @@ def ensure_published(storage: Storage, entry: LogEntry) -> None:
 
 def is_published(storage: Storage, entry: LogEntry) -> bool:
     """Whether the instant of an entry is on the timeline, as far as the entry brings it."""
-    if entry.action is Action.ARCHIVE:
+    if isinstance(entry, Archival):
         return True
     return storage.stat(_published_path(entry)) is not None
 
 
 def _published_path(entry: LogEntry) -> str:
-    requested = Instant(entry.instant, entry.action, State.REQUESTED)
-    path = instant_path(requested if entry.plans else completed_instant(entry))
+    if not isinstance(entry, Plan):
+        return instant_path(completed_instant(entry))
+    path = instant_path(Instant(entry.instant, entry.action, State.REQUESTED))
     return f"{METADATA_FOLDER}/{path}" if entry.on_metadata_table else path
 
 
@@ -105,13 +129,23 @@ def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
     """
     deleted = [path for path in data_files_of(storage, instant, action) if storage.delete(path)]
     drop_staged(storage, instant)
-    for state in (State.INFLIGHT, State.REQUESTED):
-        storage.delete(instant_path(Instant(instant, action, state)))
+    take_off_pending(storage, instant, action)
     storage.delete(staged_metadata_path(instant))
     storage.delete(staged_plan_path(instant))
     release(storage, instant)
     storage.delete(heartbeat_path(instant))
     return deleted
+
+
+def take_off_pending(storage: Storage, instant: str, action: Action) -> None:
+    """Delete the pending files of an instant that has ended.
+
+    :param storage: the table's storage.
+    :param instant: its requested time.
+    :param action: under which it is pending.
+    """
+    for state in reversed(_PENDING):
+        storage.delete(instant_path(Instant(instant, action, state)))
 
 
 def data_files_of(storage: Storage, instant: str, action: Action) -> list[str]:
@@ -159,14 +193,8 @@ def _is_newest(storage: Storage, entry: LogEntry) -> bool:
     return CommitLog(storage).head() == entry.sequence
 
 
-def _publish_commit(storage: Storage, entry: LogEntry) -> None:
-    if entry.pending_action is not None:
-        _rename_pending(storage, entry.instant, entry.pending_action, entry.action)
-    _move_staged(storage, entry)
-
-
 def _staged(entry: LogEntry) -> str:
-    return entry.metadata_path or staged_metadata_path(entry.instant)
+    return getattr(entry, "metadata_path", None) or staged_metadata_path(entry.instant)
 
 
 def _move_staged(storage: Storage, entry: LogEntry) -> None:
@@ -174,7 +202,7 @@ def _move_staged(storage: Storage, entry: LogEntry) -> None:
     try:
         # Moved, not copied: whoever was paused here for so long that the commit has been reverted
         # in the meantime finds nothing to move.
-        storage.move_if_absent(staged, path)
+        _move(storage, staged, path, entry.instant)
     except FileNotFoundError:
         if storage.stat(path) is None and _is_newest(storage, entry):
             raise CorruptTableError(
@@ -185,26 +213,50 @@ def _move_staged(storage: Storage, entry: LogEntry) -> None:
 
 
 def _rename_pending(storage: Storage, instant: str, old: Action, new: Action) -> None:
-    # An instant has one action: readers of the timeline must not find it pending under another.
-    for state in (State.REQUESTED, State.INFLIGHT):
-        with suppress(FileNotFoundError):
-            content = storage.read(instant_path(Instant(instant, old, state)))
-            if state is State.REQUESTED:
-                content = requested_content(new)
-            storage.put_if_absent(instant_path(Instant(instant, new, state)), content)
-    for state in (State.INFLIGHT, State.REQUESTED):
-        storage.delete(instant_path(Instant(instant, old, state)))
+    # An instant has one action: readers of the timeline must not find it pending under another. What its
+    # requested instant holds then was staged by the writer.
+    old_requested, old_inflight = (instant_path(Instant(instant, old, each)) for each in _PENDING)
+    requested, inflight = (instant_path(Instant(instant, new, each)) for each in _PENDING)
+    with suppress(FileNotFoundError):
+        _move(storage, staged_plan_path(instant), requested, instant)
+    storage.delete(old_requested)
+    with suppress(FileNotFoundError):
+        _move(storage, old_inflight, inflight, instant)
 
 
-def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
+def _move(storage: Storage, source: str, target: str, instant: str) -> None:
+    """Move a file of an instant to its place on a timeline.
+
+    :raises FileNotFoundError: when there is no source.
+    """
+    moved = storage.move_if_absent(source, target)
+    if moved and not storage.moves_atomically:
+        _look_again(storage, target, instant)
+
+
+def _put(storage: Storage, instant: Instant, content: bytes) -> None:
+    """Put a file of an instant on the timeline."""
+    path = instant_path(instant)
+    if storage.put_if_absent(path, content):
+        _look_again(storage, path, instant.requested_time)
+
+
+def _look_again(storage: Storage, path: str, instant: str) -> None:
+    """Take a file away again that came too late: what it belongs to has left the timeline."""
+    if fate_of(storage, CommitLog(storage), instant) not in (None, Fate.COMPLETED):
+        log.info("table %s: %s came too late, and goes again", storage.root, path)
+        storage.delete(path)
+
+
+def _publish_rollback(storage: Storage, entry: Rollback | Revert) -> None:
     if not _is_newest(storage, entry):
         return  # done while this process stood still, and perhaps archived since
     started = time.monotonic()
-    dead, dead_action = entry.rolls_back or "", entry.rolled_back_action or Action.COMMIT
+    dead, dead_action = entry.rolls_back, entry.rolled_back_action
     doomed = (
-        data_files_of(storage, dead, dead_action)
-        if entry.reverts is None
-        else files_in(storage, {group.partition_path for group in entry.written}, dead)
+        files_in(storage, {group.partition_path for group in entry.written}, dead)
+        if isinstance(entry, Revert)
+        else data_files_of(storage, dead, dead_action)
     )
     by_partition: dict[str, list[str]] = {}
     for path in doomed:
@@ -223,16 +275,14 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
         ],
         "version": 1,
     }
-    storage.put_if_absent(
-        instant_path(Instant(entry.instant, Action.ROLLBACK, State.REQUESTED)),
-        encode("HoodieRollbackPlan", plan),
-    )
-    storage.put_if_absent(instant_path(Instant(entry.instant, Action.ROLLBACK, State.INFLIGHT)), b"")
+    planned = encode("HoodieRollbackPlan", plan)
+    _put(storage, Instant(entry.instant, Action.ROLLBACK, State.REQUESTED), planned)
+    _put(storage, Instant(entry.instant, Action.ROLLBACK, State.INFLIGHT), b"")
     # A rewrite's files stay, because readers may be on them. What was never to be seen goes at once: a later
     # start of the timeline would show it.
     deletes = not _reverts_a_rewrite(storage, entry)
     deleted: list[str] = []
-    if entry.reverts is None:
+    if isinstance(entry, Rollback):
         deleted = clean_up(storage, dead, dead_action)
     else:
         if deletes:
@@ -257,15 +307,15 @@ def _publish_rollback(storage: Storage, entry: LogEntry) -> None:
         "version": 1,
         "instantsRollback": [{"commitTime": dead, "action": str(dead_action)}],
     }
-    storage.put_if_absent(instant_path(completed_instant(entry)), encode("HoodieRollbackMetadata", metadata))
+    _put(storage, completed_instant(entry), encode("HoodieRollbackMetadata", metadata))
 
 
-def _reverts_a_rewrite(storage: Storage, entry: LogEntry) -> bool:
-    reverted = None if entry.reverts is None else CommitLog(storage).read(entry.reverts)
+def _reverts_a_rewrite(storage: Storage, entry: Rollback | Revert) -> bool:
+    reverted = CommitLog(storage).read(entry.reverts) if isinstance(entry, Revert) else None
     return reverted is not None and reverted.operation in REWRITES
 
 
-def _publish_restore(storage: Storage, entry: LogEntry) -> None:
+def _publish_restore(storage: Storage, entry: Restore) -> None:
     """Take back what was undone, the newest commit first.
 
     Of a state in between files may have been cleaned. Our readers see none: from the plan on they leave
@@ -283,7 +333,7 @@ def _publish_restore(storage: Storage, entry: LogEntry) -> None:
             (State.REQUESTED, encode("HoodieRestorePlan", plan)),
             (State.INFLIGHT, b""),
         ):
-            storage.put_if_absent(instant_path(Instant(entry.instant, Action.RESTORE, state)), content)
+            _put(storage, Instant(entry.instant, Action.RESTORE, state), content)
         timeline = Timeline.load(storage)
         for undone in restored["restoreInstantInfo"]:
             _hide(storage, timeline, undone["commitTime"], Action(undone["action"]))

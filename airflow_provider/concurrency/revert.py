@@ -11,17 +11,13 @@ from __future__ import annotations
 
 import logging
 
-from airflow_provider.concurrency.commit_log import CommitLog, LogEntry, without_reverted
+from airflow_provider.concurrency.commit import commit
+from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.conflicts import CLEANING, PRIORITIES
-from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
-from airflow_provider.concurrency.indexes import (
-    StagedChange,
-    change_of_undoing,
-    current_indexes,
-    drop_staged,
-)
-from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
-from airflow_provider.concurrency.publish import files_in, publish, publish_head
+from airflow_provider.concurrency.history import Moment
+from airflow_provider.concurrency.indexes import StagedChange, change_of_undoing
+from airflow_provider.concurrency.log_entry import Commit, Revert, without_reverted
+from airflow_provider.concurrency.publish import files_in
 from airflow_provider.exceptions import NoSuchInstantError, TableError
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
@@ -36,7 +32,7 @@ from airflow_provider.table.visibility import Effect, effect_of
 log = logging.getLogger(__name__)
 
 
-def obstacle(storage: Storage, commit_log: CommitLog, rewrite: LogEntry) -> str | None:
+def obstacle(storage: Storage, commit_log: CommitLog, rewrite: Commit) -> str | None:
     """Why a completed rewrite must not be reverted now.
 
     What is not asked here because it holds by itself: a writer in flight that is based on the
@@ -54,7 +50,7 @@ def obstacle(storage: Storage, commit_log: CommitLog, rewrite: LogEntry) -> str 
     if found := _obstacle(storage, commit_log, rewrite):
         return found
     for entry in commit_log.after(rewrite.sequence):
-        if entry.operation in CLEANING and entry.written & rewrite.replaced:
+        if entry.operation in CLEANING and entry.claimed & rewrite.replaced:
             return f"clean {entry.instant} takes the file groups that it replaced"
     archived = commit_log.archived(commit_log.newest())  # perhaps still on the timeline
     commits = Timeline.load(storage).commits()
@@ -64,7 +60,7 @@ def obstacle(storage: Storage, commit_log: CommitLog, rewrite: LogEntry) -> str 
     return _gone(storage, rewrite.instant, rewrite.replaced)
 
 
-def _obstacle(storage: Storage, commit_log: CommitLog, entry: LogEntry) -> str | None:
+def _obstacle(storage: Storage, commit_log: CommitLog, entry: Commit) -> str | None:
     """What has come since that is in the way of reverting a commit."""
     if not storage.moves_atomically:
         return "the storage cannot move a file in one step, so that a late publisher could bring it back"
@@ -91,7 +87,25 @@ def _view_without(storage: Storage, instant: str) -> FileSystemView:
     )
 
 
-def revert(table: HudiTable, instant: str, *, reason: str) -> LogEntry | None:
+def revert_rewrite(storage: Storage, rewrite: Commit) -> str | None:
+    """Undo a completed rewrite that is in the way of a write of higher priority.
+
+    :param storage: the table's storage.
+    :param rewrite: the entry that completed it.
+    :return: why it cannot be; None when it is undone.
+    """
+    why_not: list[str] = []
+
+    def decide(moment: Moment) -> Revert | None:
+        reason = obstacle(storage, CommitLog(storage), rewrite)
+        why_not[:] = [reason] if reason else []
+        return None if reason else revert_entry(storage, moment, rewrite)
+
+    commit(storage, decide)
+    return why_not[0] if why_not else None
+
+
+def revert(table: HudiTable, instant: str, *, reason: str) -> Revert | None:
     """Undo a completed write on which nothing was built, because its transaction was aborted.
 
     Its data files go at once: whoever still reads them reads what was never committed.
@@ -105,18 +119,19 @@ def revert(table: HudiTable, instant: str, *, reason: str) -> LogEntry | None:
     """
     table.check_writable()
     storage, commit_log = table.storage, CommitLog(table.storage)
-    while True:
-        newest = publish_head(storage, commit_log)
-        timeline = Timeline.load(storage)
-        found = timeline.find(instant)
-        entry = _commit_of(commit_log, instant)
-        if newest is None or entry is None or found is None:
-            return None
-        try:
-            effect = effect_of(storage, timeline, found)
-            merged_on = _merged_on(storage, timeline, effect)
-        except NoSuchInstantError:
-            continue  # undone by somebody else in this moment, this one or one after it
+
+    def decide(moment: Moment) -> Revert | None:
+        while True:
+            timeline = Timeline.load(storage)
+            found, entry = timeline.find(instant), _commit_of(commit_log, instant)
+            if entry is None or found is None:
+                return None
+            try:
+                effect = effect_of(storage, timeline, found)
+                merged_on = _merged_on(storage, timeline, effect)
+            except NoSuchInstantError:
+                continue  # undone by somebody else in this moment, this one or one after it
+            break
         # No clean is in the way: one planned since left alone what is held, one planned before the commit
         # takes only what was superseded then.
         why_not = (
@@ -129,70 +144,49 @@ def revert(table: HudiTable, instant: str, *, reason: str) -> LogEntry | None:
                 f"table {storage.root}: commit {instant} cannot be undone ({reason}): {why_not}",
                 instant=instant,
             )
-        put = put_revert(
-            storage,
-            commit_log,
-            newest,
-            entry,
-            later_than=timeline.newest_completion,
-            brings_back=effect.taken_out_of,
-        )
-        if put is not None:
-            log.info("table %s: %s was reverted because %s", storage.root, instant, reason)
-            return put
+        return revert_entry(storage, moment, entry, brings_back=effect.taken_out_of)
+
+    put = commit(storage, decide)
+    if put is not None:
+        log.info("table %s: %s was reverted because %s", storage.root, instant, reason)
+    return put
 
 
 def _merged_on(storage: Storage, timeline: Timeline, effect: Effect) -> str | None:
     """Whether something was merged on a commit: by a Hudi writer that knows nothing of transactions."""
     commits = timeline.commits()
-    for commit in commits[commits.index(effect.instant) + 1 :]:
-        later = effect_of(storage, timeline, commit)
+    for later_commit in commits[commits.index(effect.instant) + 1 :]:
+        later = effect_of(storage, timeline, later_commit)
         if later.merged_on & effect.written:
-            return f"{later.operation} {commit.requested_time} was merged on it"
+            return f"{later.operation} {later_commit.requested_time} was merged on it"
     return None
 
 
-def _commit_of(commit_log: CommitLog, instant: str) -> LogEntry | None:
-    """The entry that completed an instant, unless it was reverted."""
+def _commit_of(commit_log: CommitLog, instant: str) -> Commit | None:
+    """The entry that completed an instant, unless it was undone."""
     for entry in commit_log.about(instant):
-        if entry.rolls_back == instant or instant in entry.undoes:
+        if instant in entry.undone:
             return None
-        if entry.commits:
+        if isinstance(entry, Commit):
             return entry
     return None
 
 
-def put_revert(
-    storage: Storage,
-    commit_log: CommitLog,
-    newest: LogEntry,
-    reverted: LogEntry,
-    *,
-    later_than: str,
-    brings_back: frozenset[str] = frozenset(),
-) -> LogEntry | None:
-    """Put the revert's entry right after an entry of the log, and publish it.
+def revert_entry(
+    storage: Storage, moment: Moment, reverted: Commit, *, brings_back: frozenset[str] = frozenset()
+) -> Revert:
+    """The entry that undoes a commit, with what it changes in the indexes staged.
 
     :param storage: the table's storage.
-    :param commit_log: the table's commit log.
-    :param newest: the entry up to which :func:`obstacle` has looked.
+    :param moment: that the entry follows.
     :param reverted: the entry to be reverted.
-    :param later_than: an instant time that the revert's must exceed.
     :param brings_back: partition paths in which records show again that had been taken out.
-    :return: the entry; None when somebody else was first, so that all has to be looked at again.
     """
-    owner = describe_owner()
-    info = HeartbeatInfo(
-        owner, Action.ROLLBACK, "ROLLBACK", interval=10.0, tolerable_misses=6, base=newest.sequence
-    )
-    instant, _ = request_instant(storage, commit_log, newest, info, later_than=later_than)
-    indexes = current_indexes(storage, commit_log, newest)
-    StagedChange(storage, instant).stage(indexes, lambda: _change_of(storage, reverted))
-    entry = LogEntry(
+    _ = moment.timeline  # what another Hudi writer has completed comes before it
+    instant = moment.request_instant(Action.ROLLBACK, "ROLLBACK")
+    StagedChange(storage, instant).stage(moment.indexes, lambda: _change_of(storage, reverted))
+    return Revert(
         instant=instant,
-        action=Action.ROLLBACK,
-        completion_time=completion_time_after(newest, instant),
-        operation="ROLLBACK",
         priority=PRIORITIES["ingestion"],
         written=reverted.written,
         replaced=reverted.replaced,
@@ -200,20 +194,11 @@ def put_revert(
         rolls_back=reverted.instant,
         rolled_back_action=reverted.action,
         reverts=reverted.sequence,
-        owner=owner,
-        indexes=indexes,
-        sequence=newest.sequence + 1,
+        owner=describe_owner(),
     )
-    if not commit_log.append(entry.sequence, entry):
-        drop_staged(storage, instant)
-        storage.delete(heartbeat_path(instant))
-        return None
-    log.info("table %s: %s %s reverted by %s", storage.root, reverted.operation, reverted.instant, instant)
-    publish(storage, entry)
-    return entry
 
 
-def _change_of(storage: Storage, reverted: LogEntry) -> TableChange:
+def _change_of(storage: Storage, reverted: Commit) -> TableChange:
     """What it changes in the indexes that a commit is undone."""
     before = FileSystemView(storage, lambda: Timeline.load(storage))
     after = _view_without(storage, reverted.instant)

@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import islice
 
-from airflow_provider.concurrency.commit_log import CommitLog, LogEntry
+from airflow_provider.concurrency.commit_log import CommitLog
+from airflow_provider.concurrency.log_entry import Plan, Rollback
 from airflow_provider.exceptions import (
     InvalidInputError,
     NoSuchInstantError,
@@ -80,7 +81,7 @@ def failures(table: HudiTable, service: Service) -> list[Failure]:
     """
     if service is Service.CLUSTERING:
         entries = reversed(failures_in_a_row(table))
-        return [Failure(e.completion_time, e.reason, e.rolls_back or "", e.owner) for e in entries]
+        return [Failure(e.completion_time, e.reason, e.rolls_back, e.owner) for e in entries]
     folder = _folder(service)
     found = []
     for name in sorted(table.storage.names(folder)):
@@ -149,7 +150,7 @@ def log_head(table: HudiTable) -> str:
     return f"the table as of {newest.completion_time}" if newest else "the table without commits"
 
 
-def failures_in_a_row(table: HudiTable) -> list[LogEntry]:
+def failures_in_a_row(table: HudiTable) -> list[Rollback]:
     """The rollbacks of clusterings whose input still stands as it was, since the last success.
 
     :param table: the table.
@@ -161,18 +162,18 @@ def failures_in_a_row(table: HudiTable) -> list[LogEntry]:
         cleared = ""
     changed: set[FileGroupId] = set()
     completed: set[str] = set()
-    rollbacks: dict[str, LogEntry] = {}
-    found: list[LogEntry] = []
+    rollbacks: dict[str, Rollback] = {}
+    found: list[Rollback] = []
     for entry in islice(CommitLog(table.storage).backwards(), _ENTRIES):
         if entry.completion_time <= cleared:
             break
-        if entry.plans and entry.action is Action.CLUSTERING:
+        if isinstance(entry, Plan) and entry.action is Action.CLUSTERING:
             if entry.instant in completed:
                 break
             rollback = rollbacks.get(entry.instant)
-            if rollback is not None and not entry.written & changed:
+            if rollback is not None and not entry.file_groups & changed:
                 found.append(rollback)
-        elif entry.rolls_back is not None:
+        elif isinstance(entry, Rollback):
             rollbacks[entry.rolls_back] = entry
         completed.add(entry.instant)
         changed |= entry.touched

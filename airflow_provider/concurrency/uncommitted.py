@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from airflow_provider.concurrency.commit_log import IndexState
 from airflow_provider.concurrency.content import Content
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo
 from airflow_provider.concurrency.indexes import StagedChange, change_of_write, drop_staged
-from airflow_provider.concurrency.publish import files_in, staged_metadata_path
+from airflow_provider.concurrency.log_entry import IndexState
+from airflow_provider.concurrency.publish import files_in, staged_metadata_path, staged_plan_path
 from airflow_provider.exceptions import CommitError, InvalidInputError
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
+from airflow_provider.table.metadata import (
+    CommitMetadata,
+    WriteStat,
+    encode_commit_metadata,
+    requested_content,
+)
 from airflow_provider.table.metadata_table.changes import TableChange
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import instant_path
@@ -87,6 +92,8 @@ class Uncommitted:
             )
         encoded = content.encoded(self._info.operation, self._action)
         self._storage.put(staged_metadata_path(self._instant), encoded)
+        if action := content.renamed_action(self._action):
+            self._storage.put(staged_plan_path(self._instant), requested_content(action))
 
     def is_logged_to(self, indexes: Iterable[IndexState]) -> bool:
         """Whether what is staged for the indexes is staged for these."""
@@ -115,6 +122,7 @@ class Uncommitted:
             self._storage.delete(path)
         drop_staged(self._storage, self._instant)
         self._storage.delete(staged_metadata_path(self._instant))
+        self._storage.delete(staged_plan_path(self._instant))
 
     @property
     def _plan_path(self) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.in_flight import find_rollback
+from airflow_provider.concurrency.fate import find_rollback
 from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.exceptions import DuplicateRecordKeyError
 from airflow_provider.table.base_file import parse_base_file_name

@@ -76,7 +76,7 @@ def is_foreign(storage: Storage, pending: PendingInstant) -> bool:
 
 def _is_known_here(commit_log: CommitLog, instant: str) -> bool:
     # Planned, or ended in this moment: then its heartbeat has gone since the look at the timeline.
-    return any(instant in (entry.instant, entry.rolls_back) for entry in commit_log.about(instant))
+    return any(instant == entry.instant or instant in entry.undone for entry in commit_log.about(instant))
 
 
 def waited_for(table: HudiTable, plan: str) -> list[PendingInstant]:

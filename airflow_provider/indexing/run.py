@@ -12,12 +12,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider.concurrency import PRIORITIES, CommitLog, LogEntry, rollback_dead_writers
+from airflow_provider.concurrency import PRIORITIES, CommitLog, rollback_dead_writers
 from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo, heartbeat_path, observe
-from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.index_changes import INDEX, write_index_config
 from airflow_provider.concurrency.index_entries import Change, Indexes, change_indexes
 from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.log_entry import Plan
 from airflow_provider.concurrency.publish import publish_head, staged_metadata_path
 from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, stopping_itself
 from airflow_provider.exceptions import (
@@ -310,17 +311,18 @@ class _Run:
             # Cleaned or undone since: all of it under the lock.
             checked = ""
 
-        def decide(base: Base, indexes: Indexes) -> Change | None:
+        def decide(moment: Moment) -> Change | None:
+            indexes = moment.indexes
             of_plan = _of_plan(indexes, self._instant)
             if not of_plan:
                 raise _dropped(self._storage, self._instant)
             if all(each.is_complete for each in of_plan):
                 return None  # by another run
-            self._check_one_place(of_plan, base.timeline, checked)
+            self._check_one_place(of_plan, moment.timeline, checked)
             after = tuple(
                 each._replace(is_complete=True) if each.instant == self._instant else each for each in indexes
             )
-            upto = base.timeline.commits()[-1:]
+            upto = moment.timeline.commits()[-1:]
             return Change(
                 lambda _: after, _metadata(of_plan, upto[0].requested_time if upto else self._instant)
             )
@@ -339,9 +341,9 @@ class _Run:
     def _pending(self) -> Indexes:
         return _pending(self._storage, self._log, self._instant)
 
-    def _planned(self) -> LogEntry:
+    def _planned(self) -> Plan:
         for entry in self._log.about(self._instant):
-            if entry.plans:
+            if isinstance(entry, Plan):
                 return entry
         raise _dropped(self._storage, self._instant)
 

@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from airflow_provider.concurrency import CommitLog, pending_instants, rollback_dead_writers
-from airflow_provider.concurrency.commit_log import IndexState
-from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.index_changes import COLUMNS, INDEX
-from airflow_provider.concurrency.index_entries import Change, Indexes, change_indexes
+from airflow_provider.concurrency.index_entries import Change, change_indexes
 from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.log_entry import IndexState
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.exceptions import InvalidInputError, UnknownOperationError
 from airflow_provider.indexing.catch_up import base_instant, is_foreign
@@ -128,14 +128,15 @@ def schedule_index(
     if MetadataPartition.RECORD_INDEX in set(wanted) - there:
         records = _record_count(storage, table.view().all_base_files())  # before the lock: it reads footers
 
-    def decide(base: Base, before: Indexes) -> Change | None:
+    def decide(moment: Moment) -> Change | None:
+        before = moment.indexes
         present = {each.partition for each in before}
         new = _left(storage, wanted, present, indexed if columns is not None else None)
         if not new:
             return None
         kept_columns = _columns(storage, present) or indexed
         counts = {each: _file_groups(storage, each, records, sizes) for each in new}
-        upto = base_instant(base.timeline) or _FIRST_INSTANT
+        upto = base_instant(moment.timeline) or _FIRST_INSTANT
         content = _plan(new, upto, kept_columns)
         return Change(
             lambda instant: (*before, *(IndexState(each, instant, counts[each], False) for each in new)),

@@ -25,18 +25,19 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import tenacity
 
-from airflow_provider.concurrency import PRIORITIES, CommitLog, LogEntry
-from airflow_provider.concurrency.commit_log import IndexState
+from airflow_provider.concurrency import PRIORITIES, CommitLog
+from airflow_provider.concurrency.commit import commit
 from airflow_provider.concurrency.heartbeat import observe
 from airflow_provider.concurrency.held import held_instants
+from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.indexes import current_indexes, missed
-from airflow_provider.concurrency.instant_time import completion_time_after
+from airflow_provider.concurrency.log_entry import Archival, IndexState, LogEntry
 from airflow_provider.concurrency.publish import STAGED_FOLDER, clean_up, publish_head
 from airflow_provider.concurrency.readers import registered_consumers
 from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, stopping_itself
@@ -71,7 +72,7 @@ class ArchivalPlan:
     :param leftovers: data files of dead writers, relative to the table.
     :param trim: the commit log's last entry that is not needed any more; 0 for none.
     :param held_by: why instants stay that should leave; None where all that should do leave.
-    :param entry: of the commit log, to be put first; None where an earlier one says as much.
+    :param upto: requested time of the last completed one of them; empty for none.
     """
 
     instants: tuple[Instant, ...] = ()
@@ -79,7 +80,7 @@ class ArchivalPlan:
     leftovers: tuple[str, ...] = ()
     trim: int = 0
     held_by: str | None = None
-    entry: LogEntry | None = field(default=None, repr=False)
+    upto: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.instants or self.dead or self.trim)
@@ -141,11 +142,17 @@ def _archive(
         return plan
     storage, commit_log = table.storage, CommitLog(table.storage)
     contents = {instant.requested_time: archived_content(storage, instant) for instant in plan.instants}
-    with lock or default_lock(table):
-        # Once more, because what holds an instant may have come in between. What leaves does not change.
+
+    def decide(moment: Moment) -> Archival | None:
+        # Once more, because what holds an instant may have come in between.
+        nonlocal plan
         plan = planned()
-        while plan.entry is not None and not commit_log.append(plan.entry.sequence, plan.entry):
-            plan = planned()  # what came first may have changed it
+        if plan.upto <= moment.archived:
+            return None  # an earlier entry says as much
+        return Archival(archived=plan.upto, priority=PRIORITIES["cleaning"], owner=describe_owner())
+
+    with lock or default_lock(table):
+        commit(storage, decide)
         for path in plan.leftovers:
             storage.delete(path)
         found = (
@@ -262,7 +269,6 @@ def plan_archival(
     history = newest_archived(storage)
     passed = {time for time in dead if history < time < stays}
     completed = tuple(i for i in leaving if i.state is State.COMPLETED)
-    upto = completed[-1].requested_time if completed else ""
     return ArchivalPlan(
         instants=completed,
         dead=tuple(
@@ -271,21 +277,7 @@ def plan_archival(
         leftovers=tuple(_files_of(storage, passed)) if passed else (),
         trim=_trimmable(storage, commit_log, head, stays),
         held_by=held_by,
-        entry=_entry(head, timeline, upto, indexes) if upto > archived else None,
-    )
-
-
-def _entry(head: LogEntry | None, timeline: Timeline, upto: str, indexes: tuple[IndexState, ...]) -> LogEntry:
-    return LogEntry(
-        instant="",
-        action=Action.ARCHIVE,
-        completion_time=completion_time_after(head, upto, later_than=timeline.newest_completion),
-        operation="ARCHIVE",
-        priority=PRIORITIES["cleaning"],
-        archived=upto,
-        owner=describe_owner(),
-        indexes=indexes,
-        sequence=head.sequence + 1 if head else 1,
+        upto=completed[-1].requested_time if completed else "",
     )
 
 

@@ -10,22 +10,24 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.concurrency import (
     PRIORITIES,
     CommitLog,
-    LogEntry,
     ServicePlan,
     rollback_dead_writers,
     schedule,
 )
+from airflow_provider.concurrency.commit import commit
 from airflow_provider.concurrency.heartbeat import observe
-from airflow_provider.concurrency.indexes import StagedChange, current_indexes, staged_path
-from airflow_provider.concurrency.instant_time import completion_time_after
+from airflow_provider.concurrency.history import Moment
+from airflow_provider.concurrency.indexes import StagedChange, staged_path
+from airflow_provider.concurrency.log_entry import Commit, Plan
 from airflow_provider.concurrency.plans import reserved_file_groups
-from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
+from airflow_provider.concurrency.publish import publish_head, staged_metadata_path
 from airflow_provider.concurrency.readers import READERS_FOLDER
 from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, log_head, stopping_itself
 from airflow_provider.exceptions import InstantRolledBackError, NoSuchInstantError
@@ -169,7 +171,7 @@ def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = Non
     storage.put(staged, _metadata(plan, instant, failed, time.monotonic() - started))
     gone = TableChange(removed=tuple(sorted(set(planned_files(plan)) - failed)))
     with lock or default_lock(table):
-        _put_completion(storage, commit_log, planned, gone)
+        _put_completion(storage, planned, gone)
     publish_head(storage, commit_log)  # before the staged files go: another one's entry needs them too
     storage.delete(staged)
     storage.delete(staged_path(instant))
@@ -221,9 +223,9 @@ def _input(table: HudiTable) -> str:
     return f"clean {pending[0]}" if pending else log_head(table)
 
 
-def _plan_of(commit_log: CommitLog, instant: str) -> LogEntry | None:
-    about = commit_log.about(instant)
-    return next((entry for entry in about if entry.plans and entry.action is Action.CLEAN), None)
+def _plan_of(commit_log: CommitLog, instant: str) -> Plan | None:
+    plans = (entry for entry in commit_log.about(instant) if isinstance(entry, Plan))
+    return next((entry for entry in plans if entry.action is Action.CLEAN), None)
 
 
 def _delete(storage: Storage, paths: Iterable[str]) -> set[str]:
@@ -246,39 +248,27 @@ def _may_be_there(storage: Storage, path: str) -> bool:
         return True
 
 
-def _put_completion(storage: Storage, commit_log: CommitLog, planned: LogEntry, change: TableChange) -> None:
-    """Put the entry that completes a clean, unless somebody has."""
+def _put_completion(storage: Storage, planned: Plan, change: TableChange) -> None:
+    """Put the entry that completes a clean, unless somebody has, perhaps so long ago that it was archived."""
     staged = StagedChange(storage, planned.instant)
-    while True:
-        newest = planned
-        for entry in commit_log.after(planned.sequence):
-            if entry.instant == planned.instant and entry.commits:
-                return
-            newest = entry
-        publish_head(storage, commit_log)
-        indexes = current_indexes(storage, commit_log, newest)
-        if not staged.is_for(indexes):
-            staged.stage(indexes, lambda: change)
-        entry = LogEntry(
+
+    def decide(moment: Moment) -> Commit | None:
+        if moment.fate_of(planned.instant) is not None:
+            return None
+        _ = moment.timeline  # what another Hudi writer has completed comes before it
+        if not staged.is_for(moment.indexes):
+            staged.stage(moment.indexes, lambda: change)
+        return Commit(
             instant=planned.instant,
             action=Action.CLEAN,
-            completion_time=completion_time_after(
-                newest, planned.instant, later_than=Timeline.load(storage).newest_completion
-            ),
             operation=_OPERATION,
             priority=planned.priority,
             metadata_path=staged_metadata_path(planned.instant),
             owner=describe_owner(),
-            indexes=indexes,
-            sequence=newest.sequence + 1,
         )
-        try:
-            put = commit_log.append(entry.sequence, entry)
-        except InstantRolledBackError:
-            return  # somebody else completed it, so long ago that it was archived
-        if put:
-            publish(storage, entry)
-            return
+
+    with suppress(InstantRolledBackError):  # the same, while this one was at its put
+        commit(storage, decide)
 
 
 def _metadata(plan: dict[str, Any], instant: str, failed: set[str], took: float) -> bytes:

@@ -26,6 +26,7 @@ from airflow_provider.concurrency import (
     schedule,
 )
 from airflow_provider.concurrency.heartbeat import progress_of
+from airflow_provider.concurrency.log_entry import Plan
 from airflow_provider.concurrency.service_failures import MAX_FAILURES, check_not_stopped
 from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
 from airflow_provider.locks import LockProvider, default_lock, open_lock
@@ -120,7 +121,7 @@ def pending_clusterings(table: HudiTable, *, idle: bool = False) -> list[str]:
     for entry in CommitLog(table.storage).backwards():
         if entry.completion_time < min(pending):
             break
-        if entry.plans and entry.instant in pending:
+        if isinstance(entry, Plan) and entry.instant in pending:
             ours.add(entry.instant)
     return sorted(ours)
 

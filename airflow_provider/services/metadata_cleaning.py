@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.fate import Fate, fate_of
 from airflow_provider.concurrency.heartbeat import observe
-from airflow_provider.concurrency.in_flight import is_dead
 from airflow_provider.concurrency.readers import READERS_FOLDER
 from airflow_provider.services.archival import archived_content, take_off
 from airflow_provider.table.archived_timeline import ArchivedInstant, newest_archived
@@ -84,7 +84,7 @@ def archive_metadata_timeline(table: HudiTable) -> list[str]:
     gone = []  # put there by somebody who stood still: dead, or archived since
     for instant in timeline.pending():
         time, action = instant.requested_time, instant.action
-        if time <= archived or (action is Action.DELTA_COMMIT and _is_dead(table, commit_log, instant)):
+        if time <= archived or (action is Action.DELTA_COMMIT and _has_ended(table, commit_log, instant)):
             gone.append(instant)
         else:
             bounds.append(time)
@@ -130,8 +130,9 @@ def _needed(groups: Iterable[FileGroup]) -> Iterator[str]:
             yield min(each.instant for each in (*group.base_files[:1], *group.log_files))
 
 
-def _is_dead(table: HudiTable, commit_log: CommitLog, instant: Instant) -> bool:
-    return is_dead(table.storage, commit_log, instant.requested_time, instant.action)
+def _has_ended(table: HudiTable, commit_log: CommitLog, instant: Instant) -> bool:
+    """Whether the table's instant of this name has ended, so that nobody completes this one any more."""
+    return fate_of(table.storage, commit_log, instant.requested_time) not in (None, Fate.COMPLETED)
 
 
 def _contents(storage: Storage, instants: Iterable[Instant]) -> list[ArchivedInstant]:

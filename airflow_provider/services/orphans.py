@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.log_entry import LogEntry, Restore, Revert, Rollback
 from airflow_provider.concurrency.publish import files_in
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileSystemView
@@ -80,18 +81,21 @@ def dead_instants(storage: Storage, commit_log: CommitLog, timeline: Timeline) -
     found: dict[str, DeadInstant] = {}
     ours = set()
     for entry in commit_log.backwards():
-        if entry.undoes or entry.rolls_back is not None:
+        if (end := _ENDS.get(type(entry))) is not None:
             ours.add(entry.instant)
-        for undone in entry.undoes:
-            found[undone] = DeadInstant(End.RESTORED, entry.completion_time)
-        if entry.rolls_back is not None:
-            end = End.ROLLED_BACK if entry.reverts is None else End.REVERTED
-            found[entry.rolls_back] = DeadInstant(end, entry.completion_time)
+            found.update(dict.fromkeys(entry.undone, DeadInstant(end, entry.completion_time)))
     view = FileSystemView(storage, timeline)
     for dead, how in dead_on_timeline(storage, timeline, but_by=ours).items():
         if not view.shows(dead) and timeline.find(dead) is None:
             found.setdefault(dead, how)
     return found
+
+
+_ENDS: Mapping[type[LogEntry], End] = {
+    Rollback: End.ROLLED_BACK,
+    Revert: End.REVERTED,
+    Restore: End.RESTORED,
+}
 
 
 def dead_on_timeline(
@@ -139,12 +143,12 @@ def delete_reverted_files(
     storage = table.storage
     deleted = []
     for entry in CommitLog(storage).backwards():
-        if entry.reverts is None:
+        if not isinstance(entry, Revert):
             continue
         if not DeadInstant(End.REVERTED, entry.completion_time).is_over(after_seconds):
             continue
         partitions = {group.partition_path for group in entry.written}
-        for path in files_in(storage, partitions, entry.rolls_back or ""):
+        for path in files_in(storage, partitions, entry.rolls_back):
             if dry_run or storage.delete(path):
                 deleted.append(path)
     return deleted

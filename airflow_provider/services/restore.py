@@ -17,23 +17,17 @@ from typing import Any
 from airflow_provider.concurrency import (
     PRIORITIES,
     CommitLog,
-    LogEntry,
     pending_instants,
     rollback,
     rollback_dead_writers,
 )
+from airflow_provider.concurrency.commit import commit
 from airflow_provider.concurrency.conflicts import RESTORE
-from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.held import held_instants
-from airflow_provider.concurrency.history import Base
-from airflow_provider.concurrency.indexes import (
-    StagedChange,
-    change_of_undoing,
-    current_indexes,
-    drop_staged,
-)
-from airflow_provider.concurrency.instant_time import completion_time_after, request_instant
-from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
+from airflow_provider.concurrency.history import Moment
+from airflow_provider.concurrency.indexes import StagedChange, change_of_undoing
+from airflow_provider.concurrency.log_entry import Restore
+from airflow_provider.concurrency.publish import publish_head, staged_metadata_path
 from airflow_provider.exceptions import (
     NoSuchInstantError,
     SnapshotUnavailableError,
@@ -49,7 +43,7 @@ from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.cleans import lacking
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
 from airflow_provider.table.metadata import RESTORED_TO, RESTORED_TO_COMPLETION, encode
 from airflow_provider.table.metadata_table.changes import TableChange
 from airflow_provider.table.storage import FileStatus, Storage
@@ -151,14 +145,17 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
     archived = commit_log.archived(publish_head(storage, commit_log))
     _plan(storage, table.timeline(), archived, to)  # before anything is rolled back for it
     _end_pending(table)
+    plan = RestorePlan(Instant(to, Action.COMMIT, State.COMPLETED), (), {})
+
+    def decide(moment: Moment) -> Restore | None:
+        nonlocal plan
+        plan = _plan(storage, moment.timeline, moment.archived, to)
+        return _entry(storage, moment, plan, started) if plan.undone else None
+
     with lock or default_lock(table):
-        while True:
-            base = Base.now(storage, commit_log)
-            plan = _plan(storage, base.timeline, commit_log.archived(base.newest), to)
-            if not plan.undone:
-                return RestoreResult(None, None, plan)
-            if (entry := _put_entry(storage, commit_log, base, plan, started)) is not None:
-                break
+        entry = commit(storage, decide)
+    if entry is None:
+        return RestoreResult(None, None, plan)
     told = "table %s: restore %s went back to %s, %d commits are undone"
     log.info(told, storage.root, entry.instant, to, len(plan.undone))
     return RestoreResult(entry.instant, entry.completion_time, plan)
@@ -240,46 +237,19 @@ def _end_pending(table: HudiTable) -> None:
             )
 
 
-def _put_entry(
-    storage: Storage, commit_log: CommitLog, base: Base, plan: RestorePlan, started: float
-) -> LogEntry | None:
-    """The entry that undoes everything, published; None when somebody else was first."""
-    owner = describe_owner()
-    info = HeartbeatInfo(
-        owner, Action.RESTORE, RESTORE, interval=10.0, tolerable_misses=6, base=base.sequence
-    )
-    later_than = base.timeline.newest_completion
-    instant, newest = request_instant(storage, commit_log, base.newest, info, later_than=later_than)
+def _entry(storage: Storage, moment: Moment, plan: RestorePlan, started: float) -> Restore:
+    """The entry that undoes everything, with what it changes staged."""
+    instant = moment.request_instant(Action.RESTORE, RESTORE)
     staged = staged_metadata_path(instant)
     storage.put(staged, _metadata(storage, plan, instant, time.monotonic() - started))
-    indexes = current_indexes(storage, commit_log, base.newest)
-    entry = LogEntry(
+    StagedChange(storage, instant).stage(moment.indexes, lambda: _change(storage, moment.timeline, plan))
+    return Restore(
         instant=instant,
-        action=Action.RESTORE,
-        completion_time=completion_time_after(newest, instant, later_than=later_than),
-        operation=RESTORE,
         priority=PRIORITIES["ingestion"],
         undoes=frozenset(commit.requested_time for commit in plan.undone),
         metadata_path=staged,
-        owner=owner,
-        indexes=indexes,
-        sequence=base.sequence + 1,
+        owner=describe_owner(),
     )
-    try:
-        StagedChange(storage, instant).stage(indexes, lambda: _change(storage, base.timeline, plan))
-        put = commit_log.append(entry.sequence, entry)
-    except (FileNotFoundError, NoSuchInstantError):
-        # Somebody else has undone some of it, and deleted its files.
-        if commit_log.head() <= base.sequence:
-            raise
-        put = False
-    if not put:
-        storage.delete(staged)
-        drop_staged(storage, instant)
-        storage.delete(heartbeat_path(instant))
-        return None
-    publish(storage, entry)
-    return entry
 
 
 def _change(storage: Storage, timeline: Timeline, plan: RestorePlan) -> TableChange:

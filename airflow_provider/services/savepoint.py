@@ -12,12 +12,12 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider.concurrency import PRIORITIES, CommitLog, LogEntry
+from airflow_provider.concurrency import PRIORITIES, CommitLog
+from airflow_provider.concurrency.commit import commit
 from airflow_provider.concurrency.held import held_writes
-from airflow_provider.concurrency.history import Base
-from airflow_provider.concurrency.indexes import current_indexes
-from airflow_provider.concurrency.instant_time import completion_time_after
-from airflow_provider.concurrency.publish import publish, publish_head, staged_metadata_path
+from airflow_provider.concurrency.history import Moment
+from airflow_provider.concurrency.log_entry import Savepoint as SavepointEntry
+from airflow_provider.concurrency.publish import publish_head, staged_metadata_path
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError, TableError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
@@ -70,7 +70,8 @@ def create_savepoint(
     :param instant: requested time of the commit; the one that completed last when None.
     :param comments: why, for people.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
-    :raises NoSuchInstantError: when there is no such commit on the active timeline.
+    :raises NoSuchInstantError: when there is no such commit on the active timeline, or somebody has deleted
+        its savepoint in this moment.
     :raises SnapshotUnavailableError: when a clean has deleted files of it, or is about to, or when a commit
         that completed later was archived.
     :raises TableError: when its snapshot shows something of an open transaction, which may yet be undone.
@@ -78,39 +79,41 @@ def create_savepoint(
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
-    storage, commit_log = table.storage, CommitLog(table.storage)
-    owner = describe_owner()
+    storage, owner = table.storage, describe_owner()
+    # A name of its own: the commit's writer, or another one who keeps the same commit, may stand still before
+    # it moves theirs.
+    name, staged = uuid.uuid4().hex, set[str]()
+    kept: list[Instant] = []
+
+    def decide(moment: Moment) -> SavepointEntry | None:
+        kept[:] = [_commit(storage, moment.timeline, moment.archived, instant)]
+        requested = kept[0].requested_time
+        if find_savepoint(table, requested):
+            return None
+        _check_not_held(storage, kept[0])
+        content = _content(storage, moment.timeline, moment.archived, kept[0], owner, comments)
+        path = staged_metadata_path(f"{requested}.savepoint.{name}")
+        staged.add(path)
+        storage.put(path, content)
+        return SavepointEntry(
+            instant=requested, priority=PRIORITIES["ingestion"], metadata_path=path, owner=owner
+        )
+
     with lock or default_lock(table):
-        while True:
-            base = Base.now(storage, commit_log)
-            archived = commit_log.archived(base.newest)
-            commit = _commit(storage, base.timeline, archived, instant)
-            if found := find_savepoint(table, commit.requested_time):
-                return found
-            _check_not_held(storage, commit)
-            content = _content(storage, base.timeline, archived, commit, owner, comments)
-            # A name of its own: the commit's writer, or another one who keeps the same commit, may stand
-            # still before it moves theirs.
-            staged = staged_metadata_path(f"{commit.requested_time}.savepoint.{uuid.uuid4().hex}")
-            storage.put(staged, content)
-            entry = LogEntry(
-                instant=commit.requested_time,
-                action=Action.SAVEPOINT,
-                completion_time=completion_time_after(
-                    base.newest, commit.requested_time, later_than=base.timeline.newest_completion
-                ),
-                operation="SAVEPOINT",
-                priority=PRIORITIES["ingestion"],
-                metadata_path=staged,
-                owner=owner,
-                indexes=current_indexes(storage, commit_log, base.newest),
-                sequence=base.sequence + 1,
-            )
-            if commit_log.append(entry.sequence, entry):
-                publish(storage, entry)
-                log.info("table %s: commit %s is kept by a savepoint", storage.root, entry.instant)
-            else:
-                storage.delete(staged)
+        entry = commit(storage, decide)
+    for path in staged - {entry.metadata_path if entry else None}:
+        storage.delete(path)
+    if entry is not None:
+        log.info("table %s: commit %s is kept by a savepoint", storage.root, entry.instant)
+    publish_head(storage, CommitLog(storage))
+    requested = kept[0].requested_time
+    found = find_savepoint(table, requested)
+    if found is None:
+        raise NoSuchInstantError(
+            f"table {storage.root}: the savepoint of commit {requested} was deleted in this moment",
+            instant=requested,
+        )
+    return found
 
 
 def savepoints(table: HudiTable) -> list[Savepoint]:

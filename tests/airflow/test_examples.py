@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.metastore import ValidTxnList, open_metastore
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.read import snapshot
@@ -66,7 +67,7 @@ def test_history_beside_steady_ingestion(tmp_path, run_dags):
     location = tmp_path / "lake" / "flights"
     check_rows(location, flights)
     table = HudiTable.open(str(location))
-    entries = [entry for entry in CommitLog(table.storage).after(0) if entry.commits]
+    entries = [entry for entry in CommitLog(table.storage).after(0) if isinstance(entry, Commit)]
     assert [entry.priority for entry in entries].count(400) == len(days)
     windows = [
         table.timeline().commit_metadata(commit).extra_metadata.get("backfill_window")

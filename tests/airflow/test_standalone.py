@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from airflow_provider.concurrency import CommitLog, begin_write, pending_instants
+from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import Metastore, TxnState, open_metastore
 from airflow_provider.table.hudi_table import HudiTable
@@ -236,7 +237,7 @@ def test_airflows_own_backfill_writes_with_the_priority_of_its_runs(airflow, met
     asked = {"logical_date": "2013-12-02T00:00:00Z", "conf": {"write_priority": 350}}
     airflow.call("POST", "/api/v2/dags/flights_reload/dagRuns", asked)
     until(lambda: len(table.timeline().commits()) == 2)
-    priorities = [entry.priority for entry in CommitLog(table.storage).after(0) if entry.commits]
+    priorities = [entry.priority for entry in CommitLog(table.storage).after(0) if isinstance(entry, Commit)]
     assert priorities == [300, 350]
     check_rows(airflow.lake / "flights", december)
     # A commit is told of when its task ends, a moment after it is on the timeline.

@@ -10,6 +10,7 @@ from hudi import HudiTableBuilder
 
 from airflow_provider.concurrency import CommitLog, LogEntry, rollback_dead_writers
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.concurrency.log_entry import Commit, Plan, Restore, Revert, Rollback
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.archived_timeline import archived, archived_instants
@@ -61,13 +62,15 @@ def committed(table: HudiTable) -> list[tuple[str, str]]:
     ]
     undone = _undone(entries)
     return [commit for commit in found if commit[0] not in known | undone] + [
-        (e.instant, e.operation_key or "") for e in entries if e.commits and e.instant not in undone
+        (e.instant, e.operation_key or "")
+        for e in entries
+        if isinstance(e, Commit) and e.instant not in undone
     ]
 
 
 def _undone(entries: Iterable[LogEntry]) -> frozenset[str]:
     """What a restore has undone."""
-    return frozenset[str]().union(*(entry.undoes for entry in entries))
+    return frozenset[str]().union(*(entry.undoes for entry in entries if isinstance(entry, Restore)))
 
 
 def _entries(table: HudiTable) -> list[LogEntry]:
@@ -96,10 +99,10 @@ def check(table: HudiTable, writes: Mapping[str, Rows], acknowledged: Collection
 
     # Log and timeline say the same, and nothing is pending.
     timeline = table.timeline()
-    reverted = {entry.rolls_back for entry in entries if entry.reverts is not None}
+    reverted = {entry.rolls_back for entry in entries if isinstance(entry, Revert)}
     gone = reverted | _undone(entries)
     instants = (entry for entry in entries if entry.action is not Action.ARCHIVE)
-    ended = [entry for entry in instants if not entry.plans and entry.instant not in gone]
+    ended = [entry for entry in instants if not isinstance(entry, Plan) and entry.instant not in gone]
     archive = {instant.requested_time for instant in archived_instants(table.storage)}
     assert {
         (each.requested_time, each.completion_time)
@@ -108,7 +111,7 @@ def check(table: HudiTable, writes: Mapping[str, Rows], acknowledged: Collection
     } == {(entry.instant, entry.completion_time) for entry in ended if entry.instant not in archive}
     times = [entry.completion_time for entry in entries]
     assert times == sorted(set(times))
-    dead = {entry.rolls_back for entry in entries if entry.rolls_back is not None}
+    dead = {entry.rolls_back for entry in entries if isinstance(entry, Rollback | Revert)}
     assert not dead & {entry.instant for entry in ended}
     assert timeline.pending() == ()
     assert table.storage.list(HEARTBEAT_FOLDER) == []

@@ -116,7 +116,7 @@ def test_a_file_that_cannot_be_read_fails_it_with_its_name(table: SparkLakeTable
     with pytest.raises(CorruptTableError, match=broken.file_id):
         cluster(table.spark, ClusteringJob(table.location, instant))
     Path(table.location, broken.path).write_bytes(content)
-    (entry,) = [entry for entry in CommitLog(table.table.storage).backwards() if entry.rolls_back]
+    (entry,) = [entry for entry in CommitLog(table.table.storage).backwards() if entry.undone]
     assert broken.file_id in entry.reason
     table.check()
 

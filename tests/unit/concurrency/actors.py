@@ -20,6 +20,7 @@ from airflow_provider.concurrency import (
     begin_write,
     rollback_dead_writers,
 )
+from airflow_provider.concurrency.log_entry import Restore, Revert
 from airflow_provider.concurrency.readers import reader_lease
 from airflow_provider.concurrency.transactions import undo_writes
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError, TableError
@@ -331,12 +332,14 @@ def add_leased_reader(simulation: Simulation, name: str, times: int = 2) -> None
 
 
 def _undone(storage: Storage) -> set[str]:
-    return {entry.instant for entry in CommitLog(storage).backwards() if entry.reverts is not None}
+    return {entry.instant for entry in CommitLog(storage).backwards() if isinstance(entry, Revert)}
 
 
 def _taken_back(simulation: Simulation, seen: Timeline, now: Timeline) -> set[str]:
     """Commits that a restore has taken from the timeline; their files go after that."""
-    restored = frozenset[str]().union(*(entry.undoes for entry in simulation.entries()))
+    restored = frozenset[str]().union(
+        *(entry.undoes for entry in simulation.entries() if isinstance(entry, Restore))
+    )
     completed = ({instant.requested_time for instant in each.completed()} for each in (seen, now))
     return (next(completed) & restored) - next(completed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_provider.concurrency.commit_log import LogEntry
+from airflow_provider.concurrency.log_entry import Commit, LogEntry, Restore, Revert
 from airflow_provider.table.instant import WRITE_ACTIONS
 
 from .simulation import Simulation
@@ -23,14 +23,14 @@ class History:
 
     def __init__(self, simulation: Simulation, entries: Iterable[LogEntry]) -> None:
         entries = list(entries)
-        reverted = {entry.rolls_back for entry in entries if entry.reverts is not None}
+        reverted = {entry.rolls_back for entry in entries if isinstance(entry, Revert)}
         self.snapshots: list[Snapshot] = [{}]
         self.after: dict[str, int] = {}
         self._standing: list[tuple[str, Snapshot]] = []
         for entry in entries:
-            if not entry.commits or entry.instant in reverted:
+            if not isinstance(entry, Commit | Restore) or entry.instant in reverted:
                 continue
-            if entry.undoes:
+            if isinstance(entry, Restore):
                 self._undo(entry)
                 undone_to = self._standing[-1][0]
                 # Or to a commit of a transaction that was aborted later.

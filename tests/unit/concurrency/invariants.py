@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from airflow_provider.concurrency import CommitLog, rollback_dead_writers
-from airflow_provider.concurrency.commit_log import LogEntry
 from airflow_provider.concurrency.held import held_instants
+from airflow_provider.concurrency.log_entry import Commit, LogEntry, Plan, Restore, Revert, Rollback
 from airflow_provider.concurrency.plans import reserved_file_groups
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.concurrency.readers import READERS_FOLDER
@@ -44,18 +44,19 @@ def check(simulation: Simulation) -> None:
     storage = simulation.table().storage
     timeline = Timeline.load(storage)
     history = History(simulation, entries)
-    reverted = {entry.rolls_back for entry in entries if entry.reverts is not None}
-    restored = frozenset[str]().union(*(entry.undoes for entry in entries))
-    dead = {entry.rolls_back for entry in entries if entry.rolls_back is not None}
+    reverted = {entry.rolls_back for entry in entries if isinstance(entry, Revert)}
+    restored = frozenset[str]().union(*(entry.undoes for entry in entries if isinstance(entry, Restore)))
+    dead = {entry.rolls_back for entry in entries if isinstance(entry, Rollback | Revert)}
     saved = {entry.instant for entry in entries if entry.action is Action.SAVEPOINT}
-    ended = [entry for entry in entries if not entry.plans and entry.action not in _OF_NO_INSTANT]
+    ended = [entry for entry in entries if not isinstance(entry, Plan) and entry.action not in _OF_NO_INSTANT]
     undone = reverted | restored
-    committed = {entry.instant for entry in entries if entry.commits and entry.instant not in undone}
+    completing = [entry for entry in entries if isinstance(entry, Commit | Restore)]
+    committed = {entry.instant for entry in completing} - undone
 
     # C4: requested times are unique, completion times strictly increase in log order.
     requested = [entry.instant for entry in ended]
     assert len(set(requested)) == len(requested)
-    planned = [entry.instant for entry in entries if entry.plans]
+    planned = [entry.instant for entry in entries if isinstance(entry, Plan)]
     assert len(set(planned)) == len(planned)
     completion = [entry.completion_time for entry in entries]
     assert completion == sorted(set(completion))
@@ -119,7 +120,8 @@ _OF_NO_INSTANT = (Action.SAVEPOINT, Action.ARCHIVE)
 def _dropped(entries: list[LogEntry]) -> set[str]:
     """Indexing plans whose indexes were dropped before they were built."""
     there = {index.instant for index in (entries[-1].indexes or ())} if entries else set()
-    return {entry.instant for entry in entries if entry.plans and entry.action is Action.INDEXING} - there
+    plans = (entry for entry in entries if isinstance(entry, Plan))
+    return {plan.instant for plan in plans if plan.action is Action.INDEXING} - there
 
 
 def _data_files(storage: Storage) -> list[str]:

@@ -18,8 +18,9 @@ from typing import Any, Self
 import pyarrow as pa
 from greenlet import getcurrent, greenlet
 
-from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER, LogEntry
+from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.concurrency.log_entry import LogEntry
 from airflow_provider.exceptions import CommitError
 from airflow_provider.locks import LockHolder
 from airflow_provider.table.hudi_table import HudiTable

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.history import Base
+from airflow_provider.concurrency.history import Moment
+from airflow_provider.concurrency.log_entry import Archival
 from airflow_provider.concurrency.service_failures import log_head
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError, TableError
 from airflow_provider.services.archival import archive
@@ -184,7 +185,7 @@ class TestWhoDiesAfterItsEntry:
     def test_the_next_one_goes_on_there_whatever_is_due_for_it(self, simulation: Simulation) -> None:
         *leaving, stays, later = (each.requested_time for each in simulation.table().timeline().commits())
         head = CommitLog(simulation.table().storage).head()
-        assert archive(simulation.table(), lock=NoLock()).entry is None
+        archive(simulation.table(), lock=NoLock())
         assert CommitLog(simulation.table().storage).head() == head
         assert (archived(simulation), on_timeline(simulation)) == (set(leaving), {stays, later})
         check(simulation)
@@ -298,13 +299,11 @@ def test_who_stood_still_before_its_entry_until_the_log_was_trimmed_archives_not
 def test_an_archival_is_no_change_of_the_table() -> None:
     simulation, _ = table_of_commits()
     table = simulation.table()
-    log = CommitLog(table.storage)
-    base, before = Base.now(table.storage, log), log_head(table)
+    base, before = Moment.now(table.storage), log_head(table)
     archive(table, keep_min=1, keep_max=2, lock=NoLock())
-    changes, moment = base.changes(log)
-    assert (changes, moment.sequence) == ([], base.sequence + 1)
-    assert moment.newest is not None
-    assert not moment.newest.commits
+    moment = Moment.now(table.storage)
+    assert (moment.changes_since(base), moment.sequence) == ([], base.sequence + 1)
+    assert isinstance(moment.newest, Archival)
     assert not moment.newest.shown_or_hidden
     assert log_head(table) != before
     assert log_head(table).endswith(moment.newest.completion_time)

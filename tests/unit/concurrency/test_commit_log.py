@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_provider.concurrency import CommitLog, LogEntry
+from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER
+from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.table.instant import Action
 from airflow_provider.table.storage import Storage
 
 
-def entry(sequence: int, owner: str = "") -> LogEntry:
+def entry(sequence: int, owner: str = "") -> Commit:
     time = f"2024010100000000{sequence}"
-    return LogEntry(time, Action.COMMIT, time, "UPSERT", 400, owner=owner, sequence=sequence)
+    return Commit(
+        instant=time,
+        action=Action.COMMIT,
+        operation="UPSERT",
+        priority=400,
+        completion_time=time,
+        owner=owner,
+        sequence=sequence,
+    )
 
 
 def test_what_a_sleeper_left_in_the_trimmed_part_is_not_taken_for_the_head(tmp_path: Path) -> None:

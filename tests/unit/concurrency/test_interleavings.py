@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from airflow_provider.concurrency import CommitLog, ConflictPolicy
+from airflow_provider.concurrency.log_entry import Revert
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.timeline import Timeline
 
@@ -103,7 +104,7 @@ def test_a_completed_clustering_is_reverted_by_an_upsert_that_asks_for_it() -> N
     add_clusterer(simulation, "clusterer")
     simulation.run([0] * 12 + [1] * 200)
     check(simulation)
-    assert any(entry.reverts is not None for entry in CommitLog(simulation.table().storage).after(0))
+    assert any(isinstance(entry, Revert) for entry in CommitLog(simulation.table().storage).after(0))
     assert {base.file_id[:5] for base in simulation.table().view().base_files(PARTITION)} == {"first"}
 
 
@@ -133,7 +134,7 @@ def test_a_clustering_that_was_written_to_is_not_reverted() -> None:
     simulation.run([0] * 12 + [1] * 200 + [1] * 200)
     check(simulation)
     assert {"upsert", "other"} <= simulation.committed()
-    assert not any(entry.reverts is not None for entry in CommitLog(simulation.table().storage).after(0))
+    assert not any(isinstance(entry, Revert) for entry in CommitLog(simulation.table().storage).after(0))
 
 
 @pytest.mark.parametrize("began_at", range(0, 60, 2))

@@ -10,12 +10,12 @@ from airflow_provider.concurrency import (
     PRIORITIES,
     CommitLog,
     CommitResult,
-    LogEntry,
     ServicePlan,
     begin_planned,
     find_operation,
     schedule,
 )
+from airflow_provider.concurrency.log_entry import Commit, Revert
 from airflow_provider.concurrency.revert import obstacle
 from airflow_provider.services.orphans import delete_reverted_files
 from airflow_provider.table.instant import Action, Instant, State, after
@@ -36,9 +36,9 @@ def clustered() -> Simulation:
     return simulation
 
 
-def rewrite_of(simulation: Simulation) -> LogEntry:
+def rewrite_of(simulation: Simulation) -> Commit:
     entries = CommitLog(simulation.table().storage).after(0)
-    return next(entry for entry in entries if entry.operation == "CLUSTER" and entry.commits)
+    return next(entry for entry in entries if entry.operation == "CLUSTER" and isinstance(entry, Commit))
 
 
 def written_to(simulation: Simulation) -> None:
@@ -123,8 +123,8 @@ def reverted() -> tuple[Simulation, str]:
     simulation.add("cluster", lambda table, actor: carry_out(simulation))
     simulation.run([0] * 12 + [1] * 20)
     check(simulation)
-    revert = next(e for e in CommitLog(simulation.table().storage).backwards() if e.reverts is not None)
-    return simulation, revert.rolls_back or ""
+    revert = next(e for e in CommitLog(simulation.table().storage).backwards() if isinstance(e, Revert))
+    return simulation, revert.rolls_back
 
 
 def carry_out(simulation: Simulation) -> None:

@@ -31,6 +31,7 @@ from airflow_provider.concurrency import (
 )
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER, heartbeat_path, observe
 from airflow_provider.concurrency.in_flight import PendingInstant
+from airflow_provider.concurrency.log_entry import Plan, Revert, Rollback
 from airflow_provider.exceptions import HeartbeatExpiredError, InstantRolledBackError
 from airflow_provider.locks import InProcessLockProvider, LockHolder
 from airflow_provider.table import HudiTable
@@ -65,7 +66,7 @@ def test_a_rewrite_that_was_planned_and_carried_out_meanwhile_is_reverted() -> N
     add_clusterer(simulation, "clusterer")
     simulation.run([0] * BEGUN + [1] * 200)
     check(simulation)
-    assert any(entry.reverts for entry in CommitLog(simulation.table().storage).after(0))
+    assert any(isinstance(entry, Revert) for entry in CommitLog(simulation.table().storage).after(0))
 
 
 def test_a_beat_says_on_what_the_write_is_based(table: HudiTable) -> None:
@@ -123,7 +124,7 @@ def test_a_planner_that_was_taken_for_dead_plans_anew(table: HudiTable) -> None:
     )
     assert storage.rolled_back
     entries = list(CommitLog(table.storage).after(0))
-    assert [entry.instant for entry in entries if entry.plans] == [instant]
+    assert [entry.instant for entry in entries if isinstance(entry, Plan)] == [instant]
     assert instant != storage.rolled_back
 
 
@@ -173,7 +174,7 @@ def test_a_rollback_that_was_taken_for_dead_takes_another_instant(table: HudiTab
     assert entry.instant != storage.rolled_back
     writer.abort()
     entries = list(CommitLog(table.storage).after(0))
-    assert storage.rolled_back in {entry.rolls_back for entry in entries}
+    assert storage.rolled_back in {undone for entry in entries for undone in entry.undone}
     assert storage.rolled_back not in {entry.instant for entry in entries}
     assert table.timeline().pending() == ()
     assert table.storage.list(HEARTBEAT_FOLDER) == []
@@ -316,7 +317,7 @@ def _until(condition: Callable[[], bool]) -> None:
 
 def _assert_rolled_back(table: HudiTable, instant: str) -> None:
     entries = list(CommitLog(table.storage).after(0))
-    assert [entry.rolls_back for entry in entries if entry.rolls_back] == [instant]
+    assert [entry.rolls_back for entry in entries if isinstance(entry, Rollback | Revert)] == [instant]
     assert instant not in {entry.instant for entry in entries}
     assert table.timeline().pending() == ()
     assert table.storage.list(HEARTBEAT_FOLDER) == []

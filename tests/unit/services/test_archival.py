@@ -22,10 +22,12 @@ from airflow_provider.concurrency import (
     rollback_dead_writers,
     schedule,
 )
+from airflow_provider.concurrency.commit import commit
 from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.concurrency.log_entry import Archival, Commit, Plan
 from airflow_provider.concurrency.publish import STAGED_FOLDER, ensure_published
-from airflow_provider.concurrency.revert import put_revert
+from airflow_provider.concurrency.revert import revert_entry
 from airflow_provider.concurrency.transactions import is_completed, partitions_of
 from airflow_provider.exceptions import (
     CheckpointExpiredError,
@@ -163,7 +165,7 @@ def test_a_plan_stays(table: HudiTable) -> None:
     plan = archive(table, **FEW)
     assert plan.held_by == f"clustering {planned} is requested"
     assert [instant.requested_time for instant in plan.instants] == first[:1]
-    assert any(entry.plans for entry in CommitLog(table.storage).backwards())
+    assert any(isinstance(entry, Plan) for entry in CommitLog(table.storage).backwards())
 
 
 def test_what_an_open_transaction_may_undo_stays(table: HudiTable) -> None:
@@ -233,9 +235,8 @@ def test_a_dead_instant_is_passed_only_when_its_writer_cannot_wake_up_any_more(
     assert [each.requested_time for each in plan.instants] == first[:1]
     assert fares(table) == before
     if begun:
-        entry = plan_archival(table, dead_writer_seconds=0, **FEW).entry
-        assert entry is not None
-        assert CommitLog(table.storage).append(entry.sequence, entry)
+        upto = plan_archival(table, dead_writer_seconds=0, **FEW).upto
+        assert commit(table.storage, lambda _: Archival(archived=upto, priority=0))
     plan = archive(table, dead_writer_seconds=0, **FEW)
     assert plan.leftovers == (path,)
     assert table.storage.stat(path) is None
@@ -268,10 +269,10 @@ def test_a_reverted_clustering_stays_until_its_files_are_cleaned(table: HudiTabl
         path = f"city=sf/clustered-0_0-0-0_{clustering}.parquet"
         table.storage.put(path, table.storage.read(inputs[0].path))
         writer.commit([WriteStat("clustered-0", "city=sf", path)], replaced={"city=sf": [inputs[0].file_id]})
-    rewrite = next(e for e in CommitLog(table.storage).backwards() if e.commits and e.instant == clustering)
-    newest = CommitLog(table.storage).newest()
-    assert newest is not None
-    put_revert(table.storage, CommitLog(table.storage), newest, rewrite, later_than="")
+    rewrite = next(
+        e for e in CommitLog(table.storage).backwards() if isinstance(e, Commit) and e.instant == clustering
+    )
+    assert commit(table.storage, lambda moment: revert_entry(table.storage, moment, rewrite))
     assert table.storage.stat(path) is not None, "a reader may be on it"
     commits(table, 4, first=2)
     plan = archive(table, dead_writer_seconds=0, **FEW)
@@ -375,7 +376,7 @@ def test_a_stale_publisher_brings_nothing_back(table: HudiTable) -> None:
     dead, _ = dead_writer(table)
     log = CommitLog(table.storage)
     stale = list(log.after(0))
-    assert [entry.rolls_back for entry in stale] == [None, None, dead]
+    assert [entry.undone for entry in stale] == [frozenset(), frozenset(), {dead}]
     commits(table, 6, first=2)
     archive(table, dead_writer_seconds=0, **FEW)
     before = sorted(table.storage.names(TIMELINE_FOLDER))

@@ -26,6 +26,7 @@ from airflow_provider.concurrency import (
     rollback_dead_writers,
 )
 from airflow_provider.concurrency.heartbeat import heartbeat_path
+from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.concurrency.service_failures import (
     Service,
     clear_failures,
@@ -455,7 +456,7 @@ def test_a_failing_group_ends_the_others(table: LakeTable) -> None:
 
     with pytest.raises(DiskFullError):
         run_clustering(ClusteringJob(table.location, instant), table.table, write_group, parallel_groups=2)
-    (last,) = [entry for entry in CommitLog(table.table.storage).backwards() if entry.rolls_back == instant]
+    (last,) = [entry for entry in CommitLog(table.table.storage).backwards() if instant in entry.undone]
     assert "DiskFullError" in last.reason
     assert not list(Path(table.location).rglob(f"*_{instant}.parquet"))
     table.check()
@@ -468,7 +469,7 @@ def test_the_parts_of_a_commit_are_exactly_its_groups(table: LakeTable) -> None:
     (entry,) = [
         entry
         for entry in CommitLog(table.table.storage).backwards()
-        if entry.operation == "CLUSTER" and entry.commits
+        if entry.operation == "CLUSTER" and isinstance(entry, Commit)
     ]
     assert len(entry.replaced) == 6
     assert entry.written == {base_file.file_group for base_file in table.table.base_files()}

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.log_entry import Plan
 from airflow_provider.exceptions import InvalidInputError, MissingColumnError
 from airflow_provider.services.clustering import (
     cluster_in_process,
@@ -129,8 +130,8 @@ def test_the_plan_on_the_timeline_is_hudi_s(table: LakeTable) -> None:
         assert Path(each["dataFilePath"]).is_file()
         assert Path(each["dataFilePath"]).name.startswith(each["fileId"] + "_")
         assert (each["partitionPath"], each["deltaFilePaths"]) == ("part=a", [])
-    (entry,) = (entry for entry in CommitLog(table.table.storage).backwards() if entry.plans)
-    assert entry.written == plan.file_groups
+    (entry,) = (entry for entry in CommitLog(table.table.storage).backwards() if isinstance(entry, Plan))
+    assert entry.file_groups == plan.file_groups
 
 
 def test_the_plan_of_another_hudi_writer_is_not_ours() -> None:

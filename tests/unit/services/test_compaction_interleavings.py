@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
+from airflow_provider.concurrency.log_entry import Revert, Rollback
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
@@ -71,7 +72,7 @@ def check_index(simulation: Simulation) -> None:
     table = simulation.table()
     for instant in pending_cleans(table):  # whose files may be gone already
         run_clean(table, instant, lock=NoLock())
-    dead = {entry.rolls_back for entry in simulation.entries()}
+    dead = {entry.rolls_back for entry in simulation.entries() if isinstance(entry, Rollback | Revert)}
     found: dict[str, int] = {}
     for status in table.storage.list(PARTITION):
         parsed = parse_base_file_name(status.name)

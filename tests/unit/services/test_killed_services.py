@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 
 from airflow_provider.concurrency import CommitLog, ConflictPolicy, rollback_dead_writers
+from airflow_provider.concurrency.log_entry import Plan, Restore
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.exceptions import WriteConflictError
 from airflow_provider.services.cleaning import clean, pending_cleans
@@ -107,7 +108,9 @@ def test_two_cleaners_complete_a_plan_once(overtaken_at: int) -> None:
     add_clean(simulation, commits)
     simulation.run([0] * overtaken_at + [1] * 200)
     assert not [actor.failure for actor in simulation.actors if actor.failure]
-    completed = [e.instant for e in recover(simulation) if e.action is Action.CLEAN and not e.plans]
+    completed = [
+        e.instant for e in recover(simulation) if e.action is Action.CLEAN and not isinstance(e, Plan)
+    ]
     assert len(completed) == len(set(completed)) >= 1
     assert pending_cleans(simulation.table()) == []
     assert seen(simulation) == snapshots[-1]
@@ -170,7 +173,7 @@ def test_a_killed_restore_is_done_or_finished_by_the_next_writer(killed_at: int)
     add_writer(simulation, "next", "c")
     simulation.run([])
     table = simulation.table()
-    undone = any(entry.undoes for entry in CommitLog(table.storage).backwards())
+    undone = any(isinstance(entry, Restore) for entry in CommitLog(table.storage).backwards())
     found = snapshots[1] if undone else snapshots[-1]
     assert seen(simulation) == {**found, "c": [*found.get("c", []), "next"]}
     actions = [i.action for i in table.timeline().completed() if i.action is Action.RESTORE]
@@ -205,7 +208,7 @@ def test_a_writer_that_begins_within_a_restore(
     assert not [actor.failure for actor in simulation.actors if actor.failure]
     entries = recover(simulation)
     lasting = [entry.instant for entry in entries if entry.instant in simulation.acknowledged]
-    restored = next((number for number, entry in enumerate(entries) if entry.undoes), None)
+    restored = next((number for number, entry in enumerate(entries) if isinstance(entry, Restore)), None)
     before = snapshots[-1] if restored is None else snapshots[1]
     came_after = {entry.instant for entry in entries[restored or 0 :]}
     is_there = any(simulation.writes[i].writer == "upsert" for i in lasting if i in came_after)
@@ -227,7 +230,7 @@ def test_a_clustering_that_begins_within_a_restore_brings_nothing_back(restore_a
         add_clusterer(simulation, "clusterer")
         simulation.run([0] * restore_at + [1] * clusterer_at + [0] * 200)
         assert not [actor.failure for actor in simulation.actors if actor.failure]
-        is_restored = any(entry.undoes for entry in recover(simulation))
+        is_restored = any(isinstance(entry, Restore) for entry in recover(simulation))
         assert seen(simulation) == {key: [f"first-{key}"] for key in ("ab" if is_restored else "abcd")}
 
 

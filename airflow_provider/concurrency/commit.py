@@ -1,0 +1,103 @@
+"""The one door to the commit log: everybody who changes a table's history comes through here.
+
+One optimistic loop. Whoever has something to say looks at the moment, decides on an entry, and this puts it
+right behind that moment, if nobody else has come first. Otherwise it is decided again, on what is true then.
+So an entry is always decided on all that comes before it, whatever became of any lock.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
+
+from airflow_provider.concurrency.commit_log import CommitLog
+from airflow_provider.concurrency.history import Moment
+from airflow_provider.concurrency.instant_time import completion_time_after
+from airflow_provider.concurrency.log_entry import LogEntry
+from airflow_provider.concurrency.publish import publish
+from airflow_provider.exceptions import NoSuchInstantError, TableServiceError
+from airflow_provider.table.storage import Storage
+
+log = logging.getLogger(__name__)
+
+Entry = TypeVar("Entry", bound=LogEntry)
+
+
+def commit(
+    storage: Storage,
+    decide: Callable[[Moment], Entry | None],
+    *,
+    since: Moment | None = None,
+    tries: int | None = None,
+    once_put: Callable[[Entry], object] = lambda _: None,
+) -> Entry | None:
+    """Put an entry into the commit log, and publish it.
+
+    What follows from the moment is given to the entry here: its sequence, its completion time, what was
+    archived, and the indexes, unless the entry changes them. A requested time that ``decide`` took from the
+    moment (:meth:`~airflow_provider.concurrency.history.Moment.request_instant`) is good for that moment
+    only: where the place is lost, it goes, with all that was staged under it.
+
+    Once the entry is put, it is true. A publication that fails is logged, and finished by whoever comes next.
+
+    :param storage: the table's storage.
+    :param decide: decides on the entry that follows a moment; None when there is nothing to say. Asked again
+        when another entry has taken the place. What it raises ends the commit, with nothing said.
+    :param since: a moment from which on the log is read, where the caller knows one; saves a look.
+    :param tries: places that may be lost; as many as it takes when None.
+    :param once_put: called with the entry, before it is published.
+    :return: the entry; None when there was nothing to say, or every place was lost.
+    :raises OSError: when it is not known whether the entry was put.
+    :raises InstantRolledBackError: when this process stood still while the log was trimmed past its place.
+    """
+    commit_log, moment = CommitLog(storage), since
+    for _ in itertools.repeat(None) if tries is None else range(tries):
+        moment = Moment.now(storage) if moment is None else moment.following()
+        try:
+            decided = decide(moment)
+        except Exception as error:
+            with suppress(OSError):  # the error of the decision is the one to tell
+                moment.give_up_requested()
+            # Somebody else has undone or archived what the decision was to rest on.
+            if (
+                isinstance(error, FileNotFoundError | NoSuchInstantError)
+                and commit_log.head() > moment.sequence
+            ):
+                continue
+            raise
+        if decided is not None:
+            entry = _following(moment, decided)
+            if commit_log.append(entry.sequence, entry):
+                once_put(entry)
+                _publish(storage, moment, entry)
+                return entry
+        moment.give_up_requested()
+        if decided is None:
+            return None
+    return None
+
+
+def _following(moment: Moment, decided: Entry) -> Entry:
+    newest = moment.newest
+    requested = decided.instant or decided.archived  # an archival is no instant
+    return replace(
+        decided,
+        completion_time=completion_time_after(newest, requested, later_than=moment.newest_completion),
+        indexes=moment.indexes if decided.indexes is None else decided.indexes,
+        archived=max(decided.archived, newest.archived if newest else ""),
+        sequence=moment.sequence + 1,
+    )
+
+
+def _publish(storage: Storage, moment: Moment, entry: LogEntry) -> None:
+    try:
+        publish(storage, entry)
+    except (OSError, TableServiceError) as error:
+        told = "table %s: %s %s is done, and not published yet; the next writer does that: %s"
+        log.warning(told, storage.root, entry.operation, entry.instant, error)
+    with suppress(OSError):
+        moment.keep_requested(entry)

@@ -1,0 +1,216 @@
+"""The commit of one write: conflicts, turns at the table lock, and what is made up for in between."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from airflow_provider.concurrency.commit import commit
+from airflow_provider.concurrency.commit_log import CommitLog
+from airflow_provider.concurrency.conflicts import Conflict, Outcome, WriteDescription, conflicts_with
+from airflow_provider.concurrency.content import Content, Rebase, Rebased
+from airflow_provider.concurrency.fate import find_rollback
+from airflow_provider.concurrency.history import Change, Moment
+from airflow_provider.concurrency.in_flight import wait_for_instant
+from airflow_provider.concurrency.indexes import log_missed
+from airflow_provider.concurrency.log_entry import Commit
+from airflow_provider.concurrency.new_keys import same_new_keys
+from airflow_provider.concurrency.revert import revert_rewrite
+from airflow_provider.concurrency.write import Write
+from airflow_provider.exceptions import CommitError, LockUnavailableError
+
+log = logging.getLogger(__name__)
+
+_REMERGE_UNDER_LOCK_SECONDS = 0.5
+_TRIES_AT_ONCE = 5  # places that others may take before a writer waits for its turn
+
+
+class Committing:
+    """The commit of a write.
+
+    :param write: the write; has written its data files.
+    :param content: what it commits.
+    :param rebase: merges again what is lost; None where a lost conflict raises.
+    :param writing_took: seconds, without the time that was spent on waiting for the lock, which grows with
+        every lost conflict.
+    """
+
+    def __init__(
+        self,
+        write: Write,
+        content: Content,
+        rebase: Callable[[Rebase], Rebased] | None,
+        writing_took: float,
+    ) -> None:
+        self._write = write
+        self._content = content
+        self._merge_again = rebase
+        self._writing_took = writing_took
+        self._storage = write.storage
+        self._patience = time.monotonic() + write.policy.yield_timeout
+        self._conflicts: list[Conflict] = []
+        self._lost_at = write.base
+        self._clear = write.base  # nothing that completed up to this moment is in the way
+        self._to_revert: list[Commit] = []
+        self._unrevertible: set[str] = set()
+
+    def run(self) -> Commit:
+        """Commit, or raise; see :meth:`~airflow_provider.concurrency.writer.Writer.commit`."""
+        self._stage()
+        entry = self._commit_at_once()
+        while entry is None:
+            with self._write.lock:
+                entry = self._commit_under_lock()
+            if entry is None:
+                self._make_up()
+        return entry
+
+    # --- the entry ------------------------------------------------------------------------
+
+    def _commit_at_once(self) -> Commit | None:
+        """Without a turn, where nobody has one: what makes a commit safe is the log."""
+        lock = self._write.lock
+        try:
+            if lock.excludes_hudi or lock.holder() is not None:
+                return None
+        except LockUnavailableError:
+            return None  # who waits for a turn tries for longer
+        return self._put_entry(_TRIES_AT_ONCE)
+
+    def _commit_under_lock(self) -> Commit | None:
+        while True:
+            if (entry := self._put_entry()) is not None:
+                return entry
+            if (left := self._content.without(self._conflicts)) is not None:
+                told = "; ".join(map(str, self._conflicts))
+                log.info("instant %s is committed without a part: %s", self._write.instant, told)
+                self._content = left
+                self._rebase_onto_lost()
+                self._stage()
+            elif self._is_soon_merged():
+                self._rebase()
+            else:
+                return None
+
+    def _put_entry(self, tries: int | None = None) -> Commit | None:
+        """The entry; None where the write has conflicts, or every try lost its place to another entry."""
+        while True:
+            self._conflicts, self._to_revert = [], []
+            entry = commit(
+                self._storage, self._decide, since=self._clear, tries=tries, once_put=self._end_write
+            )
+            if entry is not None or not self._to_revert:
+                return entry
+            rewrite = self._to_revert[0]
+            if reason := revert_rewrite(self._storage, rewrite):
+                told = "%s %s is not reverted, because %s: rebasing onto it"
+                log.info(told, rewrite.operation, rewrite.instant, reason)
+                self._unrevertible.add(rewrite.instant)
+
+    def _decide(self, moment: Moment) -> Commit | None:
+        write, content = self._write, self._content
+        write.heartbeat.check()
+        this = write.describe(content.touched)
+        yields = write.yields_to(this)
+        changes = moment.changes_since(self._clear)
+        conflicts = self._conflicts_with(this, changes)
+        self._to_revert = self._revertible(conflicts, changes)
+        if self._to_revert:
+            return None
+        if conflicts := conflicts or yields:
+            self._conflicts, self._lost_at = conflicts, moment
+            return None
+        self._clear = moment
+        indexes = moment.indexes
+        if not write.uncommitted.is_logged_to(indexes):  # one was scheduled, or dropped, since
+            write.uncommitted.log_to(indexes, content, lambda: write.view)
+        if indexes:
+            log_missed(self._storage, indexes, moment.timeline)
+        return content.entry(write.instant, write.action, write.info)
+
+    def _end_write(self, _: Commit) -> None:
+        self._write.ended = True
+        self._write.heartbeat.stop()  # a beat after the publication would bring its file back
+
+    def _conflicts_with(self, this: WriteDescription, changes: Sequence[Change]) -> list[Conflict]:
+        write, content = self._write, self._content
+        others = [WriteDescription.of_entry(change.entry) for change in changes]
+        found = conflicts_with(this, others, write.policy)
+        for conflict in found:
+            if conflict.outcome is Outcome.ROLLED_BACK:
+                raise write.lost(conflict)
+        if content.unique_keys and any(change.entry.adds_records_in for change in changes):
+            found += same_new_keys(self._storage, this, content.write_stats, changes, write.policy)
+        return found
+
+    def _revertible(self, conflicts: Sequence[Conflict], changes: Sequence[Change]) -> list[Commit]:
+        """The rewrites to be reverted, where nothing else is in the way."""
+        to_revert = {c.other.instant for c in conflicts if c.outcome is Outcome.REVERT}
+        to_revert -= self._unrevertible
+        if not to_revert or not {c.other.instant for c in conflicts} <= to_revert:
+            return []
+        commits = (change.entry for change in changes if isinstance(change.entry, Commit))
+        return [entry for entry in commits if entry.instant in to_revert]
+
+    # --- a lost conflict ------------------------------------------------------------------
+
+    def _make_up(self) -> None:
+        """What there is to be done before the next try, outside the lock."""
+        write, conflicts = self._write, self._conflicts
+        hard = (c for c in conflicts if c.outcome not in (Outcome.REBASE, Outcome.REVERT))
+        first = next(hard, conflicts[0])
+        if first.outcome is Outcome.YIELD:
+            left = self._patience - time.monotonic()
+            waits = write.policy.on_higher_priority == "wait" and left > 0
+            log.info("instant %s waits for %s", write.instant, first.other)
+            if not (waits and wait_for_instant(write.table, first.other.instant, left)):
+                raise write.lost(first)
+        elif not self._may_rebase():
+            raise write.lost(first)
+        else:
+            self._rebase()
+
+    def _may_rebase(self) -> bool:
+        can = {conflict.outcome for conflict in self._conflicts} <= {Outcome.REBASE, Outcome.REVERT}
+        return self._merge_again is not None and can and self._write.rebases < self._write.policy.max_rebases
+
+    def _is_soon_merged(self) -> bool:
+        if not self._conflicts or not self._may_rebase():
+            return False
+        share = self._content.share_of(self._content.lost(self._conflicts))
+        return self._writing_took * share <= _REMERGE_UNDER_LOCK_SECONDS
+
+    def _rebase(self) -> None:
+        write, conflicts = self._write, self._conflicts
+        if self._merge_again is None:
+            raise write.lost(conflicts[0])
+        write.rebases += 1
+        log.info("instant %s is rebased: %s", write.instant, "; ".join(map(str, conflicts)))
+        self._rebase_onto_lost()
+        lost = self._content.lost(conflicts)
+        share, began = self._content.share_of(lost), time.monotonic()
+        rebased = self._merge_again(Rebase(write.view, lost, tuple(conflicts)))
+        self._content = self._content.with_rebased(lost, rebased)
+        if share:  # the first merge has also paid for what is loaded once
+            self._writing_took = min(self._writing_took, (time.monotonic() - began) / share)
+        write.check_not_held(self._content.touched, self._content.inserted_in)
+        there = (group for group in self._content.touched if write.view.base_file(group) is not None)
+        write.uncommitted.extend_plan(there)
+        self._stage()
+
+    def _rebase_onto_lost(self) -> None:
+        self._write.rebase_onto(self._lost_at)
+        self._clear = self._lost_at
+
+    def _stage(self) -> None:
+        """All that can be done before the lock is taken: what happens under it others wait for."""
+        write = self._write
+        try:
+            write.uncommitted.stage(self._content)
+        except CommitError:
+            # Whoever rolled it back has deleted the files.
+            if entry := find_rollback(CommitLog(self._storage), write.instant):
+                raise write.rolled_back(entry.completion_time, entry.owner) from None
+            raise
+        write.uncommitted.log_to(write.base.indexes, self._content, lambda: write.view)

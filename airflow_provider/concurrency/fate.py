@@ -1,0 +1,55 @@
+"""What became of an instant, as the commit log and the archived timeline say.
+
+Both are asked, and what they say is final. The log forgets what was archived, and the timeline shows what
+somebody puts there who stood still for longer than an archival. So before an instant is called dead, is
+rolled back, or loses a file, this is asked.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from airflow_provider.concurrency.commit_log import CommitLog
+from airflow_provider.concurrency.log_entry import Restore, Revert, Rollback, Savepoint
+from airflow_provider.table.archived_timeline import find_archived, newest_archived
+from airflow_provider.table.storage import Storage
+
+
+class Fate(StrEnum):
+    """How an instant has ended. What it left on storage is treated accordingly."""
+
+    COMPLETED = "completed"
+    """It stands. Perhaps it is not published yet."""
+    ARCHIVED = "archived"
+    """It stands, and has left the timeline: what is pending of it came late."""
+    UNDONE = "undone"
+    """It had completed, and a revert or a restore has undone it. Its data files are theirs."""
+    DEAD = "dead"
+    """It was rolled back, and can never complete. Nobody needs its data files."""
+
+
+def fate_of(storage: Storage, commit_log: CommitLog, instant: str) -> Fate | None:
+    """How an instant has ended.
+
+    :param storage: the table's storage.
+    :param commit_log: the table's commit log.
+    :param instant: its requested time.
+    :return: None as long as it has not ended, or where nothing is known of it.
+    """
+    for entry in commit_log.about(instant):
+        if instant in entry.undone:
+            return Fate.UNDONE if isinstance(entry, Revert | Restore) else Fate.DEAD
+        if isinstance(entry, Savepoint):
+            continue  # has the requested time of its commit
+        return None if entry.leaves_pending else Fate.COMPLETED
+    # The log is trimmed after the history was written. Archival passes no pending instant, and one that was
+    # rolled back only when that is long over.
+    if instant > newest_archived(storage):
+        return None
+    return Fate.DEAD if find_archived(storage, instant) is None else Fate.ARCHIVED
+
+
+def find_rollback(commit_log: CommitLog, instant: str) -> Rollback | None:
+    """The log entry that made a pending instant dead, if there is one."""
+    found = (entry for entry in commit_log.about(instant) if isinstance(entry, Rollback))
+    return next((entry for entry in found if entry.rolls_back == instant), None)
