@@ -65,6 +65,8 @@ def publish(storage: Storage, entry: LogEntry) -> None:
     :param entry: the newest entry of the commit log.
     :raises CorruptTableError: when the staged metadata is gone although nothing was published.
     """
+    if isinstance(entry, Archival):
+        return
     if entry.indexes and not isinstance(entry, Plan | Savepoint):
         # First, so that no reader sees data that an index lacks.
         publish_staged(storage, entry.instant, entry.completion_time)

@@ -423,7 +423,7 @@ class TestPriorCommitsFence:
 
     def test_a_dead_writer_blocks_until_it_is_rolled_back(self, table):
         dead = begin(table, heartbeat_interval=0.1, tolerable_misses=2)
-        dead._heartbeat.stop()
+        dead.heartbeat.stop()
         time.sleep(0.5)
         sensor = PriorCommitsFenceSensor(task_id="t", table="lake.flights", before=_later(dead.instant))
         [line] = sensor.look().blocking

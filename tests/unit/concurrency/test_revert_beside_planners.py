@@ -7,6 +7,8 @@ from functools import partial
 
 import pytest
 
+from airflow_provider.concurrency.log_entry import Revert
+
 from .actors import (
     REVERT,
     add_cleaner,
@@ -55,7 +57,7 @@ def about_to_be_reverted(*others: Callable[[Simulation], None]) -> tuple[Simulat
 
 
 def is_reverted(simulation: Simulation) -> bool:
-    return any(entry.reverts is not None for entry in simulation.entries())
+    return any(isinstance(entry, Revert) for entry in simulation.entries())
 
 
 @pytest.mark.parametrize("at", range(0, 100))

@@ -100,7 +100,7 @@ def test_case_1_our_writer_fails_while_the_indexer_is_inflight(table: HudiTable)
 def test_case_1_our_writer_dies_after_it_has_staged_for_the_index(table: HudiTable) -> None:
     instant = schedule(table)
     writer, stat = written(table, [7])
-    writer._heartbeat.stop()
+    writer.heartbeat.stop()
     storage = table.storage
     rolled_back = HudiTable.open(table.location)
 
@@ -110,7 +110,7 @@ def test_case_1_our_writer_dies_after_it_has_staged_for_the_index(table: HudiTab
         def __enter__(self) -> DyingLock:
             raise DiesError  # the records are staged before the lock is taken
 
-    writer._lock = DyingLock(table.location)
+    writer.lock = DyingLock(table.location)
     writer._give_up = lambda error: None  # type: ignore[method-assign]  # killed: it does not clean up
     with pytest.raises(DiesError):
         writer.commit([stat])
@@ -452,7 +452,7 @@ def test_a_drop_that_stands_still_takes_nothing_of_the_index_that_comes_after_it
             run(table, schedule(table))
             return super().__enter__()
 
-    writer._lock = Waited(table.location)
+    writer.lock = Waited(table.location)
     writer.commit([stat])
     goes_on.set()
     drop.join()

@@ -130,7 +130,7 @@ class Histories(RuleBasedStateMachine):
         writer = begin_write(table, operation="UPSERT", lock=self.lock)
         path = f"p={partition}/{base_file_name('dead-0', '0-0-0', writer.instant)}"
         writer.plan((), [f"p={partition}"])
-        writer._heartbeat.stop()
+        writer.heartbeat.stop()
         if not is_late:
             table.storage.put(path, b"never read")
         rollback(table, writer.instant)
@@ -160,7 +160,7 @@ class Histories(RuleBasedStateMachine):
     def one_of_them_ends(self, position: int) -> None:
         watcher = self.watchers.pop(position % len(self.watchers))
         watcher.ends.close()
-        if self.writer is not None and self.writer._ended:
+        if self.writer is not None and self.writer.ended:
             self.writer = None
 
     @rule()

@@ -130,7 +130,7 @@ def test_a_write_in_flight_stays_with_all_that_came_after_it(table: HudiTable) -
     later = commits(table, 4, first=3)
     plan = archive(table, **FEW)
     assert [instant.requested_time for instant in plan.instants] == first[:2]
-    assert plan.held_by == f"instant {writer.instant} of {writer._info.owner} is in flight"
+    assert plan.held_by == f"instant {writer.instant} of {writer.info.owner} is in flight"
     assert on_timeline(table) == [first[2], writer.instant, *later]
     assert CommitLog(table.storage).trimmed() == 2, "the entry on which the writer is based stays"
     writer.abort()
@@ -214,7 +214,7 @@ def dead_writer(table: HudiTable) -> tuple[str, str]:
     """A writer that was rolled back while it stood still, and wrote a file when it woke up."""
     writer = begin_write(table, operation="INSERT")
     writer.plan([], ["city=sf"])
-    writer._heartbeat.stop()
+    writer.heartbeat.stop()
     rollback(table, writer.instant)
     path = f"city=sf/late-0_0-0-0_{writer.instant}.parquet"
     source = table.view().all_base_files()[0].path

@@ -98,7 +98,7 @@ class Archived(RuleBasedStateMachine):
         if wakes_up and files:
             content = self.table.storage.read(files[0].path)
             self.table.storage.put(f"city=sf/late-0_0-0-0_{writer.instant}.parquet", content)
-        writer._heartbeat.stop()
+        writer.heartbeat.stop()
 
     @rule()
     def replaced_file_groups_are_cleaned(self) -> None:

@@ -344,7 +344,7 @@ def killed(table: LakeTable, instant: str) -> None:
     (group, *_) = pending_plan(table.table, instant).groups
     task = ClusteringTask(storage, table.table.config, table.table.schema, instant, PACKED, group)
     assert task.run("0-0-0") is not None
-    writer._heartbeat.stop()
+    writer.heartbeat.stop()
     os.utime(Path(table.location, heartbeat_path(instant)), (0, 0))
 
 

@@ -142,7 +142,7 @@ def test_instants_whose_log_files_are_read_stay(table: HudiTable) -> None:
 def dies(table: HudiTable) -> str:
     """A writer that stands still, and is rolled back; its instant."""
     writer = begin_write(table, operation="UPSERT", lock=NoLock(), heartbeat_interval=3600.0)
-    writer._heartbeat.stop()
+    writer.heartbeat.stop()
     rollback(table, writer.instant, reason="no heartbeat")
     return writer.instant
 

@@ -150,7 +150,7 @@ class History:
         """A writer begins, and is not heard of again."""
         writer = begin_write(self.made.table, operation="UPSERT", lock=NoLock())
         writer.plan((), ["part=x"])
-        writer._heartbeat.stop()
+        writer.heartbeat.stop()
         os.utime(f"{self.made.location}/{heartbeat_path(writer.instant)}", (0, 0))
 
     def check(self) -> None:
