@@ -107,13 +107,11 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
     commit_log = CommitLog(storage)
     rolled_back = []
     heartbeats = observe(storage)
-    timeline: Timeline | None = None
     for requested_time, heartbeat in sorted(heartbeats.items()):
         if heartbeat.alive:
             continue
         publish_head(storage, commit_log)
-        timeline = Timeline.load(storage)
-        found = timeline.find(requested_time)
+        found = Timeline.load(storage).find(requested_time)
         if found is not None and (found.state is State.COMPLETED or found.action in _FINISHED):
             storage.delete(heartbeat_path(requested_time))
             continue
@@ -124,7 +122,7 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
         reason = f"no heartbeat for {heartbeat.age_seconds:.1f} s"
         if _put_rollback(storage, requested_time, action, reason):
             rolled_back.append(requested_time)
-    for instant in (timeline or Timeline.load(storage)).pending():
+    for instant in Timeline.load(storage, archived_too=True).pending():
         if instant.requested_time in heartbeats or storage.stat(heartbeat_path(instant.requested_time)):
             continue
         fate = fate_of(storage, commit_log, instant.requested_time)

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.log_entry import IndexState, LogEntry
 from airflow_provider.exceptions import NoSuchInstantError
-from airflow_provider.table.archived_timeline import content_of, find_archived
+from airflow_provider.table.archived_timeline import content_of, find_archived, newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
@@ -145,9 +145,12 @@ def publish_staged(storage: Storage, instant: str, completion_time: str) -> None
     :param instant: requested time.
     :param completion_time: that of its entry, so that the metadata table's instants complete in log order.
     """
-    done = Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, completion_time)
+    path = instant_path(Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, completion_time))
+    metadata_table = metadata_storage(storage)
     with suppress(FileNotFoundError):  # moved by the one before, or nothing was staged
-        storage.move_if_absent(staged_path(instant), f"{METADATA_FOLDER}/{instant_path(done)}")
+        moved = storage.move_if_absent(staged_path(instant), f"{METADATA_FOLDER}/{path}")
+        if moved and not storage.moves_atomically and instant <= newest_archived(metadata_table):
+            metadata_table.delete(path)  # it came too late
 
 
 def drop_staged(storage: Storage, instant: str) -> None:

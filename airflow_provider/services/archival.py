@@ -242,7 +242,7 @@ def plan_archival(
     head = publish_head(storage, commit_log)
     bounds = list(_in_use(storage, commit_log, head))
     archived = commit_log.archived(head)  # before the timeline, which shows what came of each of these
-    timeline = table.timeline()
+    timeline = Timeline.load(storage, archived_too=True)
     commits = sorted(instant.requested_time for instant in timeline.commits())
     stays = commits[-keep_min] if len(commits) > keep_max else ""
     if timeline.instants and timeline.instants[0].requested_time <= archived:

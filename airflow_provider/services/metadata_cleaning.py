@@ -80,7 +80,7 @@ def archive_metadata_timeline(table: HudiTable) -> list[str]:
     bounds = [*observe(table.storage)]
     bounds += [instant.requested_time for instant in table.timeline().instants[:1]]
     metadata_table = MetadataTable(storage)
-    timeline, archived = metadata_table.timeline, newest_archived(storage)
+    timeline, archived = Timeline.load(storage, archived_too=True), newest_archived(storage)
     gone = []  # put there by somebody who stood still: dead, or archived since
     for instant in timeline.pending():
         time, action = instant.requested_time, instant.action

@@ -117,6 +117,10 @@ class FileSystemView:
         :param partition_paths: that will be asked for.
         """
         new = [partition for partition in partition_paths if partition not in self._listed]
+        if new:
+            # First: where a listing is older than the timeline, an archival in between leaves nobody who says
+            # what of it had been taken out.
+            _ = self.timeline
         known = self.indexes.files(new) if new and self.indexes else None
         for partition in new:
             sizes = self._storage.sizes(partition) if known is None else known.get(partition, {})

@@ -53,15 +53,22 @@ class Timeline:
         return tuple(instant for _, instant in sorted(self._by_time.items()))
 
     @classmethod
-    def load(cls, storage: Storage, layout: int = 2) -> Timeline:
+    def load(cls, storage: Storage, layout: int = 2, *, archived_too: bool = False) -> Timeline:
         """Read the timeline folder: one listing, no file is opened.
 
         What an earlier listing through the same storage object showed is not parsed again.
 
+        Where the storage moves no file in one step, somebody who stood still may put an instant's file after
+        the instant was archived. There what the archived timeline has is left out.
+
         :param storage: the table's storage.
         :param layout: timeline layout version.
+        :param archived_too: whether to show all that lies there, for who takes it off.
         """
-        listing = _Listing.of(storage, layout, frozenset(_listed(storage, timeline_folder(layout))))
+        names = frozenset(_listed(storage, timeline_folder(layout)))
+        if layout == 2 and not archived_too and not storage.moves_atomically:
+            names = _without_archived(storage, names)
+        listing = _Listing.of(storage, layout, names)
         timeline = cls(storage, ())
         timeline._layout = layout
         timeline._by_time, timeline._newest_completion = listing.furthest, listing.newest_completion
@@ -277,6 +284,14 @@ def _listed(storage: Storage, folder: str) -> Iterable[str]:
 
 
 _ONE_PAGE = 400
+
+
+def _without_archived(storage: Storage, names: frozenset[str]) -> frozenset[str]:
+    from airflow_provider.table.archived_timeline import newest_archived  # which rests on this module
+
+    archived = newest_archived(storage)
+    parsed = ((name, Instant.parse(name)) for name in names)
+    return frozenset(name for name, i in parsed if i is None or i.requested_time > archived)
 
 
 def _completion(instant: Instant) -> str:

@@ -1,0 +1,122 @@
+"""Who stands still for longer than an archival, wakes up, and goes on: what was archived stays as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider.services.archival import archive
+from airflow_provider.services.cleaning import clean
+from airflow_provider.services.clustering import schedule_clustering
+from airflow_provider.table.archived_timeline import newest_archived
+from airflow_provider.table.hudi_table import HudiTable
+
+from .actors import EVERYTHING, PACK_IN_PAIRS, REBASE, add_executor, add_sweeper, add_writer
+from .invariants import check
+from .rows import read_snapshot
+from .simulation import Actor, NoLock, Simulation
+from .test_interleavings import table_with
+
+
+def life_goes_on(simulation: Simulation) -> None:
+    """Others commit, clean, and archive all that they can."""
+    for key in "xyz":
+        add_writer(simulation, f"later-{key}", key)
+        simulation.go_on(simulation.actors[-1])
+    clean_and_archive(simulation)
+
+
+def clean_and_archive(simulation: Simulation) -> None:
+    def work(table: HudiTable, _: Actor) -> None:
+        clean(table, EVERYTHING, lock=NoLock())
+        archive(table, keep_min=1, keep_max=2, dead_writer_seconds=0, lock=NoLock())
+
+    simulation.add("sweeps", work)
+    simulation.go_on(simulation.actors[-1])
+
+
+def rows(simulation: Simulation) -> dict[str, list[str]]:
+    table = simulation.table()
+    return read_snapshot(table.storage, table.view())
+
+
+def check_that_nothing_is_lost(simulation: Simulation, before: dict[str, list[str]]) -> None:
+    """What everybody does next: roll dead writers back, write, clean, archive."""
+    simulation.expire_heartbeats()
+    add_sweeper(simulation)
+    simulation.go_on(simulation.actors[-1])
+    assert rows(simulation) == before
+    add_writer(simulation, "last", "w")
+    simulation.go_on(simulation.actors[-1])
+    clean_and_archive(simulation)
+    assert rows(simulation) == {**before, "w": ["last"]}
+    check(simulation)
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_who_claims_an_archived_clustering_does_not_get_it_rolled_back(is_killed: bool) -> None:
+    simulation = table_with("a", "b")
+    plan = schedule_clustering(simulation.table(), PACK_IN_PAIRS, lock=NoLock())
+    assert plan is not None
+    add_executor(simulation, "slow")
+    slow = simulation.actors[-1]
+    simulation.go_on_to(slow, f"put_if_absent .hoodie/.heartbeat/{plan}")
+    add_executor(simulation, "quick")
+    simulation.go_on(simulation.actors[-1])
+    life_goes_on(simulation)
+    assert newest_archived(simulation.table().storage) > plan
+    before = rows(simulation)
+    simulation.step(slow)  # it has claimed what is archived
+    if is_killed:
+        simulation.kill(slow)
+    else:
+        simulation.go_on(slow)
+    check_that_nothing_is_lost(simulation, before)
+
+
+def rebased_after_its_entry() -> tuple[Simulation, Actor]:
+    """An upsert that lost a file group, took it out, and has put its entry: nothing of it is published."""
+    simulation = table_with("a", "b")
+    add_writer(simulation, "victim", "ab", policy=REBASE)
+    victim = simulation.actors[-1]
+    simulation.go_on_to(victim, "put_if_absent .hoodie/commit_log/0")
+    add_writer(simulation, "rival", "a")
+    simulation.go_on(simulation.actors[-1])
+    simulation.step(victim)
+    simulation.go_on_to(victim, "put_if_absent .hoodie/commit_log/0")
+    simulation.step(victim)
+    return simulation, victim
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("at", range(0, 20))
+def test_who_publishes_what_is_archived_brings_nothing_back(at: int, is_killed: bool) -> None:
+    simulation, victim = rebased_after_its_entry()
+    simulation.go_on(victim, at)
+    life_goes_on(simulation)
+    before = rows(simulation)
+    assert before["a"] == ["first-a", "rival", "victim"]
+    if not victim.done:
+        simulation.step(victim)
+    if is_killed and not victim.done:
+        simulation.kill(victim)
+    simulation.go_on(victim)
+    check_that_nothing_is_lost(simulation, before)
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("at", range(0, 60))
+def test_who_helps_to_publish_what_is_archived_brings_nothing_back(at: int, is_killed: bool) -> None:
+    simulation, victim = rebased_after_its_entry()
+    simulation.kill(victim)
+    add_writer(simulation, "helper", "q")
+    helper = simulation.actors[-1]
+    simulation.go_on(helper, at)
+    life_goes_on(simulation)
+    if not helper.done:
+        simulation.step(helper)
+    if is_killed and not helper.done:
+        simulation.kill(helper)
+    simulation.go_on(helper)
+    before = rows(simulation)
+    assert before["a"] == ["first-a", "rival", "victim"]
+    check_that_nothing_is_lost(simulation, before)
