@@ -42,6 +42,7 @@ def begin_write(
     operation_key: str | None = None,
     is_alive: Callable[[], bool] | None = None,
     open_txn: int | None = None,
+    losses: int = 0,
 ) -> Writer:
     """Begin a write: finish what others left, take an instant, start the heartbeat.
 
@@ -58,6 +59,8 @@ def begin_write(
     :param open_txn: a metastore transaction that this write belongs to and that goes on after it: until
         its end no other write may touch what this one wrote; see
         :func:`~airflow_provider.concurrency.transactions.commit_transaction`.
+    :param losses: how often this was begun before, and lost or gave way: after a few times it takes a turn
+        (:mod:`~airflow_provider.concurrency.turns`).
     :return: a :class:`Writer` whose instant is on the timeline as requested.
     :raises InvalidInputError: when the heartbeat's numbers are not above zero.
     :raises UnsupportedTableError: when this package does not write such a table, or could not undo the
@@ -92,7 +95,7 @@ def begin_write(
         if lock.excludes_hudi:
             _ = base.timeline  # only there another Hudi writer says that it has rolled this one back
         heartbeat = Heartbeat(storage, instant, info, is_alive)
-        writer = Writer(table, instant, action, info, base, heartbeat, lock, policy, open_txn)
+        writer = Writer(table, instant, action, info, base, heartbeat, lock, policy, open_txn, losses)
         requested = instant_path(Instant(instant, action, State.REQUESTED))
         try:
             if open_txn is not None:

@@ -17,12 +17,12 @@ from airflow_provider.concurrency.indexes import log_missed
 from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.concurrency.new_keys import same_new_keys
 from airflow_provider.concurrency.revert import revert_rewrite
+from airflow_provider.concurrency.turns import LOSSES_BEFORE_A_TURN, SHORT_TURN_SECONDS, turn_seconds
 from airflow_provider.concurrency.write import Write
 from airflow_provider.exceptions import CommitError, LockUnavailableError
 
 log = logging.getLogger(__name__)
 
-_REMERGE_UNDER_LOCK_SECONDS = 0.5
 _TRIES_AT_ONCE = 5  # places that others may take before a writer waits for its turn
 
 
@@ -54,6 +54,7 @@ class Committing:
         self._clear = write.base  # nothing that completed up to this moment is in the way
         self._to_revert: list[Commit] = []
         self._unrevertible: set[str] = set()
+        self._turn_ends: float | None = None  # while this write has its turn
 
     def run(self) -> Commit:
         """Commit, or raise; see :meth:`~airflow_provider.concurrency.writer.Writer.commit`."""
@@ -79,6 +80,14 @@ class Committing:
         return self._put_entry(_TRIES_AT_ONCE)
 
     def _commit_under_lock(self) -> Commit | None:
+        if self._merge_again is not None and self._write.losses >= LOSSES_BEFORE_A_TURN:
+            self._turn_ends = time.monotonic() + turn_seconds(self._write.info.priority)
+        try:
+            return self._commit_or_lose()
+        finally:
+            self._turn_ends = None
+
+    def _commit_or_lose(self) -> Commit | None:
         while True:
             if (entry := self._put_entry()) is not None:
                 return entry
@@ -112,7 +121,7 @@ class Committing:
         write, content = self._write, self._content
         write.heartbeat.check()
         this = write.describe(content.touched)
-        yields = write.yields_to(this)
+        yields = write.yields_to(this) if self._turn_ends is None else []
         changes = moment.changes_since(self._clear)
         conflicts = self._conflicts_with(this, changes)
         self._to_revert = self._revertible(conflicts, changes)
@@ -158,6 +167,7 @@ class Committing:
     def _make_up(self) -> None:
         """What there is to be done before the next try, outside the lock."""
         write, conflicts = self._write, self._conflicts
+        write.losses += 1
         hard = (c for c in conflicts if c.outcome not in (Outcome.REBASE, Outcome.REVERT))
         first = next(hard, conflicts[0])
         if first.outcome is Outcome.YIELD:
@@ -167,7 +177,7 @@ class Committing:
             if not (waits and wait_for_instant(write.table, first.other.instant, left)):
                 raise write.lost(first)
         elif not self._may_rebase():
-            raise write.lost(first)
+            raise write.lost(first, self._why_no_turn_helps())
         else:
             self._rebase()
 
@@ -178,8 +188,21 @@ class Committing:
     def _is_soon_merged(self) -> bool:
         if not self._conflicts or not self._may_rebase():
             return False
-        share = self._content.share_of(self._content.lost(self._conflicts))
-        return self._writing_took * share <= _REMERGE_UNDER_LOCK_SECONDS
+        left = SHORT_TURN_SECONDS if self._turn_ends is None else self._turn_ends - time.monotonic()
+        return self._seconds_to_merge() <= left
+
+    def _seconds_to_merge(self) -> float:
+        """How long it takes to merge again what is lost, about."""
+        return self._writing_took * self._content.share_of(self._content.lost(self._conflicts))
+
+    def _why_no_turn_helps(self) -> str:
+        takes, bound = self._seconds_to_merge(), turn_seconds(self._write.info.priority)
+        if self._merge_again is None or takes <= bound:
+            return ""
+        return (
+            f"; to merge it again takes about {takes:.0f} s, and a write of its priority holds the table "
+            f"lock for {bound:.0f} s at most, so load fewer rows at once, as in smaller windows of a backfill"
+        )
 
     def _rebase(self) -> None:
         write, conflicts = self._write, self._conflicts

@@ -45,6 +45,8 @@ class Write:
     :ivar open_txn: the transaction that this write belongs to and does not end; see
         :func:`~airflow_provider.concurrency.begin.begin_write`.
     :ivar rebases: how often it was merged again in part.
+    :ivar losses: how often it was lost, or gave way, since it was first begun; see
+        :mod:`~airflow_provider.concurrency.turns`.
     :ivar ended: whether it has committed, or was given up.
     """
 
@@ -59,6 +61,7 @@ class Write:
         lock: LockProvider,
         policy: ConflictPolicy,
         open_txn: int | None = None,
+        losses: int = 0,
     ) -> None:
         self.table = table
         self.storage = table.storage
@@ -72,6 +75,7 @@ class Write:
         self.open_txn = open_txn
         self.uncommitted = Uncommitted(table.storage, instant, action, info)
         self.rebases = 0
+        self.losses = losses
         self.ended = False
         self._view: FileSystemView | None = None
 
@@ -112,8 +116,12 @@ class Write:
 
     # --- words ----------------------------------------------------------------------------
 
-    def lost(self, conflict: Conflict) -> CommitError:
-        """The error that tells why this write cannot go on."""
+    def lost(self, conflict: Conflict, remedy: str = "") -> CommitError:
+        """The error that tells why this write cannot go on.
+
+        :param conflict: because of which.
+        :param remedy: what more there is to be done than to run it again.
+        """
         other = conflict.other
         if conflict.outcome is Outcome.ROLLED_BACK:
             return self.rolled_back(other.completion_time, other.owner)
@@ -127,7 +135,7 @@ class Write:
             return HigherPriorityWriteError(told, **details)
         tried = f" after {self.rebases} rebases" if self.rebases else ""
         told = f"{self} lost a write conflict{tried}: {conflict}; run the write again on the new snapshot"
-        return WriteConflictError(told, **details)
+        return WriteConflictError(told + remedy, **details)
 
     def rolled_back(self, at: str | None, by: str) -> InstantRolledBackError:
         """The error that tells that somebody rolled this write back."""

@@ -22,6 +22,7 @@ from airflow_provider.concurrency.committing import Committing
 from airflow_provider.concurrency.conflicts import Outcome, WriteDescription, conflicts_with
 from airflow_provider.concurrency.content import CommitResult, Content, Rebase, Rebased
 from airflow_provider.concurrency.failed_writes import rollback
+from airflow_provider.concurrency.turns import LOSSES_BEFORE_A_TURN
 from airflow_provider.concurrency.write import Write
 from airflow_provider.exceptions import NoSuchInstantError, TableServiceError
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
@@ -88,7 +89,7 @@ class Writer(Write):
         for conflict in conflicts_with(this, others, self.policy):
             if conflict.outcome in (Outcome.ROLLED_BACK, Outcome.CONFLICT):
                 raise self.lost(conflict)
-        if yields := self.yields_to(this):
+        if self.losses < LOSSES_BEFORE_A_TURN and (yields := self.yields_to(this)):
             raise self.lost(yields[0])
 
     def tell(self, progress: str) -> None:

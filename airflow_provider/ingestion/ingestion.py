@@ -73,7 +73,7 @@ def write_rows(
     """
     lock = lock or open_lock(job.lock or table.hudi_options.lock, table.storage)
     patience = time.monotonic() + job.yield_timeout
-    begun_again = 0
+    begun_again = losses = 0
     while True:
         writer = begin_write(
             table,
@@ -87,15 +87,17 @@ def write_rows(
             operation_key=job.operation_key,
             is_alive=is_alive,
             open_txn=job.txn_id if job.txn_goes_on else None,
+            losses=losses,
         )
         ingestion = Ingestion(job, table, writer, rows.unsent())
         try:
             with writer, around(ingestion):
                 result, commit = ingestion.run()
         except HigherPriorityWriteError as error:
+            losses = writer.losses + 1
             _give_way(job, table, error, patience)
         except _BeginAgainError as error:
-            begun_again += 1
+            begun_again, losses = begun_again + 1, writer.losses + 1
             if begun_again > job.max_rebases:
                 raise WriteConflictError(str(error), **error.details) from None
             log.info("begun again: %s", error)

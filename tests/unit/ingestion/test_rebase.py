@@ -84,7 +84,7 @@ def overtaken_early(
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merge again outside the lock, so that a write can be overtaken more than once."""
-    monkeypatch.setattr("airflow_provider.concurrency.committing._REMERGE_UNDER_LOCK_SECONDS", -1.0)
+    monkeypatch.setattr("airflow_provider.concurrency.committing.SHORT_TURN_SECONDS", -1.0)
 
 
 def test_updates_of_the_same_keys(table: LakeTable) -> None:
