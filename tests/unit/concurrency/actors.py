@@ -23,9 +23,14 @@ from airflow_provider.concurrency import (
 from airflow_provider.concurrency.log_entry import Restore, Revert
 from airflow_provider.concurrency.readers import reader_lease
 from airflow_provider.concurrency.transactions import undo_writes
-from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError, TableError
+from airflow_provider.exceptions import (
+    NoSuchInstantError,
+    SnapshotUnavailableError,
+    TableError,
+    UnsupportedTableError,
+)
 from airflow_provider.metastore import ValidWriteIdList
-from airflow_provider.services.archival import archive
+from airflow_provider.services.archival import DEAD_WRITER_SECONDS, archive
 from airflow_provider.services.clean_plan import Retention
 from airflow_provider.services.cleaning import clean
 from airflow_provider.services.clustering import pending_clusterings, run_clustering, schedule_clustering
@@ -212,11 +217,13 @@ EVERYTHING = Retention("KEEP_LATEST_FILE_VERSIONS", 1, reverted_after=0.0)
 """Keeps only what somebody needs."""
 
 
-def add_archiver(simulation: Simulation, name: str) -> None:
+def add_archiver(
+    simulation: Simulation, name: str, *, dead_writer_seconds: float = DEAD_WRITER_SECONDS
+) -> None:
     """Archives all that it can but for one commit."""
 
     def work(table: HudiTable, actor: Actor) -> None:
-        archive(table, keep_min=1, keep_max=2, lock=NoLock())
+        archive(table, keep_min=1, keep_max=2, dead_writer_seconds=dead_writer_seconds, lock=NoLock())
 
     simulation.add(name, work)
 
@@ -261,11 +268,17 @@ def add_keeper(simulation: Simulation, name: str) -> None:
 
 @contextmanager
 def _may_be_refused() -> Iterator[None]:
-    """A clean, the archive, a savepoint or an open transaction may be in the way; damage never."""
+    """A clean, the archive, a savepoint or an open transaction may be in the way, or the storage; damage
+    never."""
     try:
         yield
     except TableError as error:
-        if type(error) not in (TableError, NoSuchInstantError, SnapshotUnavailableError):
+        if type(error) not in (
+            TableError,
+            NoSuchInstantError,
+            SnapshotUnavailableError,
+            UnsupportedTableError,
+        ):
             raise
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace, TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 from greenlet import getcurrent, greenlet
@@ -31,9 +31,15 @@ from airflow_provider.table.storage import FileStatus, Storage
 
 from .rows import PARTITION
 
+T = TypeVar("T")
+
 
 class Killed(BaseException):
     """SIGKILL: raised at every operation of a killed actor, so that it can do nothing more."""
+
+
+class LostAnswerError(OSError):
+    """A storage operation of which the caller does not learn whether it was done."""
 
 
 class NoLock:
@@ -66,9 +72,18 @@ class NoLock:
 class MemoryStorage(Storage):
     """The storage contract on a dictionary."""
 
-    def __init__(self, files: dict[str, tuple[bytes, float]], clock: Callable[[], float]) -> None:
+    moves_atomically = True
+
+    def __init__(
+        self,
+        files: dict[str, tuple[bytes, float]],
+        clock: Callable[[], float],
+        *,
+        moves_atomically: bool = True,
+    ) -> None:
         self.root = "/simulated"
         self.options = {}
+        self.moves_atomically = moves_atomically
         self._files = files
         self._clock = clock
 
@@ -89,9 +104,11 @@ class MemoryStorage(Storage):
     def created(self, path: str, data: bytes) -> None:
         """Told of each file that was put where there was none."""
 
-    moves_atomically = True
-
     def move_if_absent(self, source: str, target: str) -> bool:
+        if not self.moves_atomically:
+            moved = self.put_if_absent(target, self.read(source))
+            self.delete(source)
+            return moved
         self.at("move_if_absent", target)
         if source not in self._files:
             raise FileNotFoundError(source)
@@ -99,6 +116,8 @@ class MemoryStorage(Storage):
         return self._files.setdefault(target, found) is found
 
     def link_if_absent(self, source: str, target: str) -> bool:
+        if not self.moves_atomically:
+            return self.put_if_absent(target, self.read(source))
         self.at("link_if_absent", target)
         if source not in self._files:
             raise FileNotFoundError(source)
@@ -164,6 +183,7 @@ class FolderStorage(MemoryStorage):
     def __init__(self, outer: MemoryStorage, folder: str) -> None:
         self.root = outer.url(folder)
         self.options = {}
+        self.moves_atomically = outer.moves_atomically
         self._outer = outer
         self._folder = folder
 
@@ -194,9 +214,26 @@ class SteppedStorage(MemoryStorage):
     """One actor's access to the shared storage: waits for its turn before each operation."""
 
     def __init__(self, simulation: Simulation, actor: Actor) -> None:
-        super().__init__(simulation.files, simulation.clock)
+        super().__init__(simulation.files, simulation.clock, moves_atomically=simulation.moves_atomically)
         self._actor = actor
         self._simulation = simulation
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        return self._answered(lambda: super(SteppedStorage, self).put_if_absent(path, data))
+
+    def put(self, path: str, data: bytes) -> None:
+        self._answered(lambda: super(SteppedStorage, self).put(path, data))
+
+    def delete(self, path: str) -> bool:
+        return self._answered(lambda: super(SteppedStorage, self).delete(path))
+
+    def _answered(self, operation: Callable[[], T]) -> T:
+        answer = operation()
+        if self._actor.loses_answer:
+            self._actor.loses_answer = False
+            self._actor.has_lost_answer = True
+            raise LostAnswerError(f"{self._actor.name} lost the answer of {self._actor.at}")
+        return answer
 
     def at(self, operation: str, path: str) -> None:
         self._actor.wait_for_turn(f"{operation} {path}")
@@ -219,6 +256,9 @@ class Actor:
         self.name = name
         self.killed = False
         self.done = False
+        self.is_parked = False
+        self.loses_answer = False
+        self.has_lost_answer = False
         self.heartbeats: list[str] = []
         self.failure: BaseException | None = None
         self.at = "start"
@@ -231,7 +271,10 @@ class Actor:
             except (Killed, CommitError):
                 pass
             except BaseException as error:
-                self.failure = error
+                if self.has_lost_answer and not isinstance(error, AssertionError):
+                    self.killed = True  # like one that was killed there: others find out what came of it
+                else:
+                    self.failure = error
             finally:
                 self.done = True
 
@@ -302,6 +345,7 @@ class Simulation:
     :ivar let_go: commits whose savepoint somebody began to delete.
     :ivar logged: the commit log with the entries that were trimmed.
     :ivar observed: by reader: what it read, one after the other.
+    :ivar moves_atomically: whether the storage moves a file in one step.
     """
 
     files: dict[str, tuple[bytes, float]] = field(default_factory=dict)
@@ -314,6 +358,7 @@ class Simulation:
     observed: dict[str, list[Read]] = field(default_factory=dict)
     actors: list[Actor] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
+    moves_atomically: bool = True
 
     def __post_init__(self) -> None:
         self.config = _CONFIG
@@ -330,6 +375,7 @@ class Simulation:
             dict(self.restored),
             set(self.kept),
             set(self.let_go),
+            moves_atomically=self.moves_atomically,
         )
 
     def clock(self) -> float:
@@ -337,7 +383,8 @@ class Simulation:
 
     def table(self) -> HudiTable:
         """Direct access, without yield points."""
-        return HudiTable(MemoryStorage(self.files, self.clock), self.config)
+        storage = MemoryStorage(self.files, self.clock, moves_atomically=self.moves_atomically)
+        return HudiTable(storage, self.config)
 
     def entries(self) -> list[LogEntry]:
         """All entries of the commit log, also those that were trimmed since."""
@@ -389,8 +436,8 @@ class Simulation:
                 self.step(actor)
 
     def running(self) -> list[Actor]:
-        """Who has not ended."""
-        return [actor for actor in self.actors if not actor.done]
+        """Who has not ended, and does not stand still."""
+        return [actor for actor in self.actors if not actor.done and not actor.is_parked]
 
     def step(self, actor: Actor) -> None:
         """Let an actor do its next operation."""

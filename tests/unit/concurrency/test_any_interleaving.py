@@ -73,6 +73,21 @@ UPSERTS: list[Upsert] = list(
         [False, False, True],
     )
 )
+# Where somebody may stand still, for longer than the others take to archive all that it works on.
+PLACES = (
+    "put_if_absent .hoodie/.heartbeat/",
+    "put_if_absent .hoodie/commit_log/0",
+    "commit_log/staged/",
+    "_if_absent .hoodie/timeline/2",
+    ".requested",
+    ".inflight",
+    ".commit",
+    ".replacecommit",
+    "delete .hoodie/timeline/2",
+    "delete p/",
+    "delete .hoodie/.heartbeat/",
+    "history/",
+)
 PAIRS = list(itertools.combinations_with_replacement(sorted(SERVICES), 2))
 
 
@@ -92,15 +107,19 @@ class Interleaving(RuleBasedStateMachine):
     Some writers are in transactions, which are aborted when their writes have completed.
     """
 
+    moves_atomically = True
+
     def __init__(self) -> None:
         super().__init__()
         self.simulation = Simulation()
-        self._count = dict.fromkeys(("writer", *SERVICES), 0)
+        self._count = dict.fromkeys(("writer", *SERVICES, "life"), 0)
+        self._some_count_as_dead = False
 
     @initialize(upsert=st.sampled_from(UPSERTS))
     def a_table(self, upsert: Upsert) -> None:
         # Hypothesis leaves rules out, each of half of the runs: without a writer a run would show little.
         self.simulation = written().copy()
+        self.simulation.moves_atomically = self.moves_atomically
         self._begin_upsert(upsert)
 
     @precondition(lambda self: self._count["writer"] < 3)
@@ -124,8 +143,47 @@ class Interleaving(RuleBasedStateMachine):
 
     @rule(turns=TURNS)
     def heartbeats_expire(self, turns: bytes) -> None:
+        self._some_count_as_dead = True
         self.simulation.expire_heartbeats()
         self.go_on(turns)
+
+    @rule(number=st.integers(0, 9), place=st.sampled_from(PLACES), again=st.integers(0, 3))
+    def stands_still(self, number: int, place: str, again: int) -> None:
+        """One goes on to a place, and stands still there."""
+        for actor in self._chosen(number):
+            for _ in range(again + 1):
+                self.simulation.step(actor)
+                while not actor.done and place not in actor.at:
+                    self.simulation.step(actor)
+                if actor.done:
+                    return
+            actor.is_parked = True
+
+    @rule(number=st.integers(0, 9), operations=st.integers(0, 3), is_killed=st.booleans(), turns=TURNS)
+    def wakes_up(self, number: int, operations: int, is_killed: bool, turns: bytes) -> None:
+        parked = [actor for actor in self.simulation.actors if actor.is_parked]
+        if parked:
+            actor = parked[number % len(parked)]
+            actor.is_parked = False
+            self.simulation.go_on(actor, operations)
+            if is_killed and not actor.done:
+                self.simulation.kill(actor)
+        self.go_on(turns)
+
+    @precondition(lambda self: self._count["life"] < 2)
+    @rule(number=st.integers(0, 9))
+    def life_goes_on(self, number: int) -> None:
+        """Others commit, clean and archive, while nobody else moves."""
+        for keys in ("a", "bc")[number % 2 :]:
+            name = self._named("life")
+            add_writer(self.simulation, name, keys, policy=REBASE, priority=900)
+            self.simulation.go_on(self.simulation.actors[-1])
+        add_cleaner(self.simulation, "sweeps")
+        self.simulation.go_on(self.simulation.actors[-1])
+        # A file that a rolled back writer writes late is hidden only as long as archival waits.
+        wait = {} if self._some_count_as_dead else {"dead_writer_seconds": 0.0}
+        add_archiver(self.simulation, "archives", **wait)
+        self.simulation.go_on(self.simulation.actors[-1])
 
     def go_on(self, turns: bytes) -> None:
         """One after the other: each byte says who, and for how many operations."""
@@ -138,13 +196,15 @@ class Interleaving(RuleBasedStateMachine):
     def _begin_upsert(self, upsert: Upsert) -> None:
         keys, policy, priority, aborted = upsert
         name = self._named("writer")
-        txn_id = self._count["writer"] if aborted else None
+        txn_id = self._count["writer"] if aborted and self.moves_atomically else None
         fills = self._count["writer"] % 2 == 0
         add_writer(
             self.simulation, name, keys, policy=policy, priority=priority, aborted_txn=txn_id, fills=fills
         )
 
     def teardown(self) -> None:
+        for actor in self.simulation.actors:
+            actor.is_parked = False
         self.simulation.bury()
         self.simulation.run([])
         check(self.simulation)
@@ -157,6 +217,18 @@ class Interleaving(RuleBasedStateMachine):
     def _named(self, kind: str) -> str:
         self._count[kind] += 1
         return f"{kind}{self._count[kind]}"
+
+
+class OnAnObjectStore(Interleaving):
+    """The same on storage that moves no file in one step, and whose answers may get lost."""
+
+    moves_atomically = False
+
+    @rule(number=st.integers(0, 9), turns=TURNS)
+    def loses_an_answer(self, number: int, turns: bytes) -> None:
+        for actor in self._chosen(number):
+            actor.loses_answer = True
+        self.go_on(turns)
 
 
 class OnManyMachines(Interleaving):
@@ -183,6 +255,14 @@ def test_any_interleaving_keeps_the_invariants(share: int) -> None:
     examples = max(1, int(os.environ.get("INTERLEAVINGS", "40")) // SHARES)
     run_state_machine_as_test(
         Interleaving, settings=settings(max_examples=examples, stateful_step_count=STEPS)
+    )  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_any_storage_keeps_the_invariants(share: int) -> None:
+    examples = max(1, int(os.environ.get("INTERLEAVINGS", "40")) // SHARES // 2)
+    run_state_machine_as_test(
+        OnAnObjectStore, settings=settings(max_examples=examples, stateful_step_count=STEPS)
     )  # type: ignore[no-untyped-call]
 
 
