@@ -23,6 +23,9 @@ PRIORITIES = {"ingestion": 400, "backfill": 300, "table_service": 200, "cleaning
 CLEANING = frozenset({"CLEAN"})
 """Operations that delete file slices which no snapshot shows any more."""
 
+INDEXING = frozenset({"INDEX"})
+"""Operations that plan an index, or complete it."""
+
 RESTORE = "RESTORE"
 """The operation that takes a table back to an earlier commit."""
 
@@ -136,7 +139,8 @@ class Conflict:
     :param other: the other write.
     :param file_groups: the file groups of this write that are concerned.
     :param outcome: what the rules say.
-    :param keys: some of the record keys that both writes added, where that is the reason.
+    :param keys: some of the record keys that both writes added, or that an index which became complete
+        keeps out, where that is the reason.
     """
 
     other: WriteDescription
@@ -149,6 +153,9 @@ class Conflict:
             f"{partition}/{file_id}".lstrip("/") for partition, file_id in sorted(self.file_groups)[:3]
         )
         more = f" and {len(self.file_groups) - 3} more" if len(self.file_groups) > 3 else ""
+        if self.keys and self.other.operation in INDEXING:
+            named = ", ".join(self.keys)
+            return f"{self.other}, and with a record index no key may be there twice, as {named} would be"
         if self.keys:
             return f"{self.other} and added the same new record key {', '.join(self.keys)}"
         if self.other.operation == RESTORE:
