@@ -140,7 +140,9 @@ def _by_files(
             conflicts.append(Conflict(WriteDescription.of_entry(entry), back, Outcome.CONFLICT))
         if not isinstance(entry, Commit) or entry.operation in REWRITES or not concerned:
             continue
-        their_stats = change.metadata.write_stats
+        their_stats = [
+            s for s in change.metadata.write_stats if s.partition_path not in committing.overwrites
+        ]
         groups, keys = _shared(storage, concerned, entry.instant, their_stats, anywhere=anywhere)
         if groups:
             other = WriteDescription.of_entry(entry)
@@ -162,7 +164,9 @@ def _by_record_index(
 
     def is_elsewhere(key: str, here: FileGroupId) -> bool:
         there = _file_group(came[key][1])
-        if there in content.taken_out:  # the rows go where they were merged, if anywhere
+        if there is not None and there.partition_path in committing.overwrites:
+            there = None
+        elif there in content.taken_out:  # the rows go where they were merged, if anywhere
             there = merged_into.get(there)
         return key in twice or there not in (None, here)
 

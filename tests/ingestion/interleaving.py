@@ -71,9 +71,9 @@ class Clustering:
 
 @contextmanager
 def crossing(*steps: tuple[str, Callable[[], object]]) -> Iterator[None]:
-    """Within it others act, one after the other, when this thread is about to put a file if it is absent.
+    """Within it others act, one after the other, when this thread is about to put files if they are absent.
 
-    :param steps: what the path of the file has in it, and what the other one does then.
+    :param steps: what the path of the file has in it, and what the other one does before it is put.
     """
     here, put_if_absent = threading.get_ident(), Storage.put_if_absent
     waiting, acting = list(steps), False
@@ -83,7 +83,7 @@ def crossing(*steps: tuple[str, Callable[[], object]]) -> Iterator[None]:
         if threading.get_ident() == here and not acting:
             acting = True
             try:
-                while waiting and waiting[0][0] in path:
+                if waiting and waiting[0][0] in path:
                     waiting.pop(0)[1]()
             finally:
                 acting = False
