@@ -386,6 +386,10 @@ def _stage(target: str, data: bytes) -> str:
         left = memoryview(data)
         while left:  # a disk that gets full takes a part
             left = left[os.write(descriptor, left) :]
+    except OSError as error:
+        os.unlink(staged)  # noqa: PTH108
+        error.filename = target
+        raise
     finally:
         os.close(descriptor)
     return staged
