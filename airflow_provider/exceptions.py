@@ -26,7 +26,7 @@
     │   │   └── HigherPriorityWriteError
     │   ├── InstantRolledBackError       (retryable)
     │   ├── HeartbeatExpiredError        (retryable)
-    │   └── StorageFullError
+    │   └── StorageFullError             (retryable)
     ├── LockError
     │   ├── LockTimeoutError             (retryable)
     │   ├── LockLostError                (retryable)
@@ -174,6 +174,8 @@ class HeartbeatExpiredError(CommitError):
 
 class StorageFullError(CommitError):
     """Raised when the storage has no room for a file; the ``OSError`` is its cause."""
+
+    retryable = True
 
 
 class LockError(TableServiceError):
