@@ -167,7 +167,8 @@ class Moment:
             undone[:] = [
                 entry
                 for entry in later
-                if isinstance(entry, Restore) or (isinstance(entry, Revert) and entry.reverts <= self.sequence)
+                if isinstance(entry, Restore)
+                or (isinstance(entry, Revert) and entry.reverts <= self.sequence)
             ]
             hidden = {instant for entry in later for instant in entry.shown_or_hidden}
             if not hidden:

@@ -10,10 +10,14 @@ from contextlib import contextmanager
 
 import pytest
 
+from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning import clean
 from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.instant import Action
 from airflow_provider.table.log_file import LogFileName
 from airflow_provider.table.metadata_table.reader import metadata_storage
 from airflow_provider.table.storage import FileStatus, Storage
@@ -118,3 +122,36 @@ def test_a_log_file_never_changes_and_nothing_of_an_earlier_staging_is_left(
     counts = Counter((name.file_id, name.instant) for name in log_files(indexed))
     assert set(counts.values()) == {1}
     assert_indexes_equal_a_rebuild(indexed, ALL)
+
+
+class DiesError(Exception):
+    """A process ends here."""
+
+
+def die() -> None:
+    raise DiesError
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "an index is dropped", "an index is made anew"])
+def test_a_cleaner_that_was_killed_after_it_had_staged(indexed: HudiTable, meanwhile: str) -> None:
+    for _ in range(3):
+        ingest_arrow(indexed, rows([1, 4]), small_file_limit=0)
+    retention = Retention(CleaningPolicy.KEEP_LATEST_FILE_VERSIONS, 1)
+    with pytest.raises(DiesError), crossing(("commit_log/0", lambda: None), ("commit_log/0", die)):
+        clean(indexed, retention)
+    left = ALL
+    if meanwhile != "nothing":
+        drop_index(indexed, ["record_index"])
+        left = [index for index in ALL if index != "record_index"]
+    if meanwhile == "an index is made anew":
+        schedule_index(indexed, ["record_index"])
+        run_index(indexed)
+        left = ALL
+    before = {name.instant for name in log_files(indexed)}
+    assert clean(indexed, retention) is not None
+    cleaned = next(i for i in indexed.timeline().completed() if i.action is Action.CLEAN)
+    assert cleaned.requested_time in before, "the one that was killed had staged"
+    counts = Counter((name.file_id, name.instant) for name in log_files(indexed))
+    assert counts.keys() >= {("files-0000-0", cleaned.requested_time)}
+    assert set(counts.values()) == {1}, "both say the same, under the same names"
+    assert_indexes_equal_a_rebuild(indexed, left)
