@@ -25,7 +25,8 @@
     │   ├── WriteConflictError           (retryable)
     │   │   └── HigherPriorityWriteError
     │   ├── InstantRolledBackError       (retryable)
-    │   └── HeartbeatExpiredError        (retryable)
+    │   ├── HeartbeatExpiredError        (retryable)
+    │   └── StorageFullError             (retryable)
     ├── LockError
     │   ├── LockTimeoutError             (retryable)
     │   ├── LockLostError                (retryable)
@@ -167,6 +168,12 @@ class InstantRolledBackError(CommitError):
 
 class HeartbeatExpiredError(CommitError):
     """Raised when a writer finds its own heartbeat expired."""
+
+    retryable = True
+
+
+class StorageFullError(CommitError):
+    """Raised when the storage has no room for a file; the ``OSError`` is its cause."""
 
     retryable = True
 

@@ -149,9 +149,7 @@ class Committing:
         for conflict in found:
             if conflict.outcome is Outcome.ROLLED_BACK:
                 raise write.lost(conflict)
-        if content.unique_keys and any(change.entry.adds_records_in for change in changes):
-            found += same_new_keys(self._storage, this, content.write_stats, changes, write.policy)
-        return found
+        return found + same_new_keys(self._storage, this, content, changes, write.policy)
 
     def _revertible(self, conflicts: Sequence[Conflict], changes: Sequence[Change]) -> list[Commit]:
         """The rewrites to be reverted, where nothing else is in the way."""

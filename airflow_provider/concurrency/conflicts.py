@@ -6,9 +6,10 @@ Design section 5; RFC-22, "Concurrency Control", option 1, step 4. The rules are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Literal
 
 from airflow_provider.concurrency.log_entry import LogEntry, Revert, Rollback
@@ -22,6 +23,12 @@ PRIORITIES = {"ingestion": 400, "backfill": 300, "table_service": 200, "cleaning
 
 CLEANING = frozenset({"CLEAN"})
 """Operations that delete file slices which no snapshot shows any more."""
+
+OVERWRITING = {"INSERT_OVERWRITE": False, "INSERT_OVERWRITE_TABLE": True}
+"""Operations that leave nothing of what others wrote: in the partitions that they write, or in the table."""
+
+INDEXING = frozenset({"INDEX"})
+"""Operations that plan an index, or complete it."""
 
 RESTORE = "RESTORE"
 """The operation that takes a table back to an earlier commit."""
@@ -83,6 +90,11 @@ _CHOICES = {
 }
 
 
+class _Everything(Container[str]):
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
 @dataclass(frozen=True)
 class WriteDescription:
     """One of two writes, as far as the rules want to know it.
@@ -110,6 +122,14 @@ class WriteDescription:
     completion_time: str | None = None
     owner: str = "unknown"
 
+    @cached_property
+    def overwrites(self) -> Container[str]:
+        """Partition paths in which nothing is left of what others wrote."""
+        whole_table = OVERWRITING.get(self.operation)
+        if whole_table:
+            return _Everything()
+        return frozenset() if whole_table is None else {group.partition_path for group in self.file_groups}
+
     @classmethod
     def of_entry(cls, entry: LogEntry) -> WriteDescription:
         """A write that completed, as the commit log tells it."""
@@ -136,23 +156,32 @@ class Conflict:
     :param other: the other write.
     :param file_groups: the file groups of this write that are concerned.
     :param outcome: what the rules say.
-    :param keys: some of the record keys that both writes added, where that is the reason.
+    :param keys: some of the record keys that both writes added, or that an index which became complete
+        keeps out, where that is the reason.
+    :param overwritten: partition paths that this write overwrites, and the other one wrote.
     """
 
     other: WriteDescription
     file_groups: frozenset[FileGroupId]
     outcome: Outcome
     keys: tuple[str, ...] = ()
+    overwritten: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         shown = ", ".join(
             f"{partition}/{file_id}".lstrip("/") for partition, file_id in sorted(self.file_groups)[:3]
         )
         more = f" and {len(self.file_groups) - 3} more" if len(self.file_groups) > 3 else ""
+        if self.keys and self.other.operation in INDEXING:
+            named = ", ".join(self.keys)
+            return f"{self.other}, and with a record index no key may be there twice, as {named} would be"
         if self.keys:
             return f"{self.other} and added the same new record key {', '.join(self.keys)}"
         if self.other.operation == RESTORE:
             return f"{self.other} and took the table back to an earlier commit"
+        if self.overwritten and not self.file_groups:
+            where = ", ".join(f"partition {path!r}" if path else "the table" for path in self.overwritten[:3])
+            return f"{self.other} and wrote to {where}, which is overwritten"
         return f"{self.other} and touches file group {shown}{more} too"
 
 
@@ -192,7 +221,8 @@ def conflicts_with(
     for other in others:
         answer = outcome(committing, other, policy)
         if answer is not Outcome.PROCEED:
-            found.append(Conflict(other, committing.file_groups & other.file_groups, answer))
+            shared, overwritten = committing.file_groups & other.file_groups, _overwritten(committing, other)
+            found.append(Conflict(other, shared, answer, overwritten=tuple(sorted(overwritten))))
     return found
 
 
@@ -214,8 +244,22 @@ def _restored(_: WriteDescription, other: WriteDescription, __: ConflictPolicy) 
 def _nothing_shared(
     committing: WriteDescription, other: WriteDescription, _: ConflictPolicy
 ) -> Outcome | None:
-    """Writes of different file groups never meet. An index build touches none."""
-    return None if committing.file_groups & other.file_groups else Outcome.PROCEED
+    """Writes of different file groups never meet, unless one overwrites what the other wrote since its base.
+    An index build touches none."""
+    if committing.file_groups & other.file_groups or _overwritten(committing, other):
+        return None
+    return Outcome.PROCEED
+
+
+def _overwritten(committing: WriteDescription, other: WriteDescription) -> set[str]:
+    """Partition paths in which the other one completed what the committing write has to take out.
+
+    Not the other way round: what is committed after an overwrite is added to it.
+    """
+    if other.state is not State.COMPLETED:
+        return set()
+    wrote = {group.partition_path for group in other.file_groups}
+    return {path for path in wrote if path in committing.overwrites}
 
 
 def _rollback_goes_on(

@@ -98,6 +98,15 @@ class Content:
         return self.written | self.taken_out
 
     @property
+    def merged_into(self) -> dict[FileGroupId, FileGroupId]:
+        """The new file group that has the rows, by the one that is taken out for it."""
+        return {
+            before: _group(stat)
+            for stat in self.write_stats
+            if (before := _merged_on(stat)) is not None and before in self.taken_out
+        }
+
+    @property
     def inserted_in(self) -> frozenset[str]:
         """Partition paths that get new records."""
         return frozenset(stat.partition_path for stat in self.write_stats if stat.num_inserts)

@@ -164,7 +164,12 @@ class Moment:
             timeline = self.timeline  # before the look at the log, which knows all that it shows
             later = list(self._log.after(self.sequence))
             # Of what was undone since not even the file can be read; the commit will meet it.
-            undone[:] = [entry for entry in later if isinstance(entry, Revert | Restore)]
+            undone[:] = [
+                entry
+                for entry in later
+                if isinstance(entry, Restore)
+                or (isinstance(entry, Revert) and entry.reverts <= self.sequence)
+            ]
             hidden = {instant for entry in later for instant in entry.shown_or_hidden}
             if not hidden:
                 return timeline

@@ -87,6 +87,12 @@ def _configured(storage: Storage) -> tuple[IndexState, ...]:
 class StagedChange:
     """What one instant will have logged to the indexes once it completes.
 
+    A log file never changes under its name, because readers may have listed it. So what is staged again gets
+    other names where it says something else, and what was staged before goes, before the instant's entry: all
+    log files of an instant count once it completes. Several may carry out one instant at once, as a clean,
+    or one after the other was killed. They say the same, under the same names, or less of it where files are
+    gone meanwhile; so neither takes away what the other has staged.
+
     :param storage: the table's storage.
     :param instant: requested time of the instant.
     """

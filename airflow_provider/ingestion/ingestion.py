@@ -217,7 +217,8 @@ class Ingestion:
         if lost:
             # What was taken out still shows, and its rows have been written as well.
             written = {_file_group(stat) for stat in self._stats} | self._replaced_by(self._reports.values())
-            rows = self._rows.sent_to(lost)
+            # Of a delete also those that were found nowhere: they may have come with what it lost against.
+            rows = self._rows.unsent() if self._job.operation == "delete" else self._rows.sent_to(lost)
             plan = self._planned(rows, rebase.view, written)
             self._write(rows, plan)
             again = [self._reports[number] for number in plan.targets if number in self._reports]

@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import TracebackType
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.column_properties import with_statistics, worth_a_dictionary
+from airflow_provider.table.full_storage import told_when_full
 from airflow_provider.table.schema import (
     META_COLUMNS,
     arrow_to_avro,
@@ -208,7 +210,14 @@ class BaseFileWriter:
         """Finish the file.
 
         :return: what was written; an empty file is a file too.
+        :raises StorageFullError: when there is no room for it, as from the methods that add rows.
         """
+        with told_when_full(self._storage, self.path):
+            size = self._finish()
+        self._preserved_keys, self._new_keys, self._keys_to_hash = [], [], []
+        return WrittenFile(self.path, size, self.rows, self._min_key, self._max_key)
+
+    def _finish(self) -> int:
         if self.rows < _WORTH_A_THREAD:
             bloom = self._bloom()
             self._flush()
@@ -224,18 +233,21 @@ class BaseFileWriter:
         footer[_BLOOM], footer[_BLOOM_TYPE] = bloom.to_footer()
         parquet.add_key_value_metadata(footer)
         parquet.close()
-        size = self._close_sink()
-        self._preserved_keys, self._new_keys, self._keys_to_hash = [], [], []
-        return WrittenFile(self.path, size, self.rows, self._min_key, self._max_key)
+        return self._close_sink()
 
     def abort(self) -> None:
         """Give up and delete what was written so far."""
         self._pending, self._preserved_keys, self._new_keys, self._keys_to_hash = [], [], [], []
-        if self._parquet is not None:
-            self._parquet.close()
+        # What goes wrong here must not hide why the file is given up; a rollback deletes what is left.
+        with suppress(OSError, pa.ArrowException):
+            if self._parquet is not None:
+                self._parquet.close()
         if self._sink is not None:
-            self._close_sink()
-            self._storage.delete(self.path)
+            with suppress(OSError):
+                self._sink.close()
+            self._sink = None
+            with suppress(OSError):
+                self._storage.delete(self.path)
 
     def __enter__(self) -> BaseFileWriter:
         return self
@@ -292,8 +304,9 @@ class BaseFileWriter:
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         if self._parquet is not None and not self._with_statistics.issubset(with_statistics(table)):
             table = pa.concat_tables([self._take_back(), table]).unify_dictionaries()
-        parquet = self._parquet or self._open(table)
-        parquet.write_table(table, row_group_size=self._row_group_rows)
+        with told_when_full(self._storage, self.path):
+            parquet = self._parquet or self._open(table)
+            parquet.write_table(table, row_group_size=self._row_group_rows)
 
     def _take_back(self) -> pa.Table:
         """What was written already: the file begins anew, with statistics of fewer columns."""
@@ -322,7 +335,7 @@ class BaseFileWriter:
         if self._sink is None:
             return 0
         size = self._sink.tell()
-        self._sink.close()
+        self._sink.close()  # until that is done the file is still to be given up
         self._sink = None
         return size
 

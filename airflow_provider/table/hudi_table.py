@@ -24,6 +24,7 @@ from airflow_provider.table.instant import Action, Instant
 from airflow_provider.table.metadata import CommitMetadata
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.usable import UsableIndexes
+from airflow_provider.table.nesting import check_not_nested
 from airflow_provider.table.predicates import Where
 from airflow_provider.table.properties import (
     PROPERTIES_PATH,
@@ -122,6 +123,10 @@ class HudiTable:
     ) -> HudiTable:
         """Create an empty copy-on-write table, version 9, timeline layout 2, UTC.
 
+        No table is made inside another one's folder, nor around one. That is looked for before: in each
+        folder around the location, which costs one request each, and, where the location holds something, in
+        all folders below it. Two that are made at the same moment may miss one another.
+
         :param location: absolute path or URL; must not hold a table.
         :param name: table name.
         :param schema: data columns, without Hudi's meta columns.
@@ -137,7 +142,7 @@ class HudiTable:
         :raises MissingColumnError: when a named column is not in the schema.
         :raises InvalidInputError: when the schema or the record key is empty, a column is
             named like one of Hudi's meta columns, or an option is unknown, of the wrong type, or
-            contradicts another.
+            contradicts another; or when the location is inside another table's folder, or holds one.
         :raises TableExistsError: when there is a table already.
         """
         _check_columns(schema, record_key, partition_by, ordering_field)
@@ -157,7 +162,10 @@ class HudiTable:
         )
         config = replace(config, raw=config.to_properties() | options.to_properties())
         text = dump_properties(config.to_properties())
-        if not storage.put_if_absent(PROPERTIES_PATH, text.encode()):
+        is_there = storage.stat(PROPERTIES_PATH) is not None
+        if not is_there:
+            check_not_nested(storage)
+        if is_there or not storage.put_if_absent(PROPERTIES_PATH, text.encode()):
             raise TableExistsError(
                 f"{location} holds a Hudi table already; open it, or choose another location",
                 location=location,

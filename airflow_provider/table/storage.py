@@ -92,6 +92,29 @@ class Storage:
             self._within[folder] = Storage(self.url(folder), self.options)
         return self._within[folder]
 
+    def parents(self) -> Iterator[Storage]:
+        """The storage of each folder around this one, from the inside out.
+
+        A local one is followed to where it really is.
+        """
+        if self._is_local:
+            for folder in Path(self._base or "/").resolve().parents:
+                yield Storage(str(folder), self.options)
+            return
+        scheme, _, rest = self.root.partition("://")
+        while rest := rest.rpartition("/")[0].rstrip("/"):
+            yield Storage(f"{scheme}://{rest}", self.options)
+
+    def walk(self) -> Iterator[tuple[str, list[str]]]:
+        """The folders at any depth, each with the names of its files; an outer one comes before an inner one.
+
+        What cannot be listed is left out.
+        """
+        self._filesystem.invalidate_cache()
+        walk = os.walk(self._base) if self._is_local else self._filesystem.walk(self._base)
+        for folder, _, files in walk:
+            yield str(folder).removeprefix(self._base).strip("/"), list(files)
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create a file with its whole content in one atomic step, unless it exists.
 
@@ -386,6 +409,10 @@ def _stage(target: str, data: bytes) -> str:
         left = memoryview(data)
         while left:  # a disk that gets full takes a part
             left = left[os.write(descriptor, left) :]
+    except OSError as error:
+        os.unlink(staged)  # noqa: PTH108
+        error.filename = target
+        raise
     finally:
         os.close(descriptor)
     return staged

@@ -154,3 +154,12 @@ def test_a_table_that_exists_is_an_error_unless_allowed(metastore, tmp_path):
     with pytest.raises(AirflowFailException, match="or set if_not_exists=True") as raised:
         create(table=location)
     assert isinstance(raised.value.__cause__, TableExistsError)
+
+
+@pytest.mark.parametrize("if_not_exists", [True, False])
+def test_a_table_inside_another_tables_folder_is_refused(metastore, tmp_path, if_not_exists):
+    create(location=f"{tmp_path}/flights")
+    with pytest.raises(AirflowFailException, match=rf"is inside the folder of the table {tmp_path}/flights,"):
+        create(table="lake.inner", location=f"{tmp_path}/flights/inner", if_not_exists=if_not_exists)
+    with pytest.raises(NoSuchObjectError):
+        metastore.get_table("lake", "inner")

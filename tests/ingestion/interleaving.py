@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
 
 from airflow_provider.concurrency import PRIORITIES
 from airflow_provider.locks import InProcessLockProvider, LockHolder
 from airflow_provider.services.clustering import cluster_in_process, schedule_clustering
 from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.table import HudiTable
+from airflow_provider.table.storage import Storage
 
 
 class MeetingLock(InProcessLockProvider):
@@ -62,3 +67,29 @@ class Clustering:
         """Carry it out."""
         if self.instant is not None:
             cluster_in_process(self._table, self.instant)
+
+
+@contextmanager
+def crossing(*steps: tuple[str, Callable[[], object]]) -> Iterator[None]:
+    """Within it others act, one after the other, when this thread is about to put files if they are absent.
+
+    :param steps: what the path of the file has in it, and what the other one does before it is put.
+    """
+    here, put_if_absent = threading.get_ident(), Storage.put_if_absent
+    waiting, acting = list(steps), False
+
+    def crossed(storage: Storage, path: str, data: bytes) -> bool:
+        nonlocal acting
+        if threading.get_ident() == here and not acting:
+            acting = True
+            try:
+                if waiting and waiting[0][0] in path:
+                    waiting.pop(0)[1]()
+            finally:
+                acting = False
+        return put_if_absent(storage, path, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Storage, "put_if_absent", crossed)
+        yield
+    assert not waiting, "the file was never put"

@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
 from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.instant import State
@@ -39,6 +41,8 @@ from airflow_provider.table.timeline import Timeline
 log = logging.getLogger(__name__)
 
 _RECORD_KEY = META_COLUMNS[2]
+
+_LOOKS = 3
 
 _OF_THE_MOMENT = (MetadataPartition.RECORD_INDEX, MetadataPartition.PARTITION_STATS)
 """Indexes that say something else once more is committed."""
@@ -69,11 +73,14 @@ class UsableIndexes:
         self._timeline = timeline
         self._is_moment = is_moment
         self._known = known
-        own = metadata_storage(storage)
+        self._look_anew()
+
+    def _look_anew(self) -> None:
+        own = metadata_storage(self._storage)
         # Of files that a snapshot does not show nobody asks, and what was deleted since is gone for all.
         self._newest = MetadataTable(own)
-        pending = [instant.requested_time for instant in timeline.pending()]
-        self._at_moment = MetadataTable(own, pending, as_of=timeline.newest_completion)
+        pending = [instant.requested_time for instant in self._timeline.pending()]
+        self._at_moment = MetadataTable(own, pending, as_of=self._timeline.newest_completion)
         self._usable: dict[str, bool] = {}
 
     def has(self, partition: str) -> bool:
@@ -188,14 +195,22 @@ class UsableIndexes:
         return {key: payload for key, payload in found.items() if isinstance(payload, RecordLocation)}
 
     def _look_up(self, partition: str, keys: Iterable[str]) -> dict[str, Payload] | None:
-        if not self.has(partition):
-            return None
+        # What was listed may go: a write has staged it again, or a clean took it after compactions.
+        looks = Retrying(
+            retry=retry_if_exception_type(FileNotFoundError),
+            stop=stop_after_attempt(_LOOKS),
+            before_sleep=lambda _: self._look_anew(),
+            reraise=True,
+        )
         try:
-            return self._table(partition).look_up(partition, keys)
+            return looks(self._look_once, partition, list(keys))
         except FileNotFoundError as error:
             log.info("table %s: index %s went away: %s", self._storage.root, partition, error)
             self._usable[partition] = False
             return None
+
+    def _look_once(self, partition: str, keys: Iterable[str]) -> dict[str, Payload] | None:
+        return self._table(partition).look_up(partition, keys) if self.has(partition) else None
 
     def _table(self, partition: str) -> MetadataTable:
         return self._at_moment if partition in _OF_THE_MOMENT else self._newest

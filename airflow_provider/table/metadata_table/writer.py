@@ -8,7 +8,9 @@ that whoever finds a commit half published can write the same again.
 
 from __future__ import annotations
 
+import hashlib
 import io
+import struct
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -44,6 +46,8 @@ UPSERT = "UPSERT_PREPPED"
 """Operation type of an instant that logs what another instant changed."""
 
 COMPACT = "COMPACT"
+
+_TWO_INTS = struct.Struct(">II")
 
 _FIRST_TOKEN = "0-0-0"  # noqa: S105 - of the log files that file groups begin with
 _WRITE_TOKEN = "1-0-0"  # noqa: S105
@@ -202,19 +206,18 @@ def write_log_file(
     file_id: str,
     instant: str,
     changes: Mapping[str, Payload | None],
-    *,
-    write_token: str = _WRITE_TOKEN,
 ) -> WriteStat:
     """Write a log file; what it says counts once its instant completes.
+
+    Its write token follows from its content, so that a log file never changes under its name: a reader may
+    have listed it, with its size. Who logs the same once more writes the same file.
 
     :param storage: the metadata table's storage.
     :param file_id: the file group.
     :param instant: requested time of the instant that writes it.
     :param changes: records by key; None takes a key out.
-    :param write_token: which task attempt writes it.
     """
     header: dict[int, str] = {HeaderKey.SCHEMA: schema_text()}
-    name = str(LogFileName(file_id, instant, 1, write_token))
     written = {key: payload for key, payload in changes.items() if payload is not None}
     deleted = sorted(changes.keys() - written.keys())
     blocks = []
@@ -225,6 +228,7 @@ def write_log_file(
         content = encode_deletes(DeletedRecord(key, partition) for key in deleted)
         blocks.append(encode_log_block(BlockType.DELETE, content, instant=instant, header=header))
     data = b"".join(blocks)
+    name = str(LogFileName(file_id, instant, 1, _token_of(data)))
     storage.put(f"{partition}/{name}", data)
     return WriteStat(
         file_id=file_id,
@@ -353,6 +357,12 @@ def completed_content(action: Action, operation_type: str, write_stats: Collecti
     return encode_commit_metadata(
         CommitMetadata(operation_type, tuple(write_stats), extra_metadata=extra), action
     )
+
+
+def _token_of(content: bytes) -> str:
+    """A write token for a file's content; Hudi takes each of its numbers for a Java int."""
+    stage, attempt = _TWO_INTS.unpack(hashlib.blake2b(content, digest_size=_TWO_INTS.size).digest())
+    return f"1-{stage >> 1}-{attempt >> 1}"
 
 
 def _encode_records(records: Mapping[str, Payload], instant: str) -> bytes:

@@ -63,6 +63,8 @@ def write(kind: str, instant: str, groups: set[FileGroupId], priority: int, stat
 
 def expected(committing: str, other: str, state: str, overlapping: bool, relation: str) -> Outcome:
     """Design section 5 in words, with the default policy."""
+    # In the same partition, and taken out by the overwrite only where it has seen it.
+    overlapping = overlapping or (committing == "insert-overwrite" and state == "completed")
     never_meets = "index build" in (committing, other) or not overlapping or state == "requested"
     if never_meets or committing == "rollback":
         return Outcome.PROCEED
@@ -125,6 +127,27 @@ def test_the_same_new_key_is_a_conflict_without_a_shared_file_group(policy: str,
     that = write("backfill", "20260101000004000", {B}, 300, "completed")
     assert outcome(this, that, ConflictPolicy(on_conflict=policy)) is Outcome.PROCEED  # type: ignore[arg-type]
     assert outcome(this, that, ConflictPolicy(on_conflict=policy), same_new_keys=True) is wanted  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("operation", "partition", "wanted"),
+    [
+        ("INSERT_OVERWRITE", "p", Outcome.CONFLICT),
+        ("INSERT_OVERWRITE", "q", Outcome.PROCEED),
+        ("INSERT_OVERWRITE_TABLE", "p", Outcome.CONFLICT),
+        ("INSERT_OVERWRITE_TABLE", "q", Outcome.CONFLICT),
+    ],
+)
+def test_an_overwrite_loses_against_what_it_has_not_seen(
+    operation: str, partition: str, wanted: Outcome
+) -> None:
+    this = replace(
+        write("insert-overwrite", "20260101000005000", {A}, 400, "inflight, alive"), operation=operation
+    )
+    that = write("ingestion", "20260101000004000", {FileGroupId(partition, "new-0")}, 500, "completed")
+    assert outcome(this, that, ConflictPolicy()) is wanted
+    assert outcome(that, this, ConflictPolicy()) is Outcome.PROCEED
+    assert outcome(this, replace(that, state=State.INFLIGHT), ConflictPolicy()) is Outcome.PROCEED
 
 
 def test_a_conflict_says_who_and_where() -> None:

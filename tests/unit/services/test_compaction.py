@@ -305,7 +305,7 @@ def test_an_index_that_is_built_again_keeps_its_new_base_files(table: HudiTable)
 def test_files_that_are_gone_are_told(table: HudiTable) -> None:
     commit(table, 1)
     instant = schedule(table)
-    for log_file in (Path(table.location) / METADATA_FOLDER / FILES).glob(".files*1_1-0-0"):
+    for log_file in (Path(table.location) / METADATA_FOLDER / FILES).glob(".files*.log.1_1-*"):
         log_file.unlink()
     with pytest.raises(CorruptTableError, match="drop the index and build it again"):
         run_compaction(table, instant)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import uuid
 from math import nan
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.exceptions import CorruptTableError, IncompatibleSchemaError
+from airflow_provider.exceptions import CorruptTableError, IncompatibleSchemaError, StorageFullError
 from airflow_provider.table.base_file import (
     BaseFileWriter,
     WrittenFile,
@@ -318,6 +319,49 @@ def test_a_failed_write_leaves_no_file(storage: Storage) -> None:
     with pytest.raises(IncompatibleSchemaError):
         fail_half_way()
     assert storage.stat(opened.path) is None
+
+
+@pytest.fixture(params=["local", "fsspec"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """A folder of a disk, also as another file system than the local one."""
+    if request.param == "local":
+        return Storage(str(tmp_path / "table"))
+    return Storage("dir://table", {"path": str(tmp_path), "target_protocol": "file"})
+
+
+@pytest.mark.parametrize("count", [10, 200_000], ids=["at its end", "in the middle"])
+def test_a_disk_that_is_full_is_named(disk: Storage, tmp_path: Path, count: int) -> None:
+    sink = writer(disk, partition="c=a")
+    file = tmp_path / "table" / sink.path
+    file.parent.mkdir(parents=True)
+    file.symlink_to("/dev/full")  # where nothing can be written
+    batch = rows(count)
+
+    def written() -> None:
+        with sink:
+            sink.write(batch, keys(batch))
+            sink.close()
+
+    with pytest.raises(StorageFullError, match=r"no room for .*/c=a/.*No space left.*free space") as raised:
+        written()
+    assert isinstance(raised.value.__cause__, OSError)
+    assert raised.value.__cause__.errno == raised.value.details["errno"] == errno.ENOSPC
+    assert disk.url(sink.path) in str(raised.value)
+    assert not file.is_symlink(), "the file is deleted"
+
+
+def test_another_error_of_the_storage_is_not_hidden(storage: Storage) -> None:
+    sink = writer(storage, partition="c=a")
+    storage.put("c=a", b"in the way")
+    batch = rows(10)
+
+    def written() -> None:
+        with sink:
+            sink.write(batch, keys(batch))
+            sink.close()
+
+    with pytest.raises((NotADirectoryError, FileExistsError)):  # of a local disk, of memory
+        written()
 
 
 def test_keys_and_rows_must_agree(storage: Storage) -> None:

@@ -1,0 +1,157 @@
+"""What a write logs to the indexes before it commits is staged again by a rebase, beside readers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from airflow_provider.indexing.drop import drop_index
+from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning import clean
+from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.instant import Action
+from airflow_provider.table.log_file import LogFileName
+from airflow_provider.table.metadata_table.reader import metadata_storage
+from airflow_provider.table.storage import FileStatus, Storage
+from tests.ingestion.interleaving import crossing
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
+
+from .jvm import rows
+from .played import ALL
+
+
+@pytest.fixture
+def indexed(table: HudiTable) -> HudiTable:
+    ingest_arrow(table, rows([4, 5, 6]), "bulk_insert", small_file_limit=0)
+    schedule_index(table, ALL)
+    run_index(table)
+    return HudiTable.open(table.location)
+
+
+def log_files(table: HudiTable) -> list[LogFileName]:
+    storage = metadata_storage(table.storage)
+    names = (each.name for partition in ALL for each in storage.list(partition))
+    return [name for name in map(LogFileName.parse, names) if name is not None]
+
+
+@contextmanager
+def after_listing(folder: str, other: Callable[[], object]) -> Iterator[None]:
+    """Within it another acts once, when this thread has listed a folder of the metadata table."""
+    here, list_ = threading.get_ident(), Storage.list
+    waiting = [other]
+
+    def listed(storage: Storage, path: str, *, recursive: bool = False) -> list[FileStatus]:
+        found = list_(storage, path, recursive=recursive)
+        if waiting and path == folder and threading.get_ident() == here:
+            waiting.pop()()
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Storage, "list", listed)
+        yield
+    assert not waiting, "the folder was never listed"
+
+
+def rebased(table: HudiTable, meanwhile: Callable[[], object]) -> None:
+    """An upsert of two file groups, which another write replaces by one: what is staged again is less."""
+
+    def overtake() -> None:
+        ingest_arrow(table, rows([9]), "insert_overwrite")
+        meanwhile()
+
+    with crossing(("commit_log/0", overtake)):
+        result = ingest_arrow(table, rows([1, 2, 4, 5]), on_conflict="rebase", small_file_limit=0)
+    assert result["rebases"] == 1
+
+
+def test_a_reader_beside_a_rebase(indexed: HudiTable, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "airflow_provider.table")
+    go_on, listed, failed = threading.Event(), threading.Event(), []
+    found: list[int] = []
+
+    def read() -> None:
+        def wait() -> None:
+            listed.set()
+            assert go_on.wait(60)
+
+        try:
+            with after_listing("files", wait):
+                where = [("id", "=", 9)]
+                found.append(snapshot(HudiTable.open(indexed.location), where=where).to_table().num_rows)
+        except Exception as error:
+            failed.append(error)
+        finally:
+            listed.set()
+
+    reader = threading.Thread(target=read)
+
+    def begin_to_read() -> None:
+        reader.start()
+        assert listed.wait(60)
+
+    rebased(indexed, begin_to_read)
+    go_on.set()
+    reader.join()
+    assert failed == []
+    assert found == [1]
+    assert "went away" not in caplog.text, "the reader looks again, and goes on with the index"
+
+
+def test_a_log_file_never_changes_and_nothing_of_an_earlier_staging_is_left(
+    indexed: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, written = Storage.put, dict[str, set[bytes]]()
+
+    def noted(storage: Storage, path: str, data: bytes) -> None:
+        if ".log." in path:
+            written.setdefault(path, set()).add(data)
+        put(storage, path, data)
+
+    monkeypatch.setattr(Storage, "put", noted)
+    rebased(indexed, lambda: None)
+    assert written
+    assert [path for path, contents in written.items() if len(contents) > 1] == []
+    counts = Counter((name.file_id, name.instant) for name in log_files(indexed))
+    assert set(counts.values()) == {1}
+    assert_indexes_equal_a_rebuild(indexed, ALL)
+
+
+class DiesError(Exception):
+    """A process ends here."""
+
+
+def die() -> None:
+    raise DiesError
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "an index is dropped", "an index is made anew"])
+def test_a_cleaner_that_was_killed_after_it_had_staged(indexed: HudiTable, meanwhile: str) -> None:
+    for _ in range(3):
+        ingest_arrow(indexed, rows([1, 4]), small_file_limit=0)
+    retention = Retention(CleaningPolicy.KEEP_LATEST_FILE_VERSIONS, 1)
+    with pytest.raises(DiesError), crossing(("commit_log/0", lambda: None), ("commit_log/0", die)):
+        clean(indexed, retention)
+    left = ALL
+    if meanwhile != "nothing":
+        drop_index(indexed, ["record_index"])
+        left = [index for index in ALL if index != "record_index"]
+    if meanwhile == "an index is made anew":
+        schedule_index(indexed, ["record_index"])
+        run_index(indexed)
+        left = ALL
+    before = {name.instant for name in log_files(indexed)}
+    assert clean(indexed, retention) is not None
+    cleaned = next(i for i in indexed.timeline().completed() if i.action is Action.CLEAN)
+    assert cleaned.requested_time in before, "the one that was killed had staged"
+    counts = Counter((name.file_id, name.instant) for name in log_files(indexed))
+    assert counts.keys() >= {("files-0000-0", cleaned.requested_time)}
+    assert set(counts.values()) == {1}, "both say the same, under the same names"
+    assert_indexes_equal_a_rebuild(indexed, left)
