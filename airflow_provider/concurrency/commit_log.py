@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
-from airflow_provider.concurrency.log_entry import Commit, LogEntry, Restore
+from airflow_provider.concurrency.log_entry import Commit, LogEntry, Restore, Savepoint
 from airflow_provider.exceptions import CorruptTableError, InstantRolledBackError
 from airflow_provider.table.archived_timeline import find_archived, newest_archived
 from airflow_provider.table.storage import Storage
@@ -138,6 +138,8 @@ class CommitLog:
         return put
 
     def _is_archived(self, entry: LogEntry) -> bool:
+        if isinstance(entry, Savepoint):
+            return False  # what is archived under its requested time is its commit
         found = find_archived(self._storage, entry.instant)
         if found is None or not isinstance(entry, Commit | Restore):
             return found is not None

@@ -10,7 +10,7 @@ from airflow_provider.services.clustering import schedule_clustering
 from airflow_provider.table.archived_timeline import newest_archived
 from airflow_provider.table.hudi_table import HudiTable
 
-from .actors import EVERYTHING, PACK_IN_PAIRS, REBASE, add_executor, add_sweeper, add_writer
+from .actors import EVERYTHING, PACK_IN_PAIRS, REBASE, add_executor, add_keeper, add_sweeper, add_writer
 from .invariants import check
 from .rows import read_snapshot
 from .simulation import Actor, NoLock, Simulation
@@ -120,3 +120,16 @@ def test_who_helps_to_publish_what_is_archived_brings_nothing_back(at: int, is_k
     before = rows(simulation)
     assert before["a"] == ["first-a", "rival", "victim"]
     check_that_nothing_is_lost(simulation, before)
+
+
+def test_a_commit_that_is_archived_is_kept_by_nobody_who_stood_still() -> None:
+    """Before its put, while the log is trimmed past its place."""
+    simulation = table_with("a", "b", "c")
+    add_keeper(simulation, "keeper")
+    keeper = simulation.actors[-1]
+    simulation.go_on_to(keeper, "put_if_absent .hoodie/commit_log/0")
+    life_goes_on(simulation)
+    simulation.go_on(keeper)
+    assert simulation.kept == set()
+    assert simulation.table().timeline().savepoints() == ()
+    check_that_nothing_is_lost(simulation, rows(simulation))
