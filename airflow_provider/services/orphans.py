@@ -14,6 +14,7 @@ from enum import StrEnum
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.log_entry import LogEntry, Restore, Revert, Rollback
 from airflow_provider.concurrency.publish import files_in
+from airflow_provider.table.archived_timeline import content_of
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
@@ -111,7 +112,7 @@ def dead_on_timeline(
     for instant in timeline.completed():
         if instant.action not in (Action.ROLLBACK, Action.RESTORE) or instant.requested_time in but_by:
             continue
-        at, told = instant.completion_time or "", decode(timeline.read(instant))
+        at, told = instant.completion_time or "", decode(content_of(storage, timeline, instant))
         if instant.action is Action.RESTORE:
             for undone in told.get("restoreInstantInfo") or ():
                 found[str(undone["commitTime"])] = DeadInstant(End.RESTORED, at)

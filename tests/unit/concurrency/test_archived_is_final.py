@@ -10,7 +10,17 @@ from airflow_provider.services.clustering import schedule_clustering
 from airflow_provider.table.archived_timeline import newest_archived
 from airflow_provider.table.hudi_table import HudiTable
 
-from .actors import EVERYTHING, PACK_IN_PAIRS, REBASE, add_executor, add_keeper, add_sweeper, add_writer
+from .actors import (
+    EVERYTHING,
+    PACK_IN_PAIRS,
+    REBASE,
+    add_cleaner,
+    add_executor,
+    add_keeper,
+    add_restorer,
+    add_sweeper,
+    add_writer,
+)
 from .invariants import check
 from .rows import read_snapshot
 from .simulation import Actor, NoLock, Simulation
@@ -132,4 +142,17 @@ def test_a_commit_that_is_archived_is_kept_by_nobody_who_stood_still() -> None:
     simulation.go_on(keeper)
     assert simulation.kept == set()
     assert simulation.table().timeline().savepoints() == ()
+    check_that_nothing_is_lost(simulation, rows(simulation))
+
+
+@pytest.mark.parametrize("at", range(0, 60))
+def test_a_restore_is_archived_in_the_moment_in_which_a_cleaner_looks_at_it(at: int) -> None:
+    simulation = table_with("a", "b", "c")
+    add_restorer(simulation, "restorer", undone=1)
+    simulation.go_on(simulation.actors[-1])
+    add_cleaner(simulation, "cleaner")
+    cleaner = simulation.actors[-1]
+    simulation.go_on(cleaner, at)
+    life_goes_on(simulation)
+    simulation.go_on(cleaner)
     check_that_nothing_is_lost(simulation, rows(simulation))
