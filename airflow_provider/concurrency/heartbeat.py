@@ -79,7 +79,7 @@ class ObservedHeartbeat:
 
     :param instant: requested time of the writer's instant.
     :param info: what the writer says about itself.
-    :param age_seconds: since the last beat.
+    :param age_seconds: since the last beat, by the storage's clock.
     """
 
     instant: str
@@ -98,9 +98,20 @@ def observe(storage: Storage, folder: str = HEARTBEAT_FOLDER) -> dict[str, Obser
     :param storage: the table's storage.
     :param folder: where they lie: writers' or readers'.
     """
+    if not storage.names(folder):
+        return {}
+    found = _observed(storage, folder, storage.clock())
+    if all(heartbeat.alive for heartbeat in found.values()):
+        return found
+    # Nobody counts as dead on the word of an older look at the clock. The clock comes first: of a beat that
+    # comes in between a writer only gets younger.
+    return _observed(storage, folder, storage.clock(anew=True))
+
+
+def _observed(storage: Storage, folder: str, now: float) -> dict[str, ObservedHeartbeat]:
     known = _known.setdefault(storage, {})
     infos = known.get(folder, {})
-    observed = (_observe(storage, status, infos) for status in storage.list(folder))
+    observed = (_observe(storage, status, infos, now) for status in storage.list(folder))
     found = {heartbeat.instant: heartbeat for heartbeat in observed if heartbeat is not None}
     known[folder] = {instant: heartbeat.info for instant, heartbeat in found.items()}
     return found
@@ -117,8 +128,15 @@ def observe_above(storage: Storage, priority: int) -> dict[str, ObservedHeartbea
     for name in storage.names(HEARTBEAT_FOLDER):
         path = heartbeat_path(name)
         info = _info(storage, name, path, infos)
-        if info is not None and info.priority > priority and (status := storage.stat(path)) is not None:
-            found[name] = ObservedHeartbeat(name, info, time.time() - status.modified)
+        if info is None or info.priority <= priority:
+            continue
+        for anew in (False, True):
+            now = storage.clock(anew=anew)
+            if (status := storage.stat(path)) is None:
+                break
+            found[name] = ObservedHeartbeat(name, info, max(0.0, now - status.modified))
+            if found[name].alive:
+                break
     return found
 
 
@@ -126,11 +144,11 @@ _known: WeakKeyDictionary[Storage, dict[str, dict[str, HeartbeatInfo]]] = WeakKe
 
 
 def _observe(
-    storage: Storage, status: FileStatus, known: dict[str, HeartbeatInfo]
+    storage: Storage, status: FileStatus, known: dict[str, HeartbeatInfo], now: float
 ) -> ObservedHeartbeat | None:
     name = status.name
     info = _info(storage, name, status.path, known)
-    return None if info is None else ObservedHeartbeat(name, info, time.time() - status.modified)
+    return None if info is None else ObservedHeartbeat(name, info, max(0.0, now - status.modified))
 
 
 def _info(storage: Storage, name: str, path: str, known: dict[str, HeartbeatInfo]) -> HeartbeatInfo | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -141,13 +140,14 @@ def registered_consumers(storage: Storage) -> list[Consumer]:
 
     :param storage: the table's storage.
     """
-    found = []
-    for status in storage.list(CONSUMERS_FOLDER):
+    found, statuses = [], storage.list(CONSUMERS_FOLDER)
+    now = storage.clock(anew=True) if statuses else 0.0
+    for status in statuses:
         try:
             content = json.loads(storage.read(status.path))
         except FileNotFoundError:
             continue  # forgotten in this moment
-        age = time.time() - status.modified
+        age = max(0.0, now - status.modified)
         found.append(Consumer(status.name, content["checkpoint"], content["expires_after"], age))
     return sorted(found, key=lambda consumer: consumer.name)
 

@@ -7,6 +7,7 @@ against :class:`Storage`, so that a test can put a fault or a scheduler in betwe
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from stat import S_ISDIR
@@ -69,6 +70,7 @@ class Storage:
         self._base = str(stripped).rstrip("/")
         self._is_local = isinstance(filesystem, LocalFileSystem)
         self._within: dict[str, Storage] = {}
+        self._clock: tuple[float, float] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"root": self.root, "options": self.options}
@@ -295,6 +297,29 @@ class Storage:
             return False
         return True
 
+    def clock(self, *, anew: bool = False) -> float:
+        """The time by the storage's own clock, in seconds since the epoch.
+
+        How old a file is shows the storage's clock alone: this machine's may go before or behind it. It is
+        read off a file that is put for this, and carried on by this process's time for up to a minute. Where
+        nothing can be put it is this machine's.
+
+        :param anew: whether it has to be read now.
+        """
+        here = time.monotonic()
+        if self._clock is None or anew or here - self._clock[0] > _CLOCK_SECONDS:
+            self._clock = (here, self._read_clock())
+        read_at, told = self._clock
+        return told + (here - read_at)
+
+    def _read_clock(self) -> float:
+        try:
+            self.put(CLOCK_PATH, b"")
+            status = self.stat(CLOCK_PATH)
+        except OSError:  # for who may only read
+            status = None
+        return time.time() if status is None else status.modified
+
     def create(self, path: str) -> BinaryIO:
         """Open a data file for writing; its folder is made.
 
@@ -329,6 +354,10 @@ class Storage:
         relative = str(info["name"]).rstrip("/").removeprefix(self._base).lstrip("/")
         return FileStatus(relative, int(info.get("size") or 0), float(modified), info["type"] == "directory")
 
+
+CLOCK_PATH = ".hoodie/.clock"
+
+_CLOCK_SECONDS = 60.0
 
 _WORTH_SKIPPING_HERE = 64 * 1024
 _WORTH_SKIPPING_AFAR = 256 * 1024

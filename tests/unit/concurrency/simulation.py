@@ -170,6 +170,9 @@ class MemoryStorage(Storage):
         self.at("delete", path)
         return self._files.pop(path, None) is not None
 
+    def clock(self, *, anew: bool = False) -> float:
+        return self._clock()
+
     def arrow(self) -> tuple[Any, str]:
         def open_input_file(path: str) -> pa.NativeFile:
             return pa.BufferReader(self.read(path.removeprefix("memory/")))

@@ -109,10 +109,10 @@ def test_what_is_no_rewrite_is_not_reverted() -> None:
     assert "no rewrite" in str(obstacle(storage, CommitLog(storage), upsert))
 
 
-def test_storage_that_cannot_move_in_one_step_reverts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_cannot_move_in_one_step_reverts_nothing() -> None:
     simulation = clustered()
+    simulation.moves_atomically = False
     storage = simulation.table().storage
-    monkeypatch.setattr(type(storage), "moves_atomically", False)
     assert "cannot move" in str(obstacle(storage, CommitLog(storage), rewrite_of(simulation)))
 
 
