@@ -288,7 +288,6 @@ class _Run:
         with around(self._instant):
             stats = build(planned)
         self._heartbeat.check()
-        metadata_table.sync_later(stat.path for stat in stats)  # other processes have written some of them
         content = completed_content(Action.DELTA_COMMIT, BULK_INSERT, stats)
         done = Instant(self._instant, Action.DELTA_COMMIT, State.COMPLETED, self._planned().completion_time)
         metadata_table.put_if_absent(instant_path(done), content)

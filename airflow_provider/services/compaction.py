@@ -333,7 +333,6 @@ def _compact(
     partition, file_id = operation.partition, operation.file_id
     # A base file is whole when it is there: who comes second goes on behind.
     if (done := written_base_file(storage, partition, file_id, instant)) is not None:
-        storage.sync_later([done.path])
         return done
     slices = {each.file_id: each for each in metadata_table.file_slices(partition)}
     found = slices.get(file_id)

@@ -53,7 +53,6 @@ def append_history(storage: Storage, instants: Iterable[ArchivedInstant]) -> Non
         wanted = _without_archived(storage, manifest, wanted)
         if not wanted or _put_next(storage, manifest, manifest.files, wanted, level=0):
             break
-    storage.sync(HISTORY_FOLDER)  # also what another archiver has put, before anything leaves the timeline
     _publish_version(storage)
 
 
@@ -98,7 +97,7 @@ def _put_next(
     else:
         size = status.size
     files = sorted([*kept, HistoryFile(name, size)])
-    storage.sync_later(folders=[HISTORY_FOLDER])
+    storage.sync_later(folders=[HISTORY_FOLDER])  # before the manifest names it
     following = Manifest(manifest.version + 1, tuple(files))
     return storage.put_if_absent(manifest_path(following.version), following.to_json())
 
@@ -134,7 +133,6 @@ def _publish_version(storage: Storage) -> None:
 
 
 def _delete_unneeded(storage: Storage, manifest: Manifest) -> None:
-    storage.sync(HISTORY_FOLDER)
     oldest = manifest.version - KEPT_MANIFESTS + 1
     versions = manifest_versions(storage)
     needed = {each.name for v in versions if v >= oldest for each in _files_of(storage, v)}

@@ -18,12 +18,64 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from threading import RLock
-from typing import Any
+from typing import Any, Protocol
 from unittest.mock import patch
 
 
 class PowerCut(BaseException):
     """The machine is off: raised at the call at which it happens, and at every later one."""
+
+
+class Luck(Protocol):
+    """What survives of all that was not forced."""
+
+    def keeps(self, path: str) -> bool:
+        """Whether a name was made, or is gone.
+
+        :param path: relative to the disk's folder.
+        """
+
+    def content(self, now: bytes, forced: bytes) -> bytes:
+        """What is in a file.
+
+        :param now: what was written last.
+        :param forced: what was forced last.
+        """
+
+
+class Drawn(Luck):
+    """Each piece by itself.
+
+    :param random: draws.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._share = random.choice((0.0, 0.2, 0.5, 0.8, 1.0))
+
+    def keeps(self, path: str) -> bool:
+        return self._random.random() < self._share
+
+    def content(self, now: bytes, forced: bytes) -> bytes:
+        return self._random.choice((now, forced, b"", now[: len(now) // 2], bytes(len(now))))
+
+
+class Only(Luck):
+    """Only names that have something in them.
+
+    :param parts: of these one; none for nothing.
+    :param content: whether files have what was written last; else they are empty.
+    """
+
+    def __init__(self, *parts: str, content: bool = False) -> None:
+        self._parts = parts
+        self._content = content
+
+    def keeps(self, path: str) -> bool:
+        return any(part in path for part in self._parts)
+
+    def content(self, now: bytes, forced: bytes) -> bytes:
+        return now if self._content else b""
 
 
 @dataclass(eq=False)
@@ -108,12 +160,12 @@ class ForgetfulDisk:
         """The power fails."""
         self.is_cut = True
 
-    def come_back(self, random: Random) -> None:
-        """What is found when the power is back; whether each piece that was not forced is, is drawn.
+    def come_back(self, luck: Luck) -> None:
+        """What is found when the power is back.
 
-        :param random: draws.
+        :param luck: what of all that was not forced.
         """
-        top = self._survivors(self._top, self.root, random, {})
+        top = self._survivors(self._top, "", luck, {})
         shutil.rmtree(self.root)
         os.mkdir(self.root)  # noqa: PTH102
         _build(top, Path(self.root), {})
@@ -121,20 +173,20 @@ class ForgetfulDisk:
         self.is_cut = False
 
     def _survivors(
-        self, folder: Folder, path: str, random: Random, contents: dict[File, bytes]
+        self, folder: Folder, path: str, luck: Luck, contents: dict[File, bytes]
     ) -> dict[str, Any]:
         names = dict(folder.forced)
-        share = random.choice((0.0, 0.2, 0.5, 0.8, 1.0))
         for change in folder.changes:
-            if random.random() < share:
+            if luck.keeps(f"{path}{next(reversed(change))}"):
                 _apply(names, change)
         found: dict[str, Any] = {}
         for name, node in names.items():
             if isinstance(node, Folder):
-                found[name] = self._survivors(node, f"{path}/{name}", random, contents)
+                found[name] = self._survivors(node, f"{path}{name}/", luck, contents)
                 continue
             if node not in contents:
-                contents[node] = _content(node, self._content_now(node), random)
+                now = self._content_now(node)
+                contents[node] = now if node.forced == now else luck.content(now, node.forced or b"")
             found[name] = (node, contents[node])
         return found
 
@@ -194,7 +246,8 @@ class ForgetfulDisk:
 
     def _mkdir(self, path: Any, *others: Any, **named: Any) -> None:
         if not self._is_here(path):
-            return _CALLS["mkdir"](path, *others, **named)
+            _CALLS["mkdir"](path, *others, **named)
+            return
         self._step("mkdir", path)
         with self._lock:
             _CALLS["mkdir"](path, *others, **named)
@@ -203,7 +256,8 @@ class ForgetfulDisk:
 
     def _link(self, source: Any, target: Any, **named: Any) -> None:
         if not self._is_here(target):
-            return _CALLS["link"](source, target, **named)
+            _CALLS["link"](source, target, **named)
+            return
         self._step("link", target)
         with self._lock:
             _CALLS["link"](source, target, **named)
@@ -212,7 +266,8 @@ class ForgetfulDisk:
 
     def _unlink(self, path: Any, **named: Any) -> None:
         if not self._is_here(path):
-            return _CALLS["unlink"](path, **named)
+            _CALLS["unlink"](path, **named)
+            return
         self._step("unlink", path)
         with self._lock:
             self._going(path)
@@ -222,7 +277,8 @@ class ForgetfulDisk:
 
     def _replace(self, source: Any, target: Any, **named: Any) -> None:
         if not self._is_here(target):
-            return _CALLS["replace"](source, target, **named)
+            _CALLS["replace"](source, target, **named)
+            return
         self._step("replace", target)
         with self._lock:
             self._going(target)
@@ -254,12 +310,6 @@ class ForgetfulDisk:
 _CALLS: dict[str, Callable[..., Any]] = {
     name: getattr(os, name) for name in ("open", "mkdir", "link", "unlink", "replace", "fsync", "fdatasync")
 }
-
-
-def _content(node: File, now: bytes, random: Random) -> bytes:
-    if node.forced == now:
-        return now
-    return random.choice((now, node.forced or b"", b"", now[: len(now) // 2], bytes(len(now))))
 
 
 def _build(found: dict[str, Any], path: Path, made: dict[File, Path]) -> None:

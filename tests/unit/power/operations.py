@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
@@ -34,6 +35,8 @@ from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
 from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.archived_timeline import archived_instants
+from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.durability import DURABILITY
 from airflow_provider.table.metadata import WriteStat
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
@@ -96,7 +99,8 @@ class History:
         settings = ClusteringSettings(("id",), partitions=tuple(partitions), target_file_size=1000)
         schedule_clustering(self.table, settings, lock=self.lock, max_failures=None)
         for instant in pending_clusterings(self.table):
-            run_clustering(ClusteringJob(self.location, instant), self.table, _cluster, lock=self.lock)
+            job = ClusteringJob(self.location, instant)
+            run_clustering(job, self.table, _cluster_in_another_process, lock=self.lock)
             self._committed()
 
     def clean(self, random: Random) -> None:
@@ -168,6 +172,11 @@ class History:
     def _committed(self) -> None:
         self.after[self._commits()[-1]] = self.rows
 
+    def instants_with_files(self) -> set[str]:
+        """Requested times of the instants that data files are there of."""
+        names = (path.name for path in Path(self.location).rglob("*.parquet"))
+        return {parsed[2] for name in names if (parsed := parse_base_file_name(name)) is not None}
+
     def _commits(self) -> list[str]:
         return [commit.requested_time for commit in self.table.timeline().commits()]
 
@@ -199,8 +208,20 @@ class History:
         self.archive(Random())  # what is older than the timeline is taken for committed
         self.check()
 
+    def recover(self) -> None:
+        """What the next writer does, once the heartbeats of the dead have expired."""
+        self.open()
+        self._recover()
+
     def check(self) -> None:
-        """All readers see the rows, savepoints hold, indexes say what a rebuild would."""
+        """All readers see the rows and what the log says; savepoints hold; indexes equal a rebuild."""
+        entries = list(CommitLog(self.table.storage).backwards())
+        undone = frozenset[str]().union(*(entry.undoes for entry in entries))
+        committed = {entry.instant for entry in entries if entry.commits} - undone
+        shown = {each.requested_time for each in self.table.timeline().completed()}
+        if not CommitLog(self.table.storage).trimmed():
+            assert set(self._commits()) <= committed, "the timeline is not ahead of the log"
+        assert committed <= shown | {each.requested_time for each in archived_instants(self.table.storage)}
         assert _rows(self.table) == self.rows
         assert _theirs(self.location) == self.rows
         found = {each.instant for each in savepoints(self.table)}
@@ -217,7 +238,6 @@ class History:
                     self.after[commit] = _rows(self.table, commit)
 
     def _recover(self) -> None:
-        """What the next writer does, once the heartbeats of the dead have expired."""
         folder = Path(self.location, HEARTBEAT_FOLDER)
         for each in folder.iterdir() if folder.exists() else ():
             os.utime(each, (0, 0))
@@ -270,7 +290,8 @@ def create(location: str, durability: str, *, is_indexed: bool) -> History:
     return history
 
 
-def _cluster(tasks: Sequence[ClusteringTask]) -> list[WriteStat]:
+def _cluster_in_another_process(tasks: Sequence[ClusteringTask]) -> list[WriteStat]:
+    tasks = pickle.loads(pickle.dumps(tasks))  # with a storage object of its own
     written = (task.run(f"{number}-0-0") for number, task in enumerate(tasks))
     return [stat for stat in written if stat is not None]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -25,10 +26,12 @@ class Process:
     def __init__(self, history: History, operations: Sequence[Operation], random: Random) -> None:
         history.lock = NoLock()
         self.history = history
+        self.at = ""
         self._scheduler = getcurrent()
 
         def run() -> None:
             try:
+                self.wait_for_turn("start")
                 for operation in operations:
                     try:
                         operation(history, random)
@@ -39,9 +42,46 @@ class Process:
 
         self.greenlet = greenlet(run)
 
-    def wait_for_turn(self) -> None:
+    def wait_for_turn(self, at: str) -> None:
+        """Called by whichever process is about to make a call.
+
+        :param at: the call and its path.
+        """
         if getcurrent() is self.greenlet:
+            self.at = at
             self._scheduler.switch()
+
+    def go_on(self) -> None:
+        """Make the call that it stands before."""
+        self.greenlet.switch()
+
+    def go_on_to(self, call: str) -> None:
+        """Go on until it stands before a call.
+
+        :param call: a pattern of its name and path.
+        """
+        while not re.search(call, self.at):
+            self.go_on()
+            assert not self.greenlet.dead, f"it has ended before any {call}"
+
+    def end(self) -> None:
+        """Go on to the end."""
+        while not self.greenlet.dead:
+            self.go_on()
+
+
+def together(disk: ForgetfulDisk, processes: Sequence[Process]) -> None:
+    """Let processes take turns before each call.
+
+    :param disk: on which they work.
+    :param processes: all of them.
+    """
+
+    def before_step(call: str, path: str) -> None:
+        for process in processes:
+            process.wait_for_turn(f"{call} {path}")
+
+    disk.before_step = before_step
 
 
 def run(disk: ForgetfulDisk, processes: Sequence[Process], random: Random, cut_after: int) -> None:
@@ -52,18 +92,13 @@ def run(disk: ForgetfulDisk, processes: Sequence[Process], random: Random, cut_a
     :param random: draws the turns.
     :param cut_after: calls until the power fails.
     """
-
-    def before_step(_call: str, _path: str) -> None:
-        for process in processes:
-            process.wait_for_turn()
-
-    disk.before_step = before_step
+    together(disk, processes)
     with disk.running(cut_after):
         while running := [process for process in processes if not process.greenlet.dead]:
             process = random.choice(running)
             for _ in range(random.choice((1, 1, 3, 20, 100))):  # calls in a row
                 if not process.greenlet.dead:
-                    process.greenlet.switch()
+                    process.go_on()
 
 
 def rows_after(processes: Sequence[Process], found: Rows) -> bool:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import shutil
-import tempfile
 from pathlib import Path
 from random import Random
 
@@ -12,40 +9,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from airflow_provider.table import durability
-from tests.unit.power.disk import ForgetfulDisk, PowerCut
-from tests.unit.power.operations import KEYS, OPERATIONS, History, create
+from tests.unit.power.disk import Drawn, ForgetfulDisk, PowerCut
+from tests.unit.power.lake import copied
+from tests.unit.power.operations import KEYS, OPERATIONS, History
 from tests.unit.power.processes import Process, rows_after, run
 
-_LAKE = tempfile.TemporaryDirectory()
-_made: dict[tuple[str, bool], History] = {}
-
-
-@pytest.fixture(autouse=True)
-def forced_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In an order that is the same each time."""
-    monkeypatch.setattr(durability, "_ONE_BY_ONE", 10_000)
-
-
-def copied(level: str, is_indexed: bool) -> tuple[History, ForgetfulDisk]:
-    """A table with some past, all of which is on the disk."""
-    if (level, is_indexed) not in _made:
-        _made[level, is_indexed] = create(f"{_LAKE.name}/{level}-{is_indexed}/t", level, is_indexed=is_indexed)
-    made = _made[level, is_indexed]
-    root = Path(tempfile.mkdtemp(dir=_LAKE.name))
-    shutil.copytree(made.location, root / "t")
-    history = History(str(root / "t"))
-    for name in ("rows", "coming", "after", "version"):
-        setattr(history, name, copy.copy(getattr(made, name)))
-    return history, ForgetfulDisk(root)
-
-
+some_operations = st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=4)
 rounds = st.lists(
-    st.tuples(
-        st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=4), st.integers(0, 500), st.integers(0, 2**32)
-    ),
-    min_size=1,
-    max_size=2,
+    st.tuples(some_operations, st.integers(0, 500), st.integers(0, 2**32)), min_size=1, max_size=2
 )
 
 
@@ -66,7 +37,7 @@ def lose_power(level, rounds, is_indexed):
         except PowerCut:
             pass
         disk.cut()
-        disk.come_back(random)
+        disk.come_back(Drawn(random))
         history.check_after_power_failure()
         disk = ForgetfulDisk(Path(disk.root))
 
@@ -99,6 +70,6 @@ def lose_power_together(operations, cut_after, seed, is_indexed):
         processes.append(Process(of_process, wanted, random))
     run(disk, processes, random, cut_after)
     disk.cut()
-    disk.come_back(random)
+    disk.come_back(Drawn(random))
     history.version = 1000
     history.check_after_power_failure(lambda found: rows_after(processes, found))
