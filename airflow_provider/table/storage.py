@@ -195,6 +195,7 @@ class Storage:
             self.delete(source)
             return moved
         moved = Storage.link_if_absent(self, source, target)
+        self.sync_later(folders=[target.rpartition("/")[0]])  # it may be another one's link
         Storage.delete(self, source)
         return moved
 

@@ -16,6 +16,7 @@ from hudi import HudiTableBuilder
 from airflow_provider.concurrency import rollback_dead_writers
 from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.exceptions import SnapshotUnavailableError, TableError
 from airflow_provider.indexing.drop import drop_index
@@ -216,8 +217,8 @@ class History:
     def check(self) -> None:
         """All readers see the rows and what the log says; savepoints hold; indexes equal a rebuild."""
         entries = list(CommitLog(self.table.storage).backwards())
-        undone = frozenset[str]().union(*(entry.undoes for entry in entries))
-        committed = {entry.instant for entry in entries if entry.commits} - undone
+        undone = frozenset[str]().union(*(entry.undone for entry in entries))
+        committed = {entry.instant for entry in entries if isinstance(entry, Commit)} - undone
         shown = {each.requested_time for each in self.table.timeline().completed()}
         if not CommitLog(self.table.storage).trimmed():
             assert set(self._commits()) <= committed, "the timeline is not ahead of the log"

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,13 +18,16 @@ from unittest.mock import patch
 import pytest
 
 from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.services.clean_plan import CleaningPolicy, Retention
 from airflow_provider.services.cleaning import pending_cleans, run_clean, schedule_clean
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
 from airflow_provider.table import HudiTable, durability, local_files
 from airflow_provider.table.durability import Disk, Durability, Place
+from airflow_provider.table.instant import Action, State
 from airflow_provider.table.partition_metadata import PARTITION_METADATA
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import instant_path
 from tests.unit.concurrency.simulation import NoLock
 from tests.unit.power.disk import ForgetfulDisk, Only, PowerCut
 from tests.unit.power.lake import copied
@@ -59,7 +63,7 @@ def go(disk: ForgetfulDisk, history: History, *operations: Operation) -> None:
 @contextmanager
 def processes(disk: ForgetfulDisk, history: History, *operations: Operation) -> Iterator[list[Process]]:
     """Processes that stand before their first calls; the power fails at the block's end."""
-    keys = iter(([("a", 0)], [("b", 5)]))
+    keys = iter(([("a", 0)], [("b", 5)], [("c", 8)]))
     made = []
     for operation in operations:
         of_process = History(history.location, next(keys))
@@ -213,6 +217,29 @@ def an_entry_that_another_one_publishes() -> None:
     rows_of(history, first)
 
 
+def a_pending_instant_that_another_one_renamed() -> None:
+    history, disk = copied("commit", is_indexed=False)
+
+    def publish(made: History, _: Random) -> None:
+        publish_head(made.table.storage, CommitLog(made.table.storage))
+
+    with processes(disk, history, History.upsert, History.upsert, publish) as (first, other, helper):
+        other.history.keys = first.history.keys
+        first.go_on_to("open .*parquet")
+        other.end()  # so that the first one has to take its file group out
+        first.go_on_to("link .*replacecommit.inflight")
+        first.go_on()  # renamed, and not forced
+        helper.go_on_to(r"unlink .*/\d+.inflight")
+        gone = helper.at.rpartition("/")[2]
+        helper.go_on()
+    disk.come_back(Only(gone))
+    history.recover()
+    newest = history.table.timeline().commits()[-1]
+    inflight = replace(newest, state=State.INFLIGHT, completion_time=None)
+    assert newest.action is Action.REPLACE_COMMIT
+    assert history.table.storage.stat(instant_path(inflight)) is not None
+
+
 def a_partition_that_another_one_made() -> None:
     history, disk = copied("commit", is_indexed=False)
     with processes(disk, history, History.upsert, History.upsert) as (first, second):
@@ -364,6 +391,10 @@ ALONE: list[tuple[Callable[[], None], Callable[[], AbstractContextManager[Any]]]
 BESIDE_OTHERS: list[tuple[Callable[[], None], Callable[[], AbstractContextManager[Any]]]] = [
     (an_entry_on_another_ones_publication, lambda: _without_call("sync_later", "commit_log", "append")),
     (an_entry_that_another_one_publishes, lambda: _without_call("sync", "publish", "ensure_published")),
+    (
+        a_pending_instant_that_another_one_renamed,
+        lambda: _without_call("sync_later", "storage", "move_if_absent"),
+    ),
     (a_partition_that_another_one_made, lambda: patch.object(Disk, "_not_anchored", lambda *_: set())),
     (
         what_marks_a_partition_that_another_one_made,
