@@ -103,9 +103,9 @@ _DURABILITY = (
         DURABILITY,
         Topic.DURABILITY,
         _same(*Durability),
-        "What a power failure may take from a table on a local disk; see "
-        "[commit-protocol.md](commit-protocol.md#when-the-power-fails). Our own: Hudi forces nothing to the "
-        "disk, and passes this option over.",
+        "How much a power failure may take of a table on a local disk; see "
+        "[commit-protocol.md](commit-protocol.md#when-the-power-fails). Our own: another Hudi "
+        "passes it over.",
         default=DEFAULT_DURABILITY,
     ),
 )
