@@ -24,6 +24,7 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
+from functools import partial
 from threading import Lock, RLock
 
 DURABILITY = "hoodie.table.durability"
@@ -82,7 +83,7 @@ _PLACES = (
 _PARTITION_METADATA = ".hoodie_partition_metadata"
 _PENDING_DELTACOMMITS = (".deltacommit.requested", ".deltacommit.inflight")
 
-_ONE_BY_ONE = 6  # up to so many are forced sooner one after the other than by threads
+_ONE_BY_ONE = 2  # up to so many are forced sooner one after the other than by threads
 _AT_ONCE = 8
 
 
@@ -190,8 +191,13 @@ class Disk:
             try:
                 wanted = named | {f"{self._base}/{folder}" for folder in folders}
                 above = self._not_anchored(wanted)
-                _each(_force_file, sorted(files))
-                _each(self._force_folder, sorted(wanted | {_folder_of(folder) for folder in above}))
+                wanted |= {_folder_of(folder) for folder in above}
+                _at_once(
+                    [
+                        *(partial(_force_file, file) for file in sorted(files)),
+                        *(partial(self._force_folder, folder) for folder in sorted(wanted)),
+                    ]
+                )
                 self._anchored |= above
             except BaseException:
                 with self._lock:
@@ -233,13 +239,16 @@ def _folder_of(target: str) -> str:
     return target.rpartition("/")[0] or "/"
 
 
-def _each(force: Callable[[str], None], targets: list[str]) -> None:
-    if len(targets) <= _ONE_BY_ONE:
-        for target in targets:
-            force(target)
+def _at_once(steps: list[Callable[[], None]]) -> None:
+    if len(steps) <= _ONE_BY_ONE:
+        for step in steps:
+            step()
         return
-    with ThreadPoolExecutor(_AT_ONCE, "force") as pool:  # their flushes become one
-        list(pool.map(force, targets))
+    with ThreadPoolExecutor(
+        min(len(steps), _AT_ONCE), "force"
+    ) as pool:  # the disk makes one of their flushes
+        for done in [pool.submit(step) for step in steps]:
+            done.result()
 
 
 def _force_file(target: str) -> None:

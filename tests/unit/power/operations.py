@@ -13,7 +13,7 @@ from random import Random
 import pyarrow as pa
 from hudi import HudiTableBuilder
 
-from airflow_provider.concurrency import rollback_dead_writers
+from airflow_provider.concurrency import PRIORITIES, rollback_dead_writers
 from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.concurrency.log_entry import Commit
@@ -98,7 +98,9 @@ class History:
         self.coming = self.rows
         partitions = sorted({f"p={partition}" for partition, _ in self.rows})[:1]
         settings = ClusteringSettings(("id",), partitions=tuple(partitions), target_file_size=1000)
-        schedule_clustering(self.table, settings, lock=self.lock, max_failures=None)
+        # Of the writers' priority: it need not wait for one that stands still.
+        priority = PRIORITIES["ingestion"]
+        schedule_clustering(self.table, settings, priority=priority, lock=self.lock, max_failures=None)
         for instant in pending_clusterings(self.table):
             job = ClusteringJob(self.location, instant)
             run_clustering(job, self.table, _cluster_in_another_process, lock=self.lock)
