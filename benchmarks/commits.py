@@ -8,8 +8,9 @@
 A commit that raises is counted as failed and not tried again. At the end every table is read, and
 has to hold what its writers were told to be committed; ours is read by hudi-rs.
 
-Usage: ``python -m benchmarks.commits [--seconds 10] [--writers 1 4 8] [--only append ...]``. On a
-busy machine only the ratios mean something.
+Usage: ``python -m benchmarks.commits [--seconds 10] [--writers 1 4 8] [--only append ...] [--durability
+none commit full]``. On a busy machine only the ratios mean something. The peers force nothing to the disk, as
+``strace -f -c -e trace=fsync,fdatasync,syncfs`` says: ours at ``none`` is what compares with them.
 """
 
 from __future__ import annotations
@@ -81,12 +82,20 @@ class Ours(Library):
     """This package, without Spark, under the table's filesystem lock."""
 
     name = "ours"
+    durability = "commit"
 
     def create(self) -> None:
         from airflow_provider.table import HudiTable
+        from airflow_provider.table.durability import DURABILITY
 
         HudiTable.create(
-            self.location, name="t", schema=SCHEMA, record_key=["id"], partition_by=["part"], hive_style=False
+            self.location,
+            name="t",
+            schema=SCHEMA,
+            record_key=["id"],
+            partition_by=["part"],
+            hive_style=False,
+            hudi_options={DURABILITY: self.durability},
         )
 
     def open(self) -> None:
@@ -103,6 +112,20 @@ class Ours(Library):
         from hudi import HudiTableBuilder
 
         return pa.Table.from_batches(HudiTableBuilder.from_base_uri(self.location).build().read())
+
+
+class OursUnforced(Ours):
+    """This package, which forces nothing to the disk."""
+
+    name = "ours, none"
+    durability = "none"
+
+
+class OursAtEachStep(Ours):
+    """This package, which forces each step to the disk."""
+
+    name = "ours, full"
+    durability = "full"
 
 
 class DeltaRs(Library):
@@ -166,7 +189,8 @@ class Lance(Library):
         return lance.dataset(self.location).to_table()
 
 
-LIBRARIES: tuple[type[Library], ...] = (Ours, DeltaRs, Lance)
+OURS: tuple[type[Ours], ...] = (Ours, OursUnforced, OursAtEachStep)
+PEERS: tuple[type[Library], ...] = (DeltaRs, Lance)
 
 
 @dataclass
@@ -250,7 +274,10 @@ def main() -> None:
     arguments.add_argument("--seconds", type=float, default=10.0)
     arguments.add_argument("--writers", type=int, nargs="+", default=[1, 4, 8])
     arguments.add_argument("--only", nargs="+", default=["append", "upsert", "contended"])
-    arguments.add_argument("--libraries", nargs="+", default=[library.name for library in LIBRARIES])
+    arguments.add_argument("--libraries", nargs="+", default=["ours", *(peer.name for peer in PEERS)])
+    arguments.add_argument(
+        "--durability", nargs="+", default=["commit"], choices=[ours.durability for ours in OURS]
+    )
     chosen = arguments.parse_args()
     # Kept to the end: a file system without a journal is slow for minutes where much was deleted.
     with tempfile.TemporaryDirectory(prefix="commits-") as folder:
@@ -260,14 +287,16 @@ def main() -> None:
 def measure(chosen: argparse.Namespace, folder: Path) -> None:
     """Run what was chosen."""
     console = Console()
+    ours = [each for level in chosen.durability for each in OURS if each.durability == level]
+    libraries: list[type[Library]] = [peer for peer in PEERS if peer.name in chosen.libraries]
+    if "ours" in chosen.libraries:
+        libraries = [*ours, *libraries]
     for workload in chosen.only:
         columns = ("library", "writers", "commits/s", "ours is", "p50 ms", "p99 ms", "failed", "least-most")
         lines = Table(*columns, "lost", title=workload)
         for writers in chosen.writers if workload != "contended" else [4]:
             rates: dict[str, float] = {}
-            for kind in LIBRARIES:
-                if kind.name not in chosen.libraries:
-                    continue
+            for kind in libraries:
                 library = kind(str(folder / f"{workload}-{writers}-{kind.name}"), workload)
                 result = run(library, writers, chosen.seconds)
                 rates[kind.name] = sum(result.commits) / chosen.seconds
@@ -276,7 +305,7 @@ def measure(chosen: argparse.Namespace, folder: Path) -> None:
                     kind.name,
                     str(writers),
                     f"{rates[kind.name]:.1f}",
-                    f"{rates[LIBRARIES[0].name] / max(rates[kind.name], 0.01):.2f}" if len(rates) > 1 else "",
+                    f"{rates[libraries[0].name] / max(rates[kind.name], 0.01):.2f}" if len(rates) > 1 else "",
                     f"{p50:.0f}",
                     f"{p99:.0f}",
                     str(result.failed),

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from airflow_provider.concurrency.log_entry import Commit, LogEntry, Restore, Savepoint
 from airflow_provider.exceptions import CorruptTableError, InstantRolledBackError
 from airflow_provider.table.archived_timeline import find_archived, newest_archived
+from airflow_provider.table.durability import PUBLISHED_FOLDERS
 from airflow_provider.table.storage import Storage
 
 COMMIT_LOG_FOLDER = ".hoodie/commit_log"
@@ -116,10 +117,14 @@ class CommitLog:
         does so.
 
         :return: True when this call put it: the commit is done.
-        :raises OSError: when it is not known whether it was put, nor found there now.
+        :raises OSError: when it is not known whether it was put, nor found there now, or whether it survives
+            a power failure.
         :raises InstantRolledBackError: when others were there and have been trimmed since: who puts
             entries stood still for so long.
         """
+        # What the entry builds on survives a power failure no less than the entry: earlier entries, and what
+        # others have published.
+        self._storage.sync_later(folders=PUBLISHED_FOLDERS)
         try:
             put = self._storage.put_if_absent(_path(sequence), entry.to_json())
         except OSError:
@@ -127,6 +132,8 @@ class CommitLog:
             if self.read(sequence) != entry:
                 raise
             put = True
+        if put:
+            self._storage.sync(COMMIT_LOG_FOLDER)  # before anybody is told, or shown anything of it
         # Whoever was slow only after the put has been published, archived and then trimmed by others.
         if put and sequence <= self.trimmed() and not self._is_archived(entry):
             self._storage.delete(_path(sequence))
@@ -170,6 +177,7 @@ class CommitLog:
         if sequence > self.trimmed():
             self._storage.put_if_absent(f"{TRIMMED_FOLDER}/{sequence:020d}", b"")
         trimmed = self.trimmed()
+        self._storage.sync(TRIMMED_FOLDER)  # it may be another one's
         for each in sorted(each for each in self._listed() if each <= trimmed):
             self._storage.delete(_path(each))
         for name in self._storage.names(TRIMMED_FOLDER):

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from airflow_provider.concurrency.commit_log import CommitLog
+from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER, CommitLog
 from airflow_provider.concurrency.fate import Fate, fate_of
 from airflow_provider.concurrency.heartbeat import heartbeat_path
 from airflow_provider.concurrency.held import release
@@ -104,6 +104,7 @@ def publish_head(storage: Storage, log: CommitLog) -> LogEntry | None:
 def ensure_published(storage: Storage, entry: LogEntry) -> None:
     """Publish an entry unless its instant is on the timeline, or was archived."""
     if not is_published(storage, entry) and _is_newest(storage, entry):
+        storage.sync(COMMIT_LOG_FOLDER)  # who has put it has not come to that, perhaps
         publish(storage, entry)
 
 

@@ -54,6 +54,7 @@ class Uncommitted:
         planned = [*_stats_of(groups), *(WriteStat("", partition, path="") for partition in new_in)]
         if not self._storage.put_if_absent(self._plan_path, self._plan_of(planned)):
             raise InvalidInputError(f"instant {self._instant} is planned already", instant=self._instant)
+        self._storage.sync()  # a data file without a plan would be found by nobody
         self._planned = tuple(planned)
 
     def extend_plan(self, file_groups: Iterable[FileGroupId]) -> None:
@@ -90,6 +91,7 @@ class Uncommitted:
                 instant=self._instant,
                 missing=missing,
             )
+        self._storage.sync_later(sorted(reported))  # other processes have written some of them
         encoded = content.encoded(self._info.operation, self._action)
         self._storage.put(staged_metadata_path(self._instant), encoded)
         if action := content.renamed_action(self._action):

@@ -144,6 +144,8 @@ class FilesystemLockProvider(LeaseLock):
             owner = json.loads(self._storage.read(_path(newest, "acquired")))["owner"]
         except FileNotFoundError:
             return None
+        except ValueError:
+            owner = "unknown"  # a power failure has taken the content, and the holder
         return LockHolder(owner, newest, max(0.0, time.time() - _renewed(files)))
 
     def _renew(self, token: int) -> bool:
@@ -176,6 +178,8 @@ class FilesystemLockProvider(LeaseLock):
             return float(json.loads(self._storage.read(_path(token, "acquired")))["lease_seconds"])
         except FileNotFoundError:
             return self._lease  # swept: a larger id exists, the next look finds it
+        except ValueError:
+            return self._lease  # a power failure has taken the content, and the holder
 
     def _content(self) -> bytes:
         return json.dumps({"owner": self._owner, "lease_seconds": self._lease}).encode()

@@ -102,8 +102,8 @@ class WaitingLine:
             if time.time() - status.modified <= _PATIENCE_SECONDS:
                 try:
                     found.append(str(json.loads(self._storage.read(self._path(place)))["owner"]))
-                except FileNotFoundError:
-                    continue  # has left
+                except (FileNotFoundError, ValueError):
+                    continue  # has left, or a power failure has taken what it said
         return found
 
     def _path(self, place: int) -> str:

@@ -153,6 +153,7 @@ def delete_savepoint(table: HudiTable, instant: str) -> None:
         )
     storage.delete(instant_path(found))
     storage.delete(instant_path(Instant(instant, Action.SAVEPOINT, State.INFLIGHT)))  # another Hudi writer's
+    storage.sync()
 
 
 def _commit(storage: Storage, timeline: Timeline, archived: str, instant: str | None) -> Instant:

@@ -97,6 +97,7 @@ def _put_next(
     else:
         size = status.size
     files = sorted([*kept, HistoryFile(name, size)])
+    storage.sync_later(folders=[HISTORY_FOLDER])  # before the manifest names it
     following = Manifest(manifest.version + 1, tuple(files))
     return storage.put_if_absent(manifest_path(following.version), following.to_json())
 

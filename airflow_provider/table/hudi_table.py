@@ -18,6 +18,7 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.table.archived_timeline import find_commit
 from airflow_provider.table.cleans import check_complete
+from airflow_provider.table.durability import DEFAULT_DURABILITY, DURABILITY, Durability
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.instant import Action, Instant
@@ -68,6 +69,7 @@ class HudiTable:
     def __init__(self, storage: Storage, config: TableConfig) -> None:
         self.storage = storage
         self.config = config
+        storage.durability = _durability(storage, config)
 
     def __repr__(self) -> str:
         return f"HudiTable({self.config.name!r} at {self.location!r})"
@@ -161,7 +163,7 @@ class HudiTable:
             create_schema=arrow_to_avro(schema, name),
         )
         config = replace(config, raw=config.to_properties() | options.to_properties())
-        text = dump_properties(config.to_properties())
+        table, text = cls(storage, config), dump_properties(config.to_properties())
         is_there = storage.stat(PROPERTIES_PATH) is not None
         if not is_there:
             check_not_nested(storage)
@@ -170,7 +172,8 @@ class HudiTable:
                 f"{location} holds a Hudi table already; open it, or choose another location",
                 location=location,
             )
-        return cls(storage, config)
+        storage.sync()
+        return table
 
     def timeline(self) -> Timeline:
         """The active timeline as it is now."""
@@ -331,6 +334,18 @@ class HudiTable:
                 "write would leave it behind its data; drop it with the Hudi that made it",
                 location=self.location,
             )
+
+
+def _durability(storage: Storage, config: TableConfig) -> Durability:
+    value = config.raw.get(DURABILITY, DEFAULT_DURABILITY)
+    try:
+        return Durability(value.strip().lower())
+    except ValueError:
+        raise InvalidInputError(
+            f"table {storage.root}: {PROPERTIES_PATH}: {DURABILITY} must be one of {', '.join(Durability)}, "
+            f"not {value!r}",
+            option=DURABILITY,
+        ) from None
 
 
 def _check_columns(

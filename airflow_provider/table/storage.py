@@ -19,6 +19,8 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractFileSystem
 
 from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.table import local_files
+from airflow_provider.table.durability import DEFAULT_DURABILITY, Disk, Durability, Place
 
 
 class FileStatus(NamedTuple):
@@ -50,6 +52,7 @@ class Storage:
     """
 
     _is_local = False
+    _disk: Disk | None = None
 
     def __init__(self, root: str, options: Mapping[str, Any] | None = None) -> None:
         self.options = dict(options or {})
@@ -69,14 +72,16 @@ class Storage:
         self._filesystem: AbstractFileSystem = filesystem
         self._base = str(stripped).rstrip("/")
         self._is_local = isinstance(filesystem, LocalFileSystem)
+        self._disk = Disk(self._base) if self._is_local else None
         self._within: dict[str, Storage] = {}
         self._clock: tuple[float, float] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root, "options": self.options}
+        return {"root": self.root, "options": self.options, "durability": self.durability}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Storage.__init__(self, state["root"], state["options"])
+        self.durability = state["durability"]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.root!r})"
@@ -92,6 +97,7 @@ class Storage:
         """
         if folder not in self._within:
             self._within[folder] = Storage(self.url(folder), self.options)
+            self._within[folder]._disk = self._disk
         return self._within[folder]
 
     def parents(self) -> Iterator[Storage]:
@@ -117,6 +123,44 @@ class Storage:
         for folder, _, files in walk:
             yield str(folder).removeprefix(self._base).strip("/"), list(files)
 
+    @property
+    def durability(self) -> Durability:
+        """What a power failure may take; see :mod:`~airflow_provider.table.durability`."""
+        return self._disk.level if self._disk is not None else DEFAULT_DURABILITY
+
+    @durability.setter
+    def durability(self, level: Durability) -> None:
+        if self._disk is not None:
+            self._disk.level = level
+
+    def sync(self, *folders: str) -> None:
+        """Force to the disk what was done through this object, so that it survives a power failure.
+
+        :param folders: relative to the root of the table: of these also what others have put there.
+        :raises OSError: when the disk does not take it.
+        """
+        if (disk := self._forced()) is not None:
+            disk.force(*folders)
+
+    def sync_later(self, paths: Iterable[str] = (), *, folders: Iterable[str] = ()) -> None:
+        """Force to the disk what other processes have written, together with the next step.
+
+        :param paths: of files, relative to the root.
+        :param folders: relative to the root: the names in them.
+        """
+        if (disk := self._forced()) is not None:
+            for path in paths:
+                disk.wrote_data(self._absolute(path))
+            for folder in folders:
+                disk.named(f"{self._absolute(folder)}/")
+
+    def _forced(self, *but: Place, path: str = "") -> Disk | None:
+        """The disk, where it is to be forced; None for files in places that need not be."""
+        disk = self._disk
+        if disk is None or disk.level is Durability.NONE:
+            return None
+        return None if but and disk.place(self._absolute(path)) in but else disk
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create a file with its whole content in one atomic step, unless it exists.
 
@@ -127,7 +171,7 @@ class Storage:
         """
         target = self._absolute(path)
         if self._is_local:
-            return _link_if_absent(target, data) if data else _create_if_absent(target)
+            return local_files.put_if_absent(self._forced(Place.FLEETING, path=path), target, data)
         try:
             self._filesystem.pipe_file(target, data, mode="create")
         except FileExistsError:
@@ -153,6 +197,7 @@ class Storage:
             self.delete(source)
             return moved
         moved = Storage.link_if_absent(self, source, target)
+        self.sync_later(folders=[target.rpartition("/")[0]])  # it may be another one's link
         Storage.delete(self, source)
         return moved
 
@@ -164,18 +209,8 @@ class Storage:
         """
         if not self._is_local:
             return self.put_if_absent(target, self.read(source))
-        name = self._absolute(target)
-        try:
-            os.link(self._absolute(source), name)
-        except FileExistsError:
-            return False
-        except FileNotFoundError:
-            folder = os.path.dirname(name)  # noqa: PTH120
-            if os.path.isdir(folder):  # noqa: PTH112
-                raise
-            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - as every other way to make a file does
-            return Storage.link_if_absent(self, source, target)
-        return True
+        disk = self._forced(Place.FLEETING, path=target)
+        return local_files.link_if_absent(disk, self._absolute(source), self._absolute(target))
 
     def put(self, path: str, data: bytes) -> None:
         """Create or replace a file; a reader sees the old or the new content, whole."""
@@ -183,7 +218,7 @@ class Storage:
         if not self._is_local:
             self._filesystem.pipe_file(target, data)
             return
-        os.replace(_stage(target, data), target)  # noqa: PTH105
+        local_files.put(self._forced(Place.CLAIM, Place.FLEETING, path=path), target, data)
 
     def read(self, path: str) -> bytes:
         """The file's content.
@@ -191,7 +226,7 @@ class Storage:
         :raises FileNotFoundError: when there is no such file.
         """
         if self._is_local:
-            return _read(self._absolute(path))
+            return local_files.read(self._absolute(path))
         return cast(bytes, self._filesystem.cat_file(self._absolute(path)))
 
     @property
@@ -288,13 +323,18 @@ class Storage:
 
         :return: True when this call deleted it, False when it was not there.
         """
+        target = self._absolute(path)
+        if (disk := self._forced(Place.CLAIM, Place.FLEETING, path=path)) is not None:
+            disk.before_deletion(target)
         try:
             if self._is_local:
-                os.unlink(self._absolute(path))  # noqa: PTH108
+                os.unlink(target)  # noqa: PTH108
             else:
-                self._filesystem.rm_file(self._absolute(path))
+                self._filesystem.rm_file(target)
         except FileNotFoundError:
             return False
+        if disk is not None:
+            disk.deleted(target)
         return True
 
     def clock(self, *, anew: bool = False) -> float:
@@ -327,8 +367,7 @@ class Storage:
         """
         target = self._absolute(path)
         if self._is_local:
-            descriptor = _open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            return open(descriptor, "wb")  # noqa: PTH123 - its many small writes do not pass through fsspec
+            return local_files.create(self._forced(), target)
         return cast(BinaryIO, self._filesystem.open(target, "wb"))
 
     def open(self, path: str) -> BinaryIO:
@@ -362,7 +401,7 @@ _CLOCK_SECONDS = 60.0
 _WORTH_SKIPPING_HERE = 64 * 1024
 _WORTH_SKIPPING_AFAR = 256 * 1024
 
-_STAGED = ".staged-"
+_STAGED = local_files.STAGED
 
 
 _OWN_FOLDER = ".hoodie/"
@@ -401,68 +440,3 @@ def _scan(path: str, target: str) -> list[FileStatus]:
                 continue  # deleted between the listing and the stat
             found.append(FileStatus(prefix + entry.name, info.st_size, info.st_mtime, entry.is_dir()))
     return found
-
-
-# Small files are read and written by the system calls alone: Python's file objects make ten of three, and
-# fsspec's three times as many again.
-
-
-def _read(target: str) -> bytes:
-    descriptor = os.open(target, os.O_RDONLY)
-    try:
-        size, parts = os.fstat(descriptor).st_size, []
-        while part := os.read(descriptor, size + 1):
-            parts.append(part)
-        return b"".join(parts)
-    finally:
-        os.close(descriptor)
-
-
-def _open(target: str, flags: int) -> int:
-    try:
-        return os.open(target, flags, 0o666)
-    except FileNotFoundError:
-        # Path costs more than the system calls here.
-        os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
-        return os.open(target, flags, 0o666)
-
-
-def _create(target: str) -> int:
-    return _open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-
-
-def _stage(target: str, data: bytes) -> str:
-    staged = f"{target.rpartition('/')[0]}/{_STAGED}{os.urandom(16).hex()}"
-    descriptor = _create(staged)
-    try:
-        left = memoryview(data)
-        while left:  # a disk that gets full takes a part
-            left = left[os.write(descriptor, left) :]
-    except OSError as error:
-        os.unlink(staged)  # noqa: PTH108
-        error.filename = target
-        raise
-    finally:
-        os.close(descriptor)
-    return staged
-
-
-def _create_if_absent(target: str) -> bool:
-    try:
-        os.close(_create(target))
-    except FileExistsError:
-        return False
-    return True
-
-
-def _link_if_absent(target: str, data: bytes) -> bool:
-    # A hard link appears whole or not at all and never replaces: a rename would replace,
-    # and O_EXCL followed by a write would show readers an empty file.
-    staged = _stage(target, data)
-    try:
-        os.link(staged, target)
-    except FileExistsError:
-        return False
-    finally:
-        os.unlink(staged)  # noqa: PTH108
-    return True

@@ -17,6 +17,7 @@ class Topic(StrEnum):
     LOCK = "Lock"
     HEARTBEAT = "Heartbeats"
     WRITING = "Loads"
+    DURABILITY = "Power failures"
     CLUSTERING = "Clustering"
     CLEANING = "Cleaning"
     ARCHIVAL = "Archival"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from airflow_provider.table.durability import DEFAULT_DURABILITY, DURABILITY, Durability
 from airflow_provider.table.hudi_options.index_options import INDEX_OPTIONS
 from airflow_provider.table.hudi_options.kinds import BYTES, MILLISECONDS, NAMES, Kind, one_of, whole
 from airflow_provider.table.hudi_options.lock_options import LOCK_OPTIONS
@@ -94,6 +95,18 @@ _WRITING = (
         "`on_conflict=raise`.",
         "max_rebases",
         as_arguments=_retries,
+    ),
+)
+
+_DURABILITY = (
+    Option(
+        DURABILITY,
+        Topic.DURABILITY,
+        _same(*Durability),
+        "How much a power failure may take of a table on a local disk; see "
+        "[commit-protocol.md](commit-protocol.md#when-the-power-fails). Our own: another Hudi "
+        "passes it over.",
+        default=DEFAULT_DURABILITY,
     ),
 )
 
@@ -223,7 +236,16 @@ _ARCHIVAL = (
     ),
 )
 
-_ALL = (*_CONCURRENCY, *LOCK_OPTIONS, *_WRITING, *_CLUSTERING, *_CLEANING, *_ARCHIVAL, *INDEX_OPTIONS)
+_ALL = (
+    *_CONCURRENCY,
+    *LOCK_OPTIONS,
+    *_WRITING,
+    *_DURABILITY,
+    *_CLUSTERING,
+    *_CLEANING,
+    *_ARCHIVAL,
+    *INDEX_OPTIONS,
+)
 
 OPTIONS: Mapping[str, Option] = MappingProxyType({option.key: option for option in _ALL})
 """Every option that is known, by its name in Hudi 1.1."""

@@ -31,6 +31,7 @@ TEXTS = (
         "z-order",
         "HILBERT",
     ),
+    "full",
     *("InProcessLockProvider", f"{PROVIDERS}StorageBasedLockProvider"),
 )
 

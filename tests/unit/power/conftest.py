@@ -1,0 +1,13 @@
+"""Forcing in an order that is the same each time."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider.table import durability
+
+
+@pytest.fixture(autouse=True)
+def forced_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No threads, so that a run can be repeated."""
+    monkeypatch.setattr(durability, "_ONE_BY_ONE", 10_000)

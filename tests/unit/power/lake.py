@@ -1,0 +1,32 @@
+"""Tables on a disk that forgets."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import tempfile
+from pathlib import Path
+
+from tests.unit.power.disk import ForgetfulDisk
+from tests.unit.power.operations import History, create
+
+_LAKE = tempfile.TemporaryDirectory(prefix="power-")
+_made: dict[tuple[str, bool], History] = {}
+
+
+def copied(level: str, is_indexed: bool) -> tuple[History, ForgetfulDisk]:
+    """A table with some past, all of which is on the disk.
+
+    :param level: of its durability.
+    :param is_indexed: whether it has indexes.
+    """
+    if (level, is_indexed) not in _made:
+        location = f"{_LAKE.name}/{level}-{is_indexed}/t"
+        _made[level, is_indexed] = create(location, level, is_indexed=is_indexed)
+    made = _made[level, is_indexed]
+    root = Path(tempfile.mkdtemp(dir=_LAKE.name))
+    shutil.copytree(made.location, root / "t")
+    history = History(str(root / "t"))
+    for name in ("rows", "coming", "after", "version"):
+        setattr(history, name, copy.copy(getattr(made, name)))
+    return history, ForgetfulDisk(root)

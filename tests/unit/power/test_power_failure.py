@@ -1,0 +1,75 @@
+"""The power fails at any call, and what was reported is there when it is back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from tests.unit.power.disk import Drawn, ForgetfulDisk, PowerCut
+from tests.unit.power.lake import copied
+from tests.unit.power.operations import KEYS, OPERATIONS, History
+from tests.unit.power.processes import Process, rows_after, run
+
+some_operations = st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=4)
+rounds = st.lists(
+    st.tuples(some_operations, st.integers(0, 500), st.integers(0, 2**32)), min_size=1, max_size=2
+)
+
+
+@pytest.mark.parametrize("level", ["commit", "full"])
+@given(rounds=rounds, is_indexed=st.booleans())
+def test_nothing_that_was_reported_is_lost(level, rounds, is_indexed):
+    lose_power(level, rounds, is_indexed)
+
+
+def lose_power(level, rounds, is_indexed):
+    history, disk = copied(level, is_indexed)
+    for operations, cut_after, seed in rounds:
+        random = Random(seed)
+        try:
+            with disk.running(cut_after):
+                for operation in operations:
+                    operation(history, random)
+        except PowerCut:
+            pass
+        disk.cut()
+        disk.come_back(Drawn(random))
+        history.check_after_power_failure()
+        disk = ForgetfulDisk(Path(disk.root))
+
+
+WRITES = (History.upsert, History.upsert, History.insert_overwrite, History.delete)
+SERVICES = (History.cluster, History.clean, History.archive, History.index, History.compact)
+some_writes = st.lists(st.sampled_from(WRITES), min_size=1, max_size=4)
+some_services = st.lists(st.sampled_from(SERVICES), min_size=1, max_size=3)
+
+
+@given(
+    operations=st.tuples(some_writes, some_writes, some_services, some_services),
+    cut_after=st.integers(0, 1000),
+    seed=st.integers(0, 2**32),
+    is_indexed=st.booleans(),
+)
+def test_nor_of_several_processes_that_build_on_each_other(operations, cut_after, seed, is_indexed):
+    lose_power_together(operations, cut_after, seed, is_indexed)
+
+
+def lose_power_together(operations, cut_after, seed, is_indexed):
+    history, disk = copied("commit", is_indexed)
+    random = Random(seed)
+    keys = [[key for key in KEYS if key[0] == "a"], [key for key in KEYS if key[0] != "a"], [], []]
+    processes = []
+    for own, wanted in zip(keys, operations, strict=True):
+        of_process = History(history.location, own)
+        of_process.version = 100 * len(processes) + history.version
+        of_process.rows = of_process.coming = {key: v for key, v in history.rows.items() if key in own}
+        processes.append(Process(of_process, wanted, random))
+    run(disk, processes, random, cut_after)
+    disk.cut()
+    disk.come_back(Drawn(random))
+    history.version = 1000
+    history.check_after_power_failure(lambda found: rows_after(processes, found))
