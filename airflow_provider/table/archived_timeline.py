@@ -250,7 +250,7 @@ def taken_out_by_archived(
     file_groups: Collection[tuple[str, str]],
     is_shown: Callable[[str], bool],
     *,
-    completed_after: str,
+    completed_after: str = "",
 ) -> set[tuple[str, str]]:
     """Which file groups archived replacecommits took out.
 

@@ -28,7 +28,7 @@ ORPHANED_INSTANTS = "orphaned_instants"
 
 
 def taken(storage: Storage, timeline: Timeline) -> dict[str, Instant]:
-    """Data files that the cleans on a timeline have deleted, or plan to, and were of a commit.
+    """Data files that the cleans on a timeline have deleted, or plan to, or may have, and were of a commit.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
@@ -86,9 +86,9 @@ def lacking(
         if shown is None or shown.instant < instant:
             found.append(_Taken(instant, path, group, clean))
             continue
-        is_doomed = shown.path == path and clean.state is not State.COMPLETED
-        # The index `files` lists it until the clean has completed.
-        if is_doomed and (also_planned or storage.stat(path) is None):
+        is_doomed = also_planned and clean.state is not State.COMPLETED
+        # The index `files` lists it until a clean has completed that knows that it is gone.
+        if shown.path == path and (is_doomed or storage.stat(path) is None):
             found.append(_Taken(instant, path, group, clean))
     if found:
         found = _not_explained_by_the_archive(storage, view, found)
@@ -148,7 +148,9 @@ def check_complete(storage: Storage, view: FileSystemView, timeline: Timeline, a
 def _paths(record: Mapping[str, Any]) -> Iterable[str]:
     orphaned = set(((record.get("extraMetadata") or {}).get(ORPHANED_INSTANTS) or "").split(","))
     done = (record.get("partitionMetadata") or {}).items()
-    deleted = (_path(part, name) for part, said in done for name in said["successDeleteFiles"])
+    # One that failed may have deleted the file, and lost the answer.
+    tried = ("successDeleteFiles", "failedDeleteFiles")
+    deleted = (_path(part, name) for part, said in done for each in tried for name in said[each])
     for path in (*planned_files(record), *deleted):
         parsed = parse_base_file_name(path.rpartition("/")[2])
         if parsed is None or parsed[2] not in orphaned:
