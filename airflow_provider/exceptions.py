@@ -20,6 +20,7 @@
     │   ├── DuplicateRecordKeyError
     │   ├── NoSuchInstantError
     │   ├── SnapshotUnavailableError
+    │   │   └── SnapshotNotSettledError  (retryable)
     │   └── CheckpointExpiredError
     ├── CommitError                      a write that did not become visible
     │   ├── WriteConflictError           (retryable)
@@ -140,6 +141,12 @@ class NoSuchInstantError(TableError):
 
 class SnapshotUnavailableError(TableError):
     """Raised when the files no longer, or not yet, tell apart what a snapshot shows and what it does not."""
+
+
+class SnapshotNotSettledError(SnapshotUnavailableError):
+    """Raised when a commit may still complete that belongs to a snapshot of the past."""
+
+    retryable = True
 
 
 class CheckpointExpiredError(TableError):

@@ -9,7 +9,7 @@ from the oldest on, without a gap, and not past one
 
 - that is pending, that a live writer may still ask about, or that an open transaction may undo;
 - that a savepoint keeps, or that a registered consumer has not read;
-- whose replaced file groups still have files: they would show again;
+- whose replaced file groups still have files, on storage or in the index ``files``: they would show again;
 - that was rolled back a short time ago: its writer may stand still, and write a file of it when it
   wakes up. Files of dead writers that were left are deleted before their instants are passed;
 - that was reverted, as long as a cleaner leaves its files to readers.
@@ -44,6 +44,7 @@ from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service,
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, TableServiceError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
+from airflow_provider.services.found_files import FilesLeft
 from airflow_provider.services.orphans import DeadInstant, dead_on_timeline
 from airflow_provider.table.archived_timeline import ArchivedInstant, newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
@@ -254,7 +255,8 @@ def plan_archival(
     dead = dead_on_timeline(storage, timeline)
     indexes = current_indexes(storage, commit_log, head)
     bounds += _bounds(storage, timeline, head, indexes)
-    bounds += _dead_bounds(storage, dead, dead_writer_seconds)
+    left = FilesLeft(storage, timeline)
+    bounds += _dead_bounds(storage, dead, dead_writer_seconds, left)
     held_by = None
     for bound in bounds:
         kept = bound.stays
@@ -262,7 +264,7 @@ def plan_archival(
             kept = next((each for each in reversed(commits) if each < bound.stays), bound.stays)
         if archived < bound.stays and kept < stays:
             stays, held_by = kept, bound.reason
-    for bound in _replaced_bounds(storage, timeline, stays):
+    for bound in _replaced_bounds(timeline, stays, left):
         stays, held_by = bound.stays, bound.reason
     leaving = [instant for instant in timeline.instants if instant.requested_time < stays]
     # Whoever died between the entry and the history has left them, perhaps.
@@ -337,30 +339,32 @@ def _bounds(
             yield _Bound(instant.requested_time, f"no index knows of {instant.requested_time} yet")
 
 
-def _replaced_bounds(storage: Storage, timeline: Timeline, stays: str) -> Iterator[_Bound]:
-    """The first instant whose replaced file groups would show again, because files of them are there."""
-    present: dict[str, set[str]] = {}
+def _replaced_bounds(timeline: Timeline, stays: str, left: FilesLeft) -> Iterator[_Bound]:
+    """The first instant whose replaced file groups would show again, because files of them are there or the
+    index `files` lists them."""
     for instant in sorted(timeline.commits(), key=lambda each: each.requested_time):
         if instant.action is not Action.REPLACE_COMMIT or instant.requested_time >= stays:
             continue
         for partition, file_ids in timeline.commit_metadata(instant).replaced.items():
-            if partition not in present:
-                parsed = map(parse_base_file_name, storage.names(partition))
-                present[partition] = {each[0] for each in parsed if each is not None}
-            if left := sorted(present[partition].intersection(file_ids)):
-                name = f"{partition}/{left[0]}".lstrip("/")
-                why = f"file group {name}, which {instant.requested_time} replaced, is not cleaned yet"
+            if found := left.of_groups(partition, file_ids):
+                name = "/".join(found[0]).lstrip("/")
+                why = f"file group {name}, which {instant.requested_time} replaced, {found[1]}"
                 yield _Bound(instant.requested_time, why)
                 return
 
 
-def _dead_bounds(storage: Storage, dead: dict[str, DeadInstant], seconds: float) -> Iterator[_Bound]:
+def _dead_bounds(
+    storage: Storage, dead: dict[str, DeadInstant], seconds: float, left: FilesLeft
+) -> Iterator[_Bound]:
     """Readers must not take a file of a dead instant, also a late one, for one of an archived commit."""
     for instant, how in dead.items():
         if age(how.at) < seconds:
             yield _Bound(instant, f"{instant} was rolled back only {age(how.at):.0f} s ago", may_be_dead=True)
         elif any(storage.stat(path) is not None for path in how.kept):
             why = f"{instant} was reverted, and its files are not cleaned yet"
+            yield _Bound(instant, why, may_be_dead=True)
+        elif left.of_instant(instant):
+            why = f"{instant} was undone, and the index `files` may list files of it until the next clean"
             yield _Bound(instant, why, may_be_dead=True)
 
 

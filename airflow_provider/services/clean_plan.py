@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -19,15 +19,15 @@ from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.heartbeat import observe
 from airflow_provider.concurrency.readers import READERS_FOLDER, registered_consumers
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError
-from airflow_provider.services.orphans import DAY, DeadInstant, End, data_files, dead_instants
-from airflow_provider.table.archived_timeline import find_commit
+from airflow_provider.services.found_files import Found
+from airflow_provider.services.orphans import DAY, DeadInstant, End
+from airflow_provider.table.archived_timeline import find_commit, taken_out_by_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.cleans import ORPHANED_INSTANTS
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import WRITE_ACTIONS, Instant, format_time
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.storage import FileStatus, Storage
-from airflow_provider.table.timeline import Timeline
 
 _PLAN_VERSION = 2
 
@@ -216,31 +216,6 @@ class CleanPlan:
         return encode("HoodieCleanerPlan", record)
 
 
-@dataclass(frozen=True)
-class Found:
-    """What takes long to find out, and may be a little old: what came since only keeps more.
-
-    :param files: all data files.
-    :param dead: instants that never will be commits.
-    :param before: the snapshot of before the files were listed. What completed since may have deleted, or
-        written, some of its own since.
-    """
-
-    files: tuple[FileStatus, ...]
-    dead: Mapping[str, DeadInstant]
-    before: FileSystemView
-
-    @classmethod
-    def of(cls, storage: Storage) -> Found:
-        """List a table's files, and read its commit log.
-
-        :param storage: the table's storage.
-        """
-        timeline = Timeline.load(storage)
-        dead = dead_instants(storage, CommitLog(storage), timeline)
-        return cls(tuple(data_files(storage)), dead, FileSystemView(storage, timeline))
-
-
 def make_plan(
     storage: Storage,
     found: Found,
@@ -258,6 +233,10 @@ def make_plan(
     :param retention: what to keep.
     """
     return _Planner(storage, found, view, reserved, retention).plan()
+
+
+_Groups = dict[FileGroupId, dict[str, list[FileStatus]]]
+"""Data files by file group and instant."""
 
 
 @dataclass(frozen=True)
@@ -408,22 +387,42 @@ class _Planner:
 
     def _files(self) -> tuple[list[_Slice], list[tuple[FileToDelete, str | None]]]:
         """Slices, and files of no commit with who holds them."""
-        groups: dict[FileGroupId, dict[str, list[FileStatus]]] = {}
+        groups: _Groups = {}
+        gone: _Groups = {}
         orphans: list[tuple[FileToDelete, str | None]] = []
-        for status in self._found.files:
-            file_id, _, instant = parse_base_file_name(status.name) or ("", "", "")
-            end = self._found.dead.get(instant)
-            if end is not None and self._view.timeline.find(instant) is None:
-                orphan = FileToDelete(status.path, status.size, _OF_THE_DEAD[end.end])
-                orphans.append((orphan, self._holder_of_orphan(orphan, end)))
-            elif self._view.shows(instant) and self._is_of(instant, status.path):
-                group = FileGroupId(status.path.rpartition("/")[0], file_id)
-                groups.setdefault(group, {}).setdefault(instant, []).append(status)
+        for statuses, found in ((self._found.files, groups), (self._found.gone, gone)):
+            for status in statuses:
+                file_id, _, instant = parse_base_file_name(status.name) or ("", "", "")
+                end = self._found.dead.get(instant)
+                if end is not None and self._view.timeline.find(instant) is None:
+                    orphan = FileToDelete(status.path, status.size, _OF_THE_DEAD[end.end])
+                    orphans.append((orphan, self._holder_of_orphan(orphan, end)))
+                elif self._view.shows(instant) and self._is_of(instant, status.path):
+                    group = FileGroupId(status.path.rpartition("/")[0], file_id)
+                    found.setdefault(group, {}).setdefault(instant, []).append(status)
         slices: list[_Slice] = []
         for group, by_instant in groups.items():
             slices += self._slices(group, by_instant)
         orphans += self._leftovers(groups)
-        return slices, orphans
+        return [*slices, *self._gone(gone, groups)], orphans
+
+    def _gone(self, gone: _Groups, groups: _Groups) -> Iterator[_Slice]:
+        """Slices that the index `files` lists and that are gone. They supersede nothing."""
+        found = [
+            (group, each)
+            for group, by_instant in gone.items()
+            for instant, statuses in by_instant.items()
+            for each in self._slices(group, {**groups.get(group, {}), instant: statuses})
+            if each.file.path in {status.path for status in statuses}
+        ]
+        live = {group for group, each in found if each.superseded is None}
+        taken_out = taken_out_by_archived(self._storage, live, self._view.shows) if live else ()
+        for group, each in found:
+            if group in taken_out:  # so nobody can read it, whatever is kept
+                file = replace(each.file, reason=Reason.REPLACED)
+                yield _Slice(file, superseded="", versions_after=each.versions_after)
+            else:
+                yield each
 
     def _is_of(self, instant: str, path: str) -> bool:
         """Whether a commit has this file, and did not delete it before it completed."""

@@ -34,7 +34,8 @@ from airflow_provider.exceptions import InstantRolledBackError, NoSuchInstantErr
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.archival import archived_content
-from airflow_provider.services.clean_plan import CleanPlan, Found, Retention, make_plan
+from airflow_provider.services.clean_plan import CleanPlan, Retention, make_plan
+from airflow_provider.services.found_files import Found
 from airflow_provider.table.archived_timeline import find_archived
 from airflow_provider.table.cleans import planned_files
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView

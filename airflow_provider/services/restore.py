@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from airflow_provider.concurrency import (
@@ -37,7 +38,7 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
-from airflow_provider.services.orphans import data_files
+from airflow_provider.services.found_files import there_and_gone
 from airflow_provider.table.archived_timeline import archived_since
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.cleans import lacking
@@ -197,7 +198,8 @@ def _plan(storage: Storage, timeline: Timeline, archived: str, to: str) -> Resto
             clean=clean.requested_time,
         )
     files: dict[str, list[FileStatus]] = {commit.requested_time: [] for commit in undone}
-    for status in data_files(storage) if undone else ():
+    # With those that the index `files` lists and that a clean has deleted: it lists them no more after this.
+    for status in chain(*there_and_gone(storage)) if undone else ():
         parsed = parse_base_file_name(status.name)
         if parsed and parsed[2] in files:
             files[parsed[2]].append(status)

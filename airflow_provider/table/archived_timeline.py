@@ -177,6 +177,14 @@ def newest_archived(storage: Storage) -> str:
     return max((each.last for each in Manifest.newest(storage).files), default="")
 
 
+def oldest_archived(storage: Storage) -> str:
+    """Requested time of the first archived instant of a table of layout 2; empty when there is none.
+
+    :param storage: the table's storage.
+    """
+    return min((each.first for each in Manifest.newest(storage).files), default="")
+
+
 def archived_instants(
     storage: Storage,
     layout: int = 2,
@@ -225,7 +233,7 @@ def archived_commits(
 
 
 def archived_since(storage: Storage, timeline: Timeline, upto: str, moment: str) -> Instant | None:
-    """A commit that completed after a moment and was archived: every view shows it, also that of the moment.
+    """A commit that completed after a moment and was archived: other Hudi readers show it as of then too.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
@@ -235,6 +243,39 @@ def archived_since(storage: Storage, timeline: Timeline, upto: str, moment: str)
     leaving = (commit for commit in timeline.commits() if commit.requested_time <= upto)
     later = (commit for commit in leaving if (commit.completion_time or "") > moment)
     return next(itertools.chain(later, archived_commits(storage, completed_after=moment)), None)
+
+
+def taken_out_by_archived(
+    storage: Storage,
+    file_groups: Collection[tuple[str, str]],
+    is_shown: Callable[[str], bool],
+    *,
+    completed_after: str = "",
+) -> set[tuple[str, str]]:
+    """Which file groups archived replacecommits took out.
+
+    The newest history is read first, and no more of it than it takes to find all of them.
+
+    :param storage: the table's storage.
+    :param file_groups: partition path and file id of each.
+    :param is_shown: asked for the requested time of a replacecommit: whether it counts.
+    :param completed_after: leave out what completed at or before this time.
+    """
+    wanted = _Wanted(frozenset({Action.REPLACE_COMMIT}), completed_after=completed_after)
+
+    def read(manifest: Manifest) -> list[tuple[str, str]]:
+        missing, found = set(file_groups), set[tuple[str, str]]()
+        for file in sorted(manifest.files, key=lambda each: each.last, reverse=True):
+            if not missing:
+                break
+            for row in _rows_in(storage, file, [*_COLUMNS, "metadata", "plan"], wanted):
+                if is_shown(row["instantTime"]):
+                    replaced = ArchivedInstant.from_row(row).commit_metadata.replaced
+                    found |= {group for group in missing if group[1] in replaced.get(group[0], ())}
+            missing -= found
+        return sorted(found)
+
+    return set(_of_newest(storage, read))
 
 
 def archived(

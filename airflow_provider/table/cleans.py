@@ -7,14 +7,18 @@ metadata after (Hudi's ``HoodieCleanerPlan`` and ``HoodieCleanMetadata``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError
-from airflow_provider.table.archived_timeline import archived_since, newest_archived
+from airflow_provider.table.archived_timeline import (
+    archived_commits,
+    oldest_archived,
+    taken_out_by_archived,
+)
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.instant import Action, Instant, State, before
 from airflow_provider.table.metadata import decode
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
@@ -24,7 +28,7 @@ ORPHANED_INSTANTS = "orphaned_instants"
 
 
 def taken(storage: Storage, timeline: Timeline) -> dict[str, Instant]:
-    """Data files that the cleans on a timeline have deleted, or plan to, and were of a commit.
+    """Data files that the cleans on a timeline have deleted, or plan to, or may have, and were of a commit.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
@@ -69,7 +73,7 @@ def lacking(
         counts too.
     :return: the newest such file's path, and the clean; None when the view shows everything.
     """
-    found: list[tuple[str, str, Instant]] = []
+    found: list[_Taken] = []
     for path, clean in taken(storage, timeline).items():
         partition, _, name = path.rpartition("/")
         parsed = parse_base_file_name(name)
@@ -79,29 +83,58 @@ def lacking(
         if not view.shows(instant) or group in view.replaced:
             continue
         shown = view.base_file(group)
+        if shown is None or shown.instant < instant:
+            found.append(_Taken(instant, path, group, clean))
+            continue
         is_doomed = also_planned and clean.state is not State.COMPLETED
-        if shown is None or shown.instant < instant or (is_doomed and shown.path == path):
-            found.append((instant, path, clean))
-    return max(found, key=lambda each: each[:2])[1:] if found else None
+        # The index `files` lists it until a clean has completed that knows that it is gone.
+        if shown.path == path and (is_doomed or storage.stat(path) is None):
+            found.append(_Taken(instant, path, group, clean))
+    if found:
+        found = _not_explained_by_the_archive(storage, view, found)
+    if not found:
+        return None
+    newest = max(found, key=lambda each: each[:2])
+    return newest.path, newest.clean
+
+
+class _Taken(NamedTuple):
+    """A file that a clean took, and no slice of its file group stands for in a view."""
+
+    instant: str
+    path: str
+    group: FileGroupId
+    clean: Instant
+
+
+def _not_explained_by_the_archive(
+    storage: Storage, view: FileSystemView, found: list[_Taken]
+) -> list[_Taken]:
+    """Without the files that were taken out by an archived replacecommit, or that are of no commit."""
+    first = min(each.instant for each in found)
+    by_archived = taken_out_by_archived(
+        storage, {each.group for each in found}, view.shows, completed_after=first
+    )
+    found = [each for each in found if each.group not in by_archived]
+    old = [each for each in found if view.timeline.find(each.instant) is None]
+    if not old:
+        return found
+    # A commit that was undone is in no archive. What is older than the archive nobody knows.
+    known = {each.requested_time for each in archived_commits(storage, requested_after=before(first))}
+    since = oldest_archived(storage)
+    undone = {each for each in old if each.instant not in known and since <= each.instant}
+    return [each for each in found if each not in undone]
 
 
 def check_complete(storage: Storage, view: FileSystemView, timeline: Timeline, as_of: str) -> None:
-    """Make sure that nothing that a snapshot of the past shows was cleaned, and that it shows no more.
+    """Make sure that nothing that a snapshot of the past shows was cleaned.
 
     :param storage: the table's storage.
     :param view: the snapshot.
     :param timeline: the active timeline of now.
     :param as_of: the moment, for the error.
-    :raises SnapshotUnavailableError: when a cleaner has deleted some of it, or when a commit that completed
-        later was archived, because it was requested earlier.
+    :raises SnapshotUnavailableError: when a cleaner has deleted some of it.
     """
-    later = archived_since(storage, timeline, newest_archived(storage), timeline.bound(as_of))
-    if later is not None:
-        raise SnapshotUnavailableError(
-            f"table {storage.root}: the snapshot as of {as_of} cannot be told any more: commit "
-            f"{later.requested_time}, which completed later, was archived; read a later one",
-            instant=as_of,
-        )
     if found := lacking(storage, view, timeline):
         path, clean = found
         raise SnapshotUnavailableError(
@@ -115,7 +148,9 @@ def check_complete(storage: Storage, view: FileSystemView, timeline: Timeline, a
 def _paths(record: Mapping[str, Any]) -> Iterable[str]:
     orphaned = set(((record.get("extraMetadata") or {}).get(ORPHANED_INSTANTS) or "").split(","))
     done = (record.get("partitionMetadata") or {}).items()
-    deleted = (_path(part, name) for part, said in done for name in said["successDeleteFiles"])
+    # One that failed may have deleted the file, and lost the answer.
+    tried = ("successDeleteFiles", "failedDeleteFiles")
+    deleted = (_path(part, name) for part, said in done for each in tried for name in said[each])
     for path in (*planned_files(record), *deleted):
         parsed = parse_base_file_name(path.rpartition("/")[2])
         if parsed is None or parsed[2] not in orphaned:

@@ -36,6 +36,7 @@ from airflow_provider.table.properties import (
 from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro, avro_to_arrow, without_meta_columns
 from airflow_provider.table.skipping import Selection, select_files
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.time_travel import settled_timeline, timeline_as_of
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect, ValidWriteIds, check_not_cleaned, left_out
 
@@ -195,6 +196,7 @@ class HudiTable:
         :param as_of: see :meth:`~airflow_provider.table.timeline.Timeline.as_of`; now when None.
         :param valid_write_ids: see :meth:`select_files`.
         :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not.
+        :raises SnapshotNotSettledError: when a write may still complete by ``as_of``.
         """
 
         return self._view(as_of, valid_write_ids)[0]
@@ -243,8 +245,9 @@ class HudiTable:
             :class:`~airflow_provider.metastore.write_ids.ValidWriteIdList`: commits of other metastore
             transactions are left out. Commits of no transaction are always seen. All commits when None.
         :raises NoSuchInstantError: when nothing had completed as of then.
-        :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not, a file that
-            the reader should see was cleaned, or a commit that completed after ``as_of`` was archived.
+        :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not, or a file that
+            the reader should see was cleaned.
+        :raises SnapshotNotSettledError: when a write may still complete by ``as_of``.
         :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
         :raises UnsupportedTableError: for a merge-on-read table.
         """
@@ -265,8 +268,11 @@ class HudiTable:
         hidden: list[Effect] = []
 
         def load() -> Timeline:
-            timeline = without_restored(self.timeline())
-            timeline = timeline if as_of is None else timeline.as_of(as_of)
+            if as_of is None:
+                timeline = without_restored(self.timeline())
+            else:
+                timeline = without_restored(settled_timeline(self.storage, self.timeline, as_of))
+                timeline = timeline_as_of(self.storage, timeline, as_of)
             if valid_write_ids is None:
                 return timeline
             hidden[:] = left_out(self.storage, timeline, valid_write_ids)

@@ -200,6 +200,20 @@ class Timeline:
         # A completion time is its own bound. Another writer's may be the time that a commit was requested at.
         return next(requested, moment)
 
+    def names_commit(self, moment: str) -> bool:
+        """Whether a moment is the requested or the completion time of a completed commit."""
+        return any(moment in (each.requested_time, each.completion_time) for each in self.commits())
+
+    def hiding(self, instants: Iterable[Instant]) -> Timeline:
+        """This timeline with some instants pending on it that it does not show.
+
+        :param instants: that were archived. Readers take them for committed otherwise, as all that is older
+            than the timeline.
+        """
+        shown = Timeline(self._storage, (), self.starts)
+        shown._by_time = {**self._by_time, **{_key(each): _pending(each) for each in instants}}
+        return shown
+
     def read(self, instant: Instant) -> bytes:
         """The content of an instant's file.
 

@@ -29,7 +29,7 @@ from airflow_provider.exceptions import (
     TableError,
 )
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.services.clean_plan import CleaningPolicy, Found, Reason, Retention, make_plan
+from airflow_provider.services.clean_plan import CleaningPolicy, Reason, Retention, make_plan
 from airflow_provider.services.cleaning import (
     clean,
     pending_cleans,
@@ -37,6 +37,7 @@ from airflow_provider.services.cleaning import (
     run_clean,
     schedule_clean,
 )
+from airflow_provider.services.found_files import Found
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table.base_file import base_file_name
 from airflow_provider.table.incremental import increment

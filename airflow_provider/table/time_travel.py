@@ -1,0 +1,82 @@
+"""The timeline as it was at a moment, also where what completed later was archived; whether it is settled.
+
+Completion times increase in the order of the commits, and each commit is published before the next one is
+put. So what the timeline shows up to its newest completion never changes. After that a writer may have
+decided its completion time, and stand still before its commit: as long as it does, a moment that is later
+has no answer that lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_provider.exceptions import SnapshotNotSettledError
+from airflow_provider.table.archived_timeline import archived_commits, newest_archived
+from airflow_provider.table.instant import Instant, before, format_time, now, parse_time
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline
+
+
+def settled_timeline(storage: Storage, load: Callable[[], Timeline], moment: str) -> Timeline:
+    """A table's timeline, on which nothing can complete any more up to a moment.
+
+    :param storage: the table's storage.
+    :param load: loads the active timeline.
+    :param moment: see :meth:`Timeline.as_of`.
+    :raises InvalidInputError: when the moment is not an instant time.
+    :raises SnapshotNotSettledError: when a write may still complete by then.
+    """
+    asked = format_time(parse_time(moment))
+    timeline = load()
+    if timeline.names_commit(moment):
+        return timeline
+    # A listing that runs while files are created may show the later one and miss the earlier. What had
+    # completed when it ended is on the next one.
+    newest, timeline = timeline.newest_completion, load()
+    if asked <= newest or next(archived_commits(storage, completed_after=before(asked)), None) is not None:
+        return timeline
+    told = f"table {storage.root}: the snapshot as of {moment} is not settled yet"
+    commits = timeline.commits()
+    known = f", or as of {commits[-1].completion_time}, its newest commit" if commits else ""
+    for pending in timeline.pending():
+        if _may_complete_by(storage, pending, asked):
+            raise SnapshotNotSettledError(
+                f"{told}: {pending.action} {pending.requested_time} is {pending.state} and may complete by "
+                f"then; read without as_of{known}, or again once that write has ended; where its writer is "
+                "dead, `table-services rollback` ends it",
+                instant=moment,
+                pending=pending.requested_time,
+            )
+    if asked > now():
+        raise SnapshotNotSettledError(
+            f"{told}: that moment has not come, and whatever completes until then belongs to it; "
+            f"read without as_of{known}",
+            instant=moment,
+        )
+    return timeline
+
+
+def timeline_as_of(storage: Storage, timeline: Timeline, moment: str) -> Timeline:
+    """A timeline as it was right after a moment.
+
+    A commit that was requested early and completed after the moment is pending on it, also where it was
+    archived since: readers would take it for committed.
+
+    :param storage: the table's storage.
+    :param timeline: the active timeline.
+    :param moment: see :meth:`Timeline.as_of`.
+    :raises InvalidInputError: when the moment is not an instant time.
+    :raises NoSuchInstantError: when nothing had completed by then.
+    """
+    shown = timeline.as_of(moment)
+    # After the timeline: what it does not show any more is in the archive.
+    later = archived_commits(storage, completed_after=timeline.bound(moment))
+    hidden = [each for each in later if timeline.find(each.requested_time) is None]
+    return shown.hiding(hidden) if hidden else shown
+
+
+def _may_complete_by(storage: Storage, pending: Instant, moment: str) -> bool:
+    if not pending.action.holds_fence or pending.requested_time > moment:
+        return False
+    # Not what was put late, by somebody who stood still: archival passes nothing that may yet complete.
+    return pending.layout != 2 or pending.requested_time > newest_archived(storage)
