@@ -63,7 +63,7 @@ class Place(StrEnum):
     """Heartbeats."""
 
     FLEETING = "fleeting"
-    """Locks and readers' leases."""
+    """Locks, readers' leases, and what the storage's clock is read off."""
 
 
 PUBLISHED_FOLDERS = (".hoodie/timeline", ".hoodie/metadata/.hoodie/timeline", ".hoodie/commit_log")
@@ -75,6 +75,7 @@ _PLACES = (
     (".hoodie/.heartbeat/", Place.CLAIM),
     (".hoodie/locks/", Place.FLEETING),
     (".hoodie/.readers/", Place.FLEETING),
+    (".hoodie/.clock", Place.FLEETING),
     (".hoodie/commit_log/staged/", Place.STAGED),
     (".hoodie/metadata/.hoodie/", Place.ORDERED),
     (".hoodie/metadata/", Place.DATA),
