@@ -22,7 +22,6 @@ history, its manifest, the instants' files from the oldest on, then the log.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -52,7 +51,7 @@ from airflow_provider.table.history_files import append_history, merge_history
 from airflow_provider.table.hudi_options import OPTIONS
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, age
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage import CLOCK_PREFIX, Storage
 from airflow_provider.table.timeline import TIMELINE_FOLDER, Timeline, instant_path
 
 log = logging.getLogger(__name__)
@@ -174,11 +173,14 @@ def _archive(
 
 
 def _delete_forgotten(storage: Storage) -> None:
-    """What was staged for a savepoint of an archived commit, by somebody who died before the entry."""
-    upto = newest_archived(storage)
+    """What somebody left who died: staged for a savepoint of an archived commit, or to read the clock off."""
+    upto, now = newest_archived(storage), storage.clock(anew=True)
     for status in storage.list(STAGED_FOLDER):
-        is_old = time.time() - status.modified > DEAD_WRITER_SECONDS
+        is_old = now - status.modified > DEAD_WRITER_SECONDS
         if is_old and status.name.partition(".")[0] <= upto:
+            storage.delete(status.path)
+    for status in storage.list(".hoodie"):
+        if status.path.startswith(CLOCK_PREFIX) and now - status.modified > DEAD_WRITER_SECONDS:
             storage.delete(status.path)
 
 
@@ -357,9 +359,10 @@ def _dead_bounds(
     storage: Storage, dead: dict[str, DeadInstant], seconds: float, left: FilesLeft
 ) -> Iterator[_Bound]:
     """Readers must not take a file of a dead instant, also a late one, for one of an archived commit."""
+    now = storage.clock(anew=True) if dead else 0.0
     for instant, how in dead.items():
-        if age(how.at) < seconds:
-            yield _Bound(instant, f"{instant} was rolled back only {age(how.at):.0f} s ago", may_be_dead=True)
+        if (ago := age(how.at, now)) < seconds:
+            yield _Bound(instant, f"{instant} was rolled back only {ago:.0f} s ago", may_be_dead=True)
         elif any(storage.stat(path) is not None for path in how.kept):
             why = f"{instant} was reverted, and its files are not cleaned yet"
             yield _Bound(instant, why, may_be_dead=True)

@@ -211,12 +211,13 @@ def _groups_of(
     partition: str,
     taken: frozenset[FileGroupId],
 ) -> Iterator[ClusteringGroup]:
+    now = table.storage.clock()
     small = [
         base_file
         for base_file in view.base_files(partition)
         if base_file.size < settings.small_file_limit
         and base_file.file_group not in taken
-        and age(base_file.instant) >= settings.min_age
+        and age(base_file.instant, now) >= settings.min_age
     ]
     # By the time of writing, so that rows that came together stay together where nothing orders them.
     small.sort(key=lambda base_file: (base_file.instant, base_file.file_id))

@@ -49,14 +49,15 @@ class DeadInstant:
     at: str
     kept: tuple[str, ...] = ()
 
-    def is_over(self, seconds: float) -> bool:
+    def is_over(self, seconds: float, now: float) -> bool:
         """Whether this is long enough ago that no reader can be on its files.
 
         :param seconds: longer than any query runs. What was never visible has no reader.
+        :param now: by the storage's clock.
         """
         if self.end is not End.REVERTED:
             return True
-        return age(self.at) >= seconds
+        return age(self.at, now) >= seconds
 
 
 def data_files(storage: Storage) -> list[FileStatus]:
@@ -142,11 +143,11 @@ def delete_reverted_files(
     """
     table.check_writable()
     storage = table.storage
-    deleted = []
+    now, deleted = storage.clock(anew=True), []
     for entry in CommitLog(storage).backwards():
         if not isinstance(entry, Revert):
             continue
-        if not DeadInstant(End.REVERTED, entry.completion_time).is_over(after_seconds):
+        if not DeadInstant(End.REVERTED, entry.completion_time).is_over(after_seconds, now):
             continue
         partitions = {group.partition_path for group in entry.written}
         for path in files_in(storage, partitions, entry.rolls_back):

@@ -75,7 +75,7 @@ _PLACES = (
     (".hoodie/.heartbeat/", Place.CLAIM),
     (".hoodie/locks/", Place.FLEETING),
     (".hoodie/.readers/", Place.FLEETING),
-    (".hoodie/.clock", Place.FLEETING),
+    (".hoodie/.clock-", Place.FLEETING),
     (".hoodie/commit_log/staged/", Place.STAGED),
     (".hoodie/metadata/.hoodie/", Place.ORDERED),
     (".hoodie/metadata/", Place.DATA),

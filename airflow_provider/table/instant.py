@@ -10,7 +10,6 @@ tables order commits by their requested times, so that stands for the completion
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -161,12 +160,15 @@ def now() -> str:
     return format_time(datetime.now(UTC))
 
 
-def age(text: str) -> float:
-    """Seconds since an instant time, by this machine's clock.
+def age(text: str, now: float) -> float:
+    """Seconds since an instant time.
 
-    0 for one that is ahead of it, as times are where many commits complete in one millisecond.
+    0 for one that is ahead of the clock, as times are where many commits complete in one millisecond.
+
+    :param text: the instant time.
+    :param now: seconds since the epoch, by :meth:`~airflow_provider.table.storage.Storage.clock`.
     """
-    return max(0.0, time.time() - parse_time(text).timestamp())
+    return max(0.0, now - parse_time(text).timestamp())
 
 
 def after(text: str) -> str:

@@ -353,9 +353,11 @@ class Storage:
         return told + (here - read_at)
 
     def _read_clock(self) -> float:
+        path = f"{CLOCK_PREFIX}{os.urandom(16).hex()}"
         try:
-            self.put(CLOCK_PATH, b"")
-            status = self.stat(CLOCK_PATH)
+            self.put(path, b"")
+            status = self.stat(path)
+            self.delete(path)
         except OSError:  # for who may only read
             status = None
         return time.time() if status is None else status.modified
@@ -394,7 +396,7 @@ class Storage:
         return FileStatus(relative, int(info.get("size") or 0), float(modified), info["type"] == "directory")
 
 
-CLOCK_PATH = ".hoodie/.clock"
+CLOCK_PREFIX = ".hoodie/.clock-"
 
 _CLOCK_SECONDS = 60.0
 

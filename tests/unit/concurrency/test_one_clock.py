@@ -14,6 +14,7 @@ from airflow_provider.concurrency import begin_write, pending_instants, rollback
 from airflow_provider.concurrency.heartbeat import heartbeat_path, observe_above
 from airflow_provider.concurrency.readers import reader_lease, register_consumer, registered_consumers
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.archival import plan_archival
 from airflow_provider.services.clean_plan import Retention
 from airflow_provider.services.cleaning import clean
 from airflow_provider.table import HudiTable, snapshot
@@ -124,3 +125,29 @@ def test_who_may_only_read_is_told_by_this_machines_clock(table: HudiTable) -> N
 
     storage.put = refuses  # type: ignore[method-assign]
     assert storage.clock() == pytest.approx(time.time(), abs=5)
+
+
+@pytest.mark.parametrize("ahead", [MONTH, -MONTH])
+def test_archival_waits_for_a_dead_writer_by_the_storages_clock(
+    table: HudiTable, clock_is_ahead: Wrong, ahead: float
+) -> None:
+    upsert(table, 0)
+    dead = begin_write(table, operation="UPSERT")
+    dead.abort()
+    for value in range(1, 5):
+        upsert(table, value)
+    clock_is_ahead(ahead)
+    clean(HudiTable.open(table.location), EVERYTHING)
+    plan = plan_archival(HudiTable.open(table.location), keep_min=1, keep_max=2)
+    assert str(plan.held_by).startswith(f"{dead.instant} was rolled back only ")
+    assert plan_archival(table, keep_min=1, keep_max=2, dead_writer_seconds=0).held_by is None
+
+
+@pytest.mark.parametrize("ahead", [MONTH, -MONTH])
+def test_the_last_hours_are_kept_by_the_storages_clock(
+    table: HudiTable, clock_is_ahead: Wrong, ahead: float
+) -> None:
+    for value in range(3):
+        upsert(table, value)
+    clock_is_ahead(ahead)
+    assert clean(HudiTable.open(table.location), Retention("KEEP_LATEST_BY_HOURS", 1)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +302,7 @@ def test_a_plan_is_not_rolled_back(table: HudiTable) -> None:
     table.storage.put(
         f".hoodie/.heartbeat/{instant}", b'{"owner": "a run", "action": "indexing", "interval": 1e-9}'
     )
+    os.utime(f"{table.location}/.hoodie/.heartbeat/{instant}", (0, 0))
     assert rollback_dead_writers(table) == [], "a run that died is run again"
     run_index(table, instant)
     assert_indexes_equal_a_rebuild(table, ["files"])

@@ -17,7 +17,7 @@ from airflow_provider.services.archival import archive
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.archived_timeline import archived_instants
 from airflow_provider.table.instant import Action
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage import CLOCK_PREFIX, Storage
 from tests.unit.concurrency.actors import add_archiver, add_writer
 from tests.unit.concurrency.invariants import check
 from tests.unit.concurrency.rows import read_snapshot
@@ -68,9 +68,10 @@ def rows(location: str) -> list[int]:
 
 
 def files(location: str) -> dict[str, bytes]:
-    """All files, but for when the archival's entry was put."""
+    """All files, but for when the archival's entry was put, and what the clock was read off."""
     folder = Path(location)
-    found = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    paths = (p for p in folder.rglob("*") if p.is_file() and CLOCK_PREFIX not in str(p))
+    found = {str(p.relative_to(folder)): p.read_bytes() for p in paths}
     for entry in CommitLog(Storage(location)).backwards():
         if entry.action is Action.ARCHIVE:
             found[f"{COMMIT_LOG_FOLDER}/{entry.sequence:020d}.json"] = entry.archived.encode()

@@ -21,6 +21,7 @@ from airflow_provider.services.clustering import (
 )
 from airflow_provider.services.clustering_plan import ClusteringPlan, ClusteringSettings
 from airflow_provider.table.metadata import decode, encode
+from airflow_provider.table.storage import Storage
 from tests.ingestion.lake import Lake, LakeTable, untouched
 
 SCHEMA = pa.schema(
@@ -97,7 +98,7 @@ def test_partitions_by_pattern(table: LakeTable) -> None:
 def test_young_file_groups_are_left_alone(table: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(table, min_age=3600.0) == {}
     later = time.time() + 3601
-    monkeypatch.setattr(time, "time", lambda: later)
+    monkeypatch.setattr(Storage, "clock", lambda _: later)
     assert set(planned(table, min_age=3600.0)) == {"part=a", "part=b"}
 
 
