@@ -322,7 +322,7 @@ def _publish_restore(storage: Storage, entry: Restore) -> None:
     """Take back what was undone, the newest commit first.
 
     Of a state in between files may have been cleaned. Our readers see none: from the plan on they leave
-    out all that it undoes (:func:`~airflow_provider.table.hudi_table.without_restored`).
+    out all that it undoes (:func:`~airflow_provider.table.time_travel.without_restored`).
 
     The staged metadata says what there is to do, and goes to its place when that is done.
     """

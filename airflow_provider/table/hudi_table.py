@@ -21,7 +21,7 @@ from airflow_provider.table.cleans import check_complete
 from airflow_provider.table.durability import DEFAULT_DURABILITY, DURABILITY, Durability
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.hudi_options import HudiOptions
-from airflow_provider.table.instant import Action, Instant
+from airflow_provider.table.instant import Instant
 from airflow_provider.table.metadata import CommitMetadata
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.usable import UsableIndexes
@@ -36,25 +36,9 @@ from airflow_provider.table.properties import (
 from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro, avro_to_arrow, without_meta_columns
 from airflow_provider.table.skipping import Selection, select_files
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.time_travel import settled_timeline, timeline_as_of
+from airflow_provider.table.time_travel import settled_timeline, timeline_as_of, without_restored
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect, ValidWriteIds, check_not_cleaned, left_out
-
-
-def without_restored(timeline: Timeline) -> Timeline:
-    """A timeline without the commits that a restore is taking away in this moment.
-
-    It takes one after the other, and the files that a snapshot in between needs may have been cleaned.
-
-    :param timeline: the active timeline.
-    """
-    undone = {
-        each["commitTime"]
-        for restore in timeline.pending()
-        if restore.action is Action.RESTORE
-        for each in (timeline.plan(restore) or {}).get("instantsToRollback", ())
-    }
-    return timeline.showing(lambda i: i.requested_time not in undone) if undone else timeline
 
 
 class HudiTable:

@@ -32,7 +32,7 @@ import tenacity
 from airflow_provider.exceptions import CheckpointExpiredError, InvalidInputError, NoSuchInstantError
 from airflow_provider.table.archived_timeline import archived_commits
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.hudi_table import HudiTable, without_restored
+from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State, format_time, parse_time
 from airflow_provider.table.metadata import (
     RESTORED_TO_COMPLETION,
@@ -43,6 +43,7 @@ from airflow_provider.table.metadata import (
 )
 from airflow_provider.table.schema import with_meta_columns
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.time_travel import without_restored
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect
 
@@ -155,7 +156,9 @@ def increment(
     :param order: ``completion``, ``fenced`` or ``requested``; see :class:`Order`. A checkpoint
         belongs to one order.
     :param end: read no commit after this checkpoint, for reading a window again or a long one
-        in parts; not with ``requested``, whose windows overlap by nature.
+        in parts; not with ``requested``, whose windows overlap by nature. One that is later than all that
+        has completed is no checkpoint yet: the increment's own ``end`` says how far it goes, and is the one
+        to keep.
     :raises InvalidInputError: when a checkpoint is not an instant time, or the order is unknown.
     :raises CheckpointExpiredError: when commits of the window were archived, files that it needs were
         cleaned, or a restore has undone commits up to the checkpoint.
