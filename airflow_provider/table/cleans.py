@@ -120,25 +120,28 @@ def _not_explained_by_the_archive(
     if not old:
         return found
     # A commit that was undone is in no archive. What is older than the archive nobody knows.
-    known = {each.requested_time for each in archived_commits(storage, requested_after=before(first))}
     since = oldest_archived(storage)
+    if not since:
+        return found
+    known = {each.requested_time for each in archived_commits(storage, requested_after=before(first))}
     undone = {each for each in old if each.instant not in known and since <= each.instant}
     return [each for each in found if each not in undone]
 
 
-def check_complete(storage: Storage, view: FileSystemView, timeline: Timeline, as_of: str) -> None:
-    """Make sure that nothing that a snapshot of the past shows was cleaned.
+def check_complete(storage: Storage, view: FileSystemView, timeline: Timeline, as_of: str | None) -> None:
+    """Make sure that nothing that a snapshot shows was cleaned, although commits are left out of it.
 
     :param storage: the table's storage.
     :param view: the snapshot.
     :param timeline: the active timeline of now.
-    :param as_of: the moment, for the error.
+    :param as_of: the moment, for the error; None for a snapshot of now without some transactions.
     :raises SnapshotUnavailableError: when a cleaner has deleted some of it.
     """
     if found := lacking(storage, view, timeline):
         path, clean = found
+        asked = f"as of {as_of}" if as_of else "of these write ids"
         raise SnapshotUnavailableError(
-            f"table {storage.root}: the snapshot as of {as_of} cannot be read any more: clean "
+            f"table {storage.root}: the snapshot {asked} cannot be read any more: clean "
             f"{clean.requested_time} deleted {path}; read a later one",
             instant=as_of,
             clean=clean.requested_time,

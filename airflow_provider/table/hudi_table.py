@@ -239,7 +239,7 @@ class HudiTable:
         view, hidden = self._view(as_of, valid_write_ids)
         if hidden:
             check_not_cleaned(self.storage, view, view.all_base_files(), hidden)
-        if as_of is not None:
+        if hidden or as_of is not None:
             check_complete(self.storage, view, self.timeline(), as_of)
         # Without a predicate no column matters: a table without a commit may not even have any.
         schema = pa.schema([]) if where is None else self.schema

@@ -9,11 +9,12 @@ import pytest
 from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.services.archival import archive
 from airflow_provider.services.clean_plan import CleaningPolicy, Retention
 from airflow_provider.services.cleaning import clean, pending_cleans, plan_clean, schedule_clean
 from airflow_provider.services.restore import restore
-from airflow_provider.table import HudiTable
+from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.instant import Action, Instant, State, now
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import instant_path
@@ -162,6 +163,29 @@ def test_a_file_of_which_a_clean_does_not_know_that_it_is_gone_is_missed(
     lose_the_answer(table, monkeypatch)
     with pytest.raises(SnapshotUnavailableError, match=r"clean \d+ deleted"):
         table.base_files(past)
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_a_slice_that_a_hidden_transaction_superseded_is_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_indexed: bool
+) -> None:
+    """An older slice of the same file group is there yet, and is not taken for it."""
+    table = create(tmp_path)
+    commits(table, 1)
+    if is_indexed:
+        run_index(table, schedule_index(table, ["files"]) or "")
+        table = HudiTable.open(table.location)
+    for write_id in (1, 2):
+        ingest(table, {0: float(write_id)}, txn_id=write_id, write_id=write_id)
+    older = ValidWriteIdList(None, 1)
+    assert snapshot(table, valid_write_ids=older).to_table()["fare"].to_pylist() == [1.0]
+    doomed = [file.path for file in plan_clean(table, NOW_ONLY).files]
+    assert len(doomed) == 2
+    cleaner_dies(table, monkeypatch)
+    first, second = sorted(doomed, key=lambda path: path.rpartition("_")[2])
+    table.storage.put(first, b"this one is not deleted yet")
+    with pytest.raises(SnapshotUnavailableError, match=r"clean \d+ deleted " + second):
+        table.base_files(valid_write_ids=older)
 
 
 def test_a_file_that_is_gone_and_listed_supersedes_nothing(table: HudiTable) -> None:

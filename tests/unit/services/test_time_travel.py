@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from airflow_provider.services.cleaning import clean
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.archived_timeline import archived_commits
+from airflow_provider.table.archived_timeline import HISTORY_FOLDER, archived_commits
 from airflow_provider.table.storage import Storage
 from tests.ingestion.interleaving import Clustering, MeetingLock
 
@@ -134,6 +135,26 @@ def test_a_file_of_a_commit_that_a_restore_has_undone_is_not_missed(table: HudiT
     for instant, rows in states.items():
         assert fares_as_of(table, instant) == rows
     restore(table, create_savepoint(table, kept[0]).instant)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_file_of_an_archived_commit_that_was_superseded_later_is_missed(
+    table: HudiTable, is_known: bool
+) -> None:
+    """Also where the archive is lost, so that nobody knows whether it was of a commit."""
+    commits(table, 1, first=9)
+    first = ingest(table, {0: 0.0}, operation="bulk_insert")["instant"]
+    past = ingest(table, {1: 0.0}, operation="bulk_insert")["instant"]
+    ingest(table, {0: 1.0})
+    clean(table, NOW_ONLY)
+    for number in (5, 6):
+        ingest(table, {number: 0.0}, operation="bulk_insert")
+    archive(table, keep_min=4, keep_max=5)
+    assert on_timeline(table)[0] == past
+    if not is_known:
+        shutil.rmtree(Path(table.location) / HISTORY_FOLDER)
+    with pytest.raises(SnapshotUnavailableError, match=rf"clean \d+ deleted city=sf/.*{first}"):
+        fares_as_of(table, past)
 
 
 def test_before_the_first_commit_there_is_nothing(table: HudiTable) -> None:
