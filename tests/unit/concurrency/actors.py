@@ -292,23 +292,26 @@ def add_sweeper(simulation: Simulation, name: str = "sweeper") -> None:
 
 
 def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> None:
-    """Takes snapshots one after the other; a query whose files were deleted is run again.
+    """Takes snapshots one after the other, through the index ``files`` where the table has it.
 
-    Nothing keeps the cleaner here from what a reader is about to list: it has no lease.
+    A query is run again when files were deleted meanwhile: nothing keeps the cleaner here from what a reader
+    is about to list, because it has no lease. Otherwise no file may be missing.
     """
 
     def work(table: HudiTable, actor: Actor) -> None:
         taken = 0
         while taken < times:
             after = frozenset(simulation.acknowledged)
+            view = HudiTable.at(table.storage).view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
+            missing: FileNotFoundError | None = None
             try:
-                view = table.view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
                 snapshot = read_snapshot(table.storage, view)
-            except FileNotFoundError:
-                continue
+            except FileNotFoundError as error:
+                missing = error
             now = Timeline.load(table.storage)
             if _deletions(now) - _deletions(view.timeline) or _taken_back(simulation, view.timeline, now):
                 continue
+            assert missing is None, f"{missing} is gone, and nobody has deleted it"
             simulation.observed.setdefault(name, []).append(Read(after, snapshot))
             taken += 1
 
@@ -322,7 +325,7 @@ def add_leased_reader(simulation: Simulation, name: str, times: int = 2) -> None
         for _ in range(times):
             with reader_lease(table, heartbeat_interval=3600.0):
                 after = frozenset(simulation.acknowledged)
-                view = table.view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
+                view = HudiTable.at(table.storage).view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
                 files = view.base_files(PARTITION)
                 undone = _undone(table.storage)
 
