@@ -113,6 +113,7 @@ class FilesLeft:
         self._of_instants: set[str] | None = None
         by_clean = taken(storage, timeline).items()
         self._unfinished = {path: clean for path, clean in by_clean if clean.state is not State.COMPLETED}
+        self._cleans = {_group_of(path): clean for path, clean in self._unfinished.items()}
 
     def of_groups(self, partition: str, file_ids: Iterable[str]) -> tuple[FileGroupId, str] | None:
         """One of some file groups that is not cleaned yet, and why; None where all are.
@@ -121,9 +122,9 @@ class FilesLeft:
         :param file_ids: ids of file groups in it.
         """
         wanted = {FileGroupId(partition, each) for each in file_ids}
-        for path, clean in sorted(self._unfinished.items()):
-            if (group := _group_of(path)) in wanted:
-                return group, f"is not cleaned yet: clean {clean.requested_time} has not completed"
+        if named := wanted & self._cleans.keys():
+            group = min(named)
+            return group, f"is not cleaned yet: clean {self._cleans[group].requested_time} has not completed"
         if partition not in self._present:
             listed = listed_by_index(self._storage, (partition,)).get(partition, ())
             parsed = map(parse_base_file_name, (*self._storage.names(partition), *listed))

@@ -13,6 +13,7 @@ from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.services.archival import archive
 from airflow_provider.services.clean_plan import CleaningPolicy, Retention
 from airflow_provider.services.cleaning import clean, pending_cleans, plan_clean, schedule_clean
+from airflow_provider.services.found_files import there_and_gone
 from airflow_provider.services.restore import restore
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.instant import Action, Instant, State, now
@@ -211,6 +212,29 @@ def test_what_a_restore_has_undone_is_not_listed_any_more(
     before = fares(table)
     archive(table, dead_writer_seconds=0, **ONE)
     assert min(on_timeline(table)) > max(undone), "it is over"
+    assert fares(table) == before
+
+
+def test_what_an_earlier_restore_left_in_the_index_holds_archival_until_the_next_clean(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions of this package asked the storage only which files an undone commit had."""
+    kept = ingest(table, {8: 1.0}, operation="bulk_insert")["instant"]
+    undone = [ingest(table, {9: fare}, small_file_limit=0)["instant"] for fare in (2.0, 3.0)]
+    lose_the_answer(table, monkeypatch)
+    with monkeypatch.context() as patched:
+        there = "airflow_provider.services.restore.there_and_gone"
+        patched.setattr(there, lambda storage: (there_and_gone(storage)[0], []))
+        restore(table, kept)
+    for number in range(2, 7):
+        ingest(table, {number: float(number)}, operation="bulk_insert")
+    before = fares(table)
+    held = archive(table, dead_writer_seconds=0, **ONE).held_by
+    assert held == f"{undone[0]} was undone, and the index `files` may list files of it until the next clean"
+    assert fares(table) == before
+    clean(table, NOW_ONLY)
+    archive(table, dead_writer_seconds=0, **ONE)
+    assert min(on_timeline(table)) > max(undone)
     assert fares(table) == before
 
 
