@@ -149,6 +149,8 @@ def test_a_moment_by_which_something_archived_had_completed_is_settled(made: Lak
     archive(made.table, keep_min=1, keep_max=2)
     (left,) = made.table.timeline().commits()
     assert last["instant"] < left.requested_time < (left.completion_time or "") < last["completion_time"]
-    writer = begin_write(made.table, operation="UPSERT")
+    another = Instant(after(left.completion_time or ""), Action.COMMIT, State.REQUESTED)
+    made.table.storage.put(instant_path(another), b"")
     assert ids(made, last["completion_time"]) == [0, 1, 2, 8, 9]
-    writer.abort()
+    with pytest.raises(SnapshotNotSettledError):
+        made.rows(after(last["completion_time"]))

@@ -189,6 +189,16 @@ def test_a_slice_that_a_hidden_transaction_superseded_is_missed(
         table.base_files(valid_write_ids=older)
 
 
+def test_a_superseded_slice_that_is_gone_and_listed_goes_with_the_next_clean(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest(table, {0: 1.0})
+    gone = lose_the_answer(table, monkeypatch)
+    assert [file.path for file in plan_clean(table, NOW_ONLY).files] == [gone]
+    clean(table, NOW_ONLY)
+    assert plan_clean(table, NOW_ONLY).files == ()
+
+
 def test_a_file_that_is_gone_and_listed_supersedes_nothing(table: HudiTable) -> None:
     """What is live stays whatever the index says."""
     newest = ingest(table, {0: 1.0})
