@@ -27,7 +27,9 @@ from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import decode, encode
+from airflow_provider.table.metadata_table.usable import UsableIndexes
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.time_travel import timeline_as_of
 from airflow_provider.table.timeline import Timeline, instant_path
 
 log = logging.getLogger(__name__)
@@ -73,7 +75,7 @@ def create_savepoint(
     :raises NoSuchInstantError: when there is no such commit on the active timeline, or somebody has deleted
         its savepoint in this moment.
     :raises SnapshotUnavailableError: when a clean has deleted files of it, or is about to, or when a commit
-        that completed later was archived.
+        that completed later was archived and other Hudi readers show files of it as of then.
     :raises TableError: when its snapshot shows something of an open transaction, which may yet be undone.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -186,13 +188,15 @@ def _content(
     storage: Storage, timeline: Timeline, archived: str, commit: Instant, owner: str, comments: str
 ) -> bytes:
     told = f"table {storage.root}: commit {commit.requested_time} cannot be kept any more"
-    moment = commit.completion_time or ""
-    if (later := archived_since(storage, timeline, archived, moment)) is not None:
+    requested, moment = commit.requested_time, commit.completion_time or ""
+    view = FileSystemView(storage, lambda: timeline_as_of(storage, Timeline.load(storage), requested))
+    later = archived_since(storage, timeline, archived, moment)
+    if later is not None and _paths(view) != _paths(_others_view(storage, archived, moment)):
         raise SnapshotUnavailableError(
-            f"{told}: commit {later.requested_time}, which completed later, was archived; choose a later one",
-            instant=commit.requested_time,
+            f"{told}: commit {later.requested_time}, which completed later, was archived, and other Hudi "
+            "readers show it as of then too; choose a later one",
+            instant=requested,
         )
-    view = FileSystemView(storage, lambda: Timeline.load(storage).until(moment))
     if found := lacking(storage, view, timeline, also_planned=True):
         path, clean = found
         raise SnapshotUnavailableError(
@@ -214,6 +218,23 @@ def _content(
         "partitionMetadata": partitions,
     }
     return encode("HoodieSavepointMetadata", record)
+
+
+def _others_view(storage: Storage, archived: str, moment: str) -> FileSystemView:
+    """What other Hudi readers show as of a moment: with all that is archived, and by the index `files`."""
+
+    def is_shown(instant: Instant) -> bool:
+        return (instant.completion_time or "") <= moment or instant.requested_time <= archived
+
+    return FileSystemView(
+        storage,
+        lambda: Timeline.load(storage).showing(is_shown),
+        lambda timeline: UsableIndexes(storage, timeline(), is_moment=False),
+    )
+
+
+def _paths(view: FileSystemView) -> set[str]:
+    return {base_file.path for base_file in view.all_base_files()}
 
 
 def _savepoint(timeline: Timeline, instant: Instant) -> Savepoint:
