@@ -161,11 +161,15 @@ class Past(RuleBasedStateMachine):
         refused = _refused(lambda: create_savepoint(self.made.table, commit.requested))
         if refused is None:
             event("savepoint made")
+            if self.archived_after(commit):
+                event("savepoint made, with a later commit archived")
+                assert self.theirs(commit) == commit.rows
             self.savepoint_of = commit.requested
         else:
             event("savepoint refused")
             assert isinstance(refused, SnapshotUnavailableError)
-            assert self.archived_after(commit) or self.doomed() & commit.files, refused
+            told_by_all = self.theirs(commit) == commit.rows
+            assert not told_by_all or self.doomed() & commit.files, refused
 
     @rule(position=positions)
     def restore(self, position: int) -> None:
@@ -265,6 +269,16 @@ class Past(RuleBasedStateMachine):
     def archived_after(self, commit: Commit) -> bool:
         found = archived_commits(self.made.table.storage, completed_after=commit.completed)
         return next(iter(found), None) is not None
+
+    def theirs(self, commit: Commit) -> Rows | None:
+        """The rows that hudi-rs tells as of a commit; None where a file that it opens is gone."""
+        try:
+            found = self.made._theirs(as_of=commit.requested)
+        except Exception as error:
+            if "NotFound" not in str(error):
+                raise
+            return None
+        return {(row["p"], row["id"]): row["v"] for row in found}
 
     def doomed(self) -> set[str]:
         """Files that are gone, or that a clean that has not completed is about to take."""
