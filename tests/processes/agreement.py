@@ -93,7 +93,8 @@ def check(table: HudiTable, writes: Mapping[str, Rows], acknowledged: Collection
     entries, commits = _entries(table), committed(table)
     keys = [operation_key for _, operation_key in commits if operation_key in writes]
     assert len(set(keys)) == len(keys), "a write is in the log twice"
-    undone = {e.operation_key for e in entries if e.instant in _undone(entries)}
+    restored = _undone(entries)
+    undone = {e.operation_key for e in entries if isinstance(e, Commit) and e.instant in restored}
     assert set(acknowledged) - undone <= set(keys), "an acknowledged commit is lost"
     agree(table, by_log(table, writes))
 
