@@ -16,7 +16,7 @@ CLASSES := .venv/spark-classes.jsa
 test soak: export JAVA_TOOL_OPTIONS = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
   -XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)" -Xlog:disable -Xlog:all=error:stderr
 
-.PHONY: help setup demo test test-unit lint format bench soak clean
+.PHONY: help setup demo test test-unit lint format bench soak mutants clean
 
 help:            ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -74,6 +74,19 @@ soak: setup $(CLASSES) ## 100,000 interleavings and many more examples, for a ni
 	  tests/processes/test_killed_and_paused.py tests/processes/test_slow_storage.py \
 	  tests/processes/test_indexes_beside_writers.py \
 	  tests/processes/test_cached_store.py
+
+	$(MAKE) mutants
+
+# In a copy, because each mutant is written into the module. docs/mutants.md says what is known of survivors.
+MODULE ?= .
+MUTANTS := build/mutants
+mutants: setup   ## Change the commit protocol bit by bit, and see that a test fails (MODULE=fate.py: of one module)
+	$(UV) sync --quiet --locked --group mutants
+	rm -rf $(MUTANTS) && mkdir -p $(MUTANTS)/checkout && git ls-files -z | xargs -0 cp --parents -t $(MUTANTS)/checkout
+	sed 's|@MODULE@|$(MODULE)|' tests/mutants.toml > $(MUTANTS)/checkout/mutants.toml
+	cd $(MUTANTS)/checkout && export PYTHONPATH=$$PWD PATH=$(CURDIR)/.venv/bin:$$PATH && \
+	  cosmic-ray init mutants.toml ../session.sqlite && cosmic-ray exec mutants.toml ../session.sqlite && \
+	  cr-report ../session.sqlite --surviving-only --show-diff
 
 clean:           ## Remove what make has made
 	rm -rf .venv $(TOOLS) build dist demo-home

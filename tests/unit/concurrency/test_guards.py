@@ -55,7 +55,7 @@ def test_a_write_gives_way_at_its_commit_to_one_of_higher_priority_that_began_la
 class Watched(Storage):
     """Whoever moves something is watched.
 
-    :ivar seen: after each move: the commits on the timeline, whether the newest is indexed, and hudi-rs's rows.
+    :ivar seen: after each move: the commits, whether the newest is indexed, and the rows by hudi-rs.
     """
 
     def __init__(self, root: str) -> None:
