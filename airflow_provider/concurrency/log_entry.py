@@ -8,9 +8,9 @@ earlier versions, which had one kind with all fields, are read as they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from airflow_provider.table.file_groups import FileGroupId
@@ -115,19 +115,13 @@ class LogEntry:
         """
         content = json.loads(data)
         kind = _kind_of(content)
-        known = {each.name: content[_name(each)] for each in fields(kind) if _name(each) in content}
-        for name in ("written", "replaced", "file_groups"):
-            if name in known:
-                known[name] = frozenset(FileGroupId(*group) for group in known[name])
-        for name in ("inserted_in", "undoes"):
-            if name in known:
-                known[name] = frozenset(known[name])
-        for name in ("action", "pending_action", "rolled_back_action"):
-            if known.get(name) is not None:
-                known[name] = Action(known[name])
-        if known.get("indexes") is not None:
-            known["indexes"] = tuple(IndexState(*each) for each in known["indexes"])
-        return kind(**{**known, "sequence": sequence})
+        names = _fields_by_name(kind)
+        known = {names[name]: value for name, value in content.items() if name in names}
+        for name in _READ.keys() & known.keys():
+            if known[name] is not None:
+                known[name] = _READ[name](known[name])
+        known["sequence"] = sequence
+        return kind(**known)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,6 +315,11 @@ def _name(each: Any) -> str:
     return str(each.metadata.get("name", each.name))
 
 
+@cache
+def _fields_by_name(kind: type[LogEntry]) -> Mapping[str, str]:
+    return {_name(each): each.name for each in fields(kind)}
+
+
 def _kind_of(content: Mapping[str, Any]) -> type[LogEntry]:
     if content.get("plans"):
         return Plan
@@ -330,6 +329,23 @@ def _kind_of(content: Mapping[str, Any]) -> type[LogEntry]:
         return Rollback
     return _KINDS.get(content["action"], Commit)
 
+
+def _file_groups(value: Iterable[Iterable[str]]) -> frozenset[FileGroupId]:
+    return frozenset(FileGroupId(*each) for each in value)
+
+
+# What the file has as a list or a string, by the name of its field.
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "written": _file_groups,
+    "replaced": _file_groups,
+    "file_groups": _file_groups,
+    "inserted_in": frozenset,
+    "undoes": frozenset,
+    "action": Action,
+    "pending_action": Action,
+    "rolled_back_action": Action,
+    "indexes": lambda value: tuple(IndexState(*each) for each in value),
+}
 
 _ALWAYS = frozenset({"instant", "action", "operation"})
 
