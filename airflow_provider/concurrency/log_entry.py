@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from airflow_provider.table.file_groups import FileGroupId
@@ -115,7 +115,7 @@ class LogEntry:
         """
         content = json.loads(data)
         kind = _kind_of(content)
-        names = _fields_by_name(kind)
+        names = _NAMES[kind]
         known = {names[name]: value for name, value in content.items() if name in names}
         for name in _READ.keys() & known.keys():
             if known[name] is not None:
@@ -315,11 +315,6 @@ def _name(each: Any) -> str:
     return str(each.metadata.get("name", each.name))
 
 
-@cache
-def _fields_by_name(kind: type[LogEntry]) -> Mapping[str, str]:
-    return {_name(each): each.name for each in fields(kind)}
-
-
 def _kind_of(content: Mapping[str, Any]) -> type[LogEntry]:
     if content.get("plans"):
         return Plan
@@ -353,4 +348,9 @@ _KINDS: Mapping[str, type[LogEntry]] = {
     Action.RESTORE: Restore,
     Action.SAVEPOINT: Savepoint,
     Action.ARCHIVE: Archival,
+}
+
+_NAMES: Mapping[type[LogEntry], Mapping[str, str]] = {
+    kind: {_name(each): each.name for each in fields(kind)}
+    for kind in (Commit, Plan, Rollback, Revert, Restore, Savepoint, Archival)
 }
