@@ -12,7 +12,7 @@ from airflow_provider.concurrency.held import hold, release
 from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.instant_time import request_instant
 from airflow_provider.concurrency.log_entry import Commit, LogEntry, Plan
-from airflow_provider.concurrency.publish import ensure_published, publish_head
+from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.concurrency.writer import Writer
 from airflow_provider.exceptions import (
     InvalidInputError,
@@ -186,9 +186,7 @@ def _take_instant(
     completed later than the requested time: readers order the slices of a file group by it.
     """
     instant, newest = request_instant(storage, commit_log, newest, info, later_than=later_than)
-    if newest is not None:
-        ensure_published(storage, newest)
-    return instant, Moment(storage, newest, before=instant)
+    return instant, Moment(storage, newest, before=instant).published()
 
 
 def _pending_plan(storage: Storage, commit_log: CommitLog, instant: str) -> Plan:

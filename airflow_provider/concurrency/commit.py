@@ -17,9 +17,10 @@ from typing import TypeVar
 from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.instant_time import completion_time_after
-from airflow_provider.concurrency.log_entry import LogEntry
+from airflow_provider.concurrency.log_entry import Commit, LogEntry
 from airflow_provider.concurrency.publish import publish
-from airflow_provider.exceptions import NoSuchInstantError, TableServiceError
+from airflow_provider.concurrency.undone import next_undone
+from airflow_provider.exceptions import InstantRolledBackError, NoSuchInstantError, TableServiceError
 from airflow_provider.table.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ def commit(
     only: where the place is lost, it goes, with all that was staged under it.
 
     Once the entry is put, it is true. A publication that fails is logged, and finished by whoever comes next.
+    What another Hudi writer has undone, by a rollback or a restore on the timeline, the log says first.
 
     :param storage: the table's storage.
     :param decide: decides on the entry that follows a moment; None when there is nothing to say. Asked again
@@ -52,33 +54,62 @@ def commit(
     :param once_put: called with the entry, before it is published.
     :return: the entry; None when there was nothing to say, or every place was lost.
     :raises OSError: when it is not known whether the entry was put.
-    :raises InstantRolledBackError: when this process stood still while the log was trimmed past its place.
+    :raises InstantRolledBackError: when this process stood still while the log was trimmed past its place, or
+        while another Hudi writer rolled the entry's instant back.
     """
     commit_log, moment = CommitLog(storage), since
     for _ in itertools.repeat(None) if tries is None else range(tries):
         moment = Moment.now(storage) if moment is None else moment.following()
+        if _say_undone(storage, moment):
+            continue
         try:
             decided = decide(moment)
         except Exception as error:
             with suppress(OSError):  # the error of the decision is the one to tell
                 moment.give_up_requested()
             # Somebody else has undone or archived what the decision was to rest on.
-            if (
-                isinstance(error, FileNotFoundError | NoSuchInstantError)
-                and commit_log.head() > moment.sequence
-            ):
+            is_late = isinstance(error, FileNotFoundError | NoSuchInstantError)
+            if is_late and (commit_log.head() > moment.sequence or _say_undone(storage, moment)):
                 continue
             raise
-        if decided is not None:
-            entry = _following(moment, decided)
-            if commit_log.append(entry.sequence, entry):
-                once_put(entry)
-                _publish(storage, moment, entry)
-                return entry
+        if _say_undone(storage, moment):  # perhaps the decision has looked at the timeline
+            continue
+        if decided is not None and (entry := _put(storage, moment, decided, once_put)) is not None:
+            return entry
         moment.give_up_requested()
         if decided is None:
             return None
     return None
+
+
+def _say_undone(storage: Storage, moment: Moment) -> bool:
+    """Put what other Hudi writers have undone; False when the log says it all."""
+    undone = next_undone(storage, moment)
+    if undone is None:
+        return False
+    moment.give_up_requested()
+    if _put(storage, moment, undone, lambda _: None) is not None:
+        told = "table %s: %s was undone, because another Hudi writer was faster, or has undone it by %s"
+        log.warning(told, storage.root, undone.rolls_back, undone.instant)
+    return True
+
+
+def _put(
+    storage: Storage, moment: Moment, decided: Entry, once_put: Callable[[Entry], object]
+) -> Entry | None:
+    """The entry, put right behind the moment and published; None where another one has the place."""
+    entry = _following(moment, decided)
+    if not CommitLog(storage).append(entry.sequence, entry):
+        return None
+    once_put(entry)
+    if not _publish(storage, moment, entry):
+        _say_undone(storage, Moment(storage, entry).published())
+        raise InstantRolledBackError(
+            f"table {storage.root}: {entry.operation} {entry.instant} stood still, and another Hudi writer "
+            "has rolled it back, or written to its file groups; run it again",
+            instant=entry.instant,
+        )
+    return entry
 
 
 def _following(moment: Moment, decided: Entry) -> Entry:
@@ -93,11 +124,13 @@ def _following(moment: Moment, decided: Entry) -> Entry:
     )
 
 
-def _publish(storage: Storage, moment: Moment, entry: LogEntry) -> None:
+def _publish(storage: Storage, moment: Moment, entry: LogEntry) -> bool:
     try:
-        publish(storage, entry)
+        if not publish(storage, entry, looks=isinstance(entry, Commit) and entry.seen != ""):
+            return False
     except (OSError, TableServiceError) as error:
         told = "table %s: %s %s is done, and not published yet; the next writer does that: %s"
         log.warning(told, storage.root, entry.operation, entry.instant, error)
     with suppress(OSError):
         moment.keep_requested(entry)
+    return True

@@ -55,6 +55,8 @@ class Committing:
         self._to_revert: list[Commit] = []
         self._unrevertible: set[str] = set()
         self._turn_ends: float | None = None  # while this write has its turn
+        # What others find pending on the metadata table's timeline they take for a dead writer's.
+        self._is_shared = write.lock.excludes_hudi
 
     def run(self) -> Commit:
         """Commit, or raise; see :meth:`~airflow_provider.concurrency.writer.Writer.commit`."""
@@ -73,7 +75,7 @@ class Committing:
         """Without a turn, where nobody has one: what makes a commit safe is the log."""
         lock = self._write.lock
         try:
-            if lock.excludes_hudi or lock.holder() is not None:
+            if self._is_shared or lock.holder() is not None:
                 return None
         except LockUnavailableError:
             return None  # who waits for a turn tries for longer
@@ -83,9 +85,12 @@ class Committing:
         if self._merge_again is not None and self._write.losses >= LOSSES_BEFORE_A_TURN:
             self._turn_ends = time.monotonic() + turn_seconds(self._write.info.priority)
         try:
-            return self._commit_or_lose()
+            entry = self._commit_or_lose()
         finally:
             self._turn_ends = None
+        if entry is None and self._is_shared:
+            self._write.uncommitted.log_to((), self._content, lambda: self._write.view)
+        return entry
 
     def _commit_or_lose(self) -> Commit | None:
         while True:
@@ -136,7 +141,8 @@ class Committing:
             write.uncommitted.log_to(indexes, content, lambda: write.view)
         if indexes:
             log_missed(self._storage, indexes, moment.timeline)
-        return content.entry(write.instant, write.action, write.info)
+        seen = moment.timeline.newest_completion if self._is_shared else ""
+        return content.entry(write.instant, write.action, write.info, seen=seen)
 
     def _end_write(self, _: Commit) -> None:
         self._write.ended = True
@@ -225,7 +231,10 @@ class Committing:
         self._clear = self._lost_at
 
     def _stage(self) -> None:
-        """All that can be done before the lock is taken: what happens under it others wait for."""
+        """All that can be done before the lock is taken: what happens under it others wait for.
+
+        Under a lock that other Hudi writers hold as well the indexes come last, as theirs do.
+        """
         write = self._write
         try:
             write.uncommitted.stage(self._content)
@@ -234,4 +243,5 @@ class Committing:
             if entry := find_rollback(CommitLog(self._storage), write.instant):
                 raise write.rolled_back(entry.completion_time, entry.owner) from None
             raise
-        write.uncommitted.log_to(write.base.indexes, self._content, lambda: write.view)
+        if not self._is_shared:
+            write.uncommitted.log_to(write.base.indexes, self._content, lambda: write.view)

@@ -221,7 +221,10 @@ def conflicts_with(
     for other in others:
         answer = outcome(committing, other, policy)
         if answer is not Outcome.PROCEED:
-            shared, overwritten = committing.file_groups & other.file_groups, _overwritten(committing, other)
+            shared, overwritten = (
+                committing.file_groups & other.file_groups,
+                overwritten_by(committing, other),
+            )
             found.append(Conflict(other, shared, answer, overwritten=tuple(sorted(overwritten))))
     return found
 
@@ -246,15 +249,18 @@ def _nothing_shared(
 ) -> Outcome | None:
     """Writes of different file groups never meet, unless one overwrites what the other wrote since its base.
     An index build touches none."""
-    if committing.file_groups & other.file_groups or _overwritten(committing, other):
+    if committing.file_groups & other.file_groups or overwritten_by(committing, other):
         return None
     return Outcome.PROCEED
 
 
-def _overwritten(committing: WriteDescription, other: WriteDescription) -> set[str]:
+def overwritten_by(committing: WriteDescription, other: WriteDescription) -> set[str]:
     """Partition paths in which the other one completed what the committing write has to take out.
 
     Not the other way round: what is committed after an overwrite is added to it.
+
+    :param committing: the write that is about to commit.
+    :param other: another one.
     """
     if other.state is not State.COMPLETED:
         return set()

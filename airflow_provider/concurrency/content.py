@@ -177,7 +177,7 @@ class Content:
         action = self.completed_action(pending)
         return action if pending is Action.COMMIT and action is not pending else None
 
-    def entry(self, instant: str, pending: Action, info: HeartbeatInfo) -> Commit:
+    def entry(self, instant: str, pending: Action, info: HeartbeatInfo, *, seen: str = "") -> Commit:
         """The log entry that commits it."""
         return Commit(
             instant=instant,
@@ -190,6 +190,7 @@ class Content:
             metadata_path=staged_metadata_path(instant),
             pending_action=pending if self.renamed_action(pending) else None,
             operation_key=info.operation_key,
+            seen=seen,
             owner=info.owner,
         )
 

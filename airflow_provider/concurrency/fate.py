@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from airflow_provider.concurrency.commit_log import CommitLog
-from airflow_provider.concurrency.log_entry import Restore, Revert, Rollback, Savepoint
+from airflow_provider.concurrency.log_entry import Commit, Restore, Revert, Rollback, Savepoint
 from airflow_provider.table.archived_timeline import find_archived, newest_archived
 from airflow_provider.table.storage import Storage
 
@@ -47,6 +47,16 @@ def fate_of(storage: Storage, commit_log: CommitLog, instant: str) -> Fate | Non
     if instant > newest_archived(storage):
         return None
     return Fate.DEAD if find_archived(storage, instant) is None else Fate.ARCHIVED
+
+
+def commit_of(commit_log: CommitLog, instant: str) -> Commit | None:
+    """The log entry that completed an instant, unless a later one undoes it."""
+    for entry in commit_log.about(instant):
+        if instant in entry.undone:
+            return None
+        if isinstance(entry, Commit):
+            return entry
+    return None
 
 
 def find_rollback(commit_log: CommitLog, instant: str) -> Rollback | None:

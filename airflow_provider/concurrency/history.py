@@ -2,46 +2,43 @@
 
 A commit on the timeline that is not in the log was made by a writer that knows no log, such as the
 JVM Hudi under the same table lock. It is treated as a log entry at its completion time (design
-section 4).
+section 4). What such a writer has undone the log says with its next entry.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from airflow_provider.concurrency.commit_log import CommitLog
-from airflow_provider.concurrency.conflicts import PRIORITIES
 from airflow_provider.concurrency.fate import Fate, fate_of
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.indexes import current_indexes, drop_staged
 from airflow_provider.concurrency.instant_time import request_instant
 from airflow_provider.concurrency.log_entry import (
     Archival,
-    Commit,
     IndexState,
     LogEntry,
     Restore,
     Revert,
-    Rollback,
     Savepoint,
     without_reverted,
 )
+from airflow_provider.concurrency.others import as_entry, changes_something
 from airflow_provider.concurrency.publish import (
     completed_instant,
     ensure_published,
-    publish_head,
     staged_metadata_path,
     staged_plan_path,
 )
 from airflow_provider.locks.owner import describe_owner
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
-from airflow_provider.table.metadata import REWRITES, CommitMetadata, decode, decode_commit_metadata
+from airflow_provider.table.archived_timeline import metadata_of
+from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.instant import Action, Instant
+from airflow_provider.table.metadata import CommitMetadata
 from airflow_provider.table.metadata_table.usable import UsableIndexes
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.table.timeline import Timeline
 
 
 class Change:
@@ -60,8 +57,8 @@ class Change:
     def metadata(self) -> CommitMetadata:
         """The commit metadata; it is published before anybody asks."""
         if self._metadata is None:
-            content = self._storage.read(instant_path(completed_instant(self.entry)))
-            self._metadata = decode_commit_metadata(content)
+            timeline = Timeline(self._storage, ())
+            self._metadata = metadata_of(self._storage, timeline, completed_instant(self.entry))
         return self._metadata
 
 
@@ -76,6 +73,8 @@ class Moment:
     :param newest: the newest entry of the log at that moment; published.
     :param before: instants that completed at or after this time are not part of the moment.
     :param timeline: loaded after the newest entry was published; it may show later entries too.
+    :ivar newest: the newest entry.
+    :ivar is_newest_lost: whether another Hudi writer has undone that one, or come first: it is not shown.
     """
 
     def __init__(
@@ -92,11 +91,12 @@ class Moment:
         self._timeline = timeline
         self._requested: list[str] = []
         self.newest = newest
+        self.is_newest_lost = False
 
     @classmethod
     def now(cls, storage: Storage) -> Moment:
         """This moment; finishes the newest entry if its writer did not."""
-        return cls(storage, publish_head(storage, CommitLog(storage)))
+        return cls(storage, CommitLog(storage).newest()).published()
 
     @classmethod
     def at(cls, storage: Storage, entry: LogEntry) -> Moment:
@@ -108,9 +108,22 @@ class Moment:
         newest = self.newest
         for entry in self._log.after(self.sequence):
             newest = entry
-        if newest is not None and newest is not self.newest:
-            ensure_published(self._storage, newest)
-        return Moment(self._storage, newest)
+        if newest is not self.newest:
+            return Moment(self._storage, newest).published()
+        same = Moment(self._storage, newest)
+        same.is_newest_lost = self.is_newest_lost
+        return same
+
+    def published(self) -> Moment:
+        """This moment; finishes its newest entry if its writer did not."""
+        if self.newest is not None:
+            self.is_newest_lost = not ensure_published(self._storage, self.newest)
+        return self
+
+    @property
+    def known_timeline(self) -> Timeline | None:
+        """The timeline of the moment, where somebody has asked for it."""
+        return self._timeline
 
     @property
     def timeline(self) -> Timeline:
@@ -198,9 +211,23 @@ class Moment:
         foreign: list[LogEntry] = []
         if base._timeline is not None:
             foreign = self._foreign(self.timeline.new_since(base._timeline), entries, base)
+        entries = [entry for entry in entries if not base.shows_undone(entry)]
         ours = (entry for entry in without_reverted(entries) if not isinstance(entry, Archival))
         found = sorted([*ours, *foreign], key=lambda entry: entry.completion_time)
         return [Change(self._storage, entry) for entry in found]
+
+    def shows_undone(self, later: LogEntry) -> bool:
+        """Whether a later entry only says what another Hudi writer had undone at this moment.
+
+        :param later: an entry that was put after this moment.
+        """
+        if not isinstance(later, Revert):
+            return False
+        if self.is_newest_lost and later.reverts == self.sequence:
+            return True
+        return (
+            later.by_another and self._timeline is not None and self._timeline.find(later.instant) is not None
+        )
 
     def _is_known(self, entry: LogEntry) -> bool:
         return entry.sequence <= self.sequence
@@ -209,12 +236,12 @@ class Moment:
         self, appeared: Iterable[Instant], entries: Iterable[LogEntry], base: Moment
     ) -> list[LogEntry]:
         known = _instants(entries)
-        unknown = [i for i in appeared if i.requested_time not in known and _changes_something(i)]
+        unknown = [i for i in appeared if i.requested_time not in known and changes_something(i)]
         if not unknown:
             return []
         # What was published after the look at the log just now is the log's.
         known |= _instants(self._log.after(base.sequence))
-        return [_as_entry(self._storage, i) for i in unknown if i.requested_time not in known]
+        return [as_entry(self._storage, i) for i in unknown if i.requested_time not in known]
 
     # --- requested times for an entry that is decided on this moment --------------------------------
 
@@ -250,53 +277,10 @@ class Moment:
 
 
 def _instants(entries: Iterable[LogEntry]) -> set[str]:
-    # A savepoint's is that of a commit, perhaps of another Hudi writer's.
-    return {entry.instant for entry in entries if not isinstance(entry, Savepoint)}
+    return {entry.instant for entry in entries if not _has_anothers_instant(entry)}
 
 
-def _changes_something(instant: Instant) -> bool:
-    if instant.action in (Action.ROLLBACK, Action.RESTORE):
-        return instant.state is not State.INFLIGHT  # from its plan on it deletes files
-    return instant.state is State.COMPLETED and instant.action in WRITE_ACTIONS
-
-
-def _as_entry(storage: Storage, instant: Instant) -> LogEntry:
-    content = storage.read(instant_path(instant))
-    completion_time = instant.completion_time or instant.requested_time
-    owner = "another Hudi writer"
-    if instant.action is Action.RESTORE:
-        return Restore(
-            instant=instant.requested_time,
-            completion_time=completion_time,
-            priority=PRIORITIES["ingestion"],
-            owner=owner,
-        )
-    if instant.action is Action.ROLLBACK:
-        return Rollback(
-            instant=instant.requested_time,
-            completion_time=completion_time,
-            priority=PRIORITIES["cleaning"],
-            rolls_back=_rolled_back(decode(content)),
-            owner=owner,
-        )
-    metadata = decode_commit_metadata(content)
-    operation = metadata.operation_type
-    replaced = ((partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids)
-    return Commit(
-        instant=instant.requested_time,
-        action=instant.action,
-        completion_time=completion_time,
-        operation=operation,
-        priority=PRIORITIES["table_service" if operation in REWRITES else "ingestion"],
-        written=frozenset(FileGroupId(s.partition_path, s.file_id) for s in metadata.write_stats),
-        replaced=frozenset(FileGroupId(*group) for group in replaced),
-        inserted_in=frozenset(s.partition_path for s in metadata.write_stats if s.num_inserts),
-        owner=owner,
-    )
-
-
-def _rolled_back(record: Mapping[str, Any]) -> str:
-    """The dead instant, from the plan or from the metadata of a rollback."""
-    if planned := record.get("instantToRollback"):
-        return str(planned["commitTime"])
-    return str(next(iter(record.get("commitsRollback") or ()), ""))
+def _has_anothers_instant(entry: LogEntry) -> bool:
+    # A savepoint has that of a commit. A restore of another Hudi writer has perhaps undone more than the log
+    # knows.
+    return isinstance(entry, Savepoint) or (isinstance(entry, Revert) and entry.by_another)

@@ -27,7 +27,13 @@ from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystem
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.log_file import LogFileName
-from airflow_provider.table.metadata import REWRITES, WriteStat, decode, decode_commit_metadata
+from airflow_provider.table.metadata import (
+    REWRITES,
+    CommitMetadata,
+    WriteStat,
+    decode,
+    decode_commit_metadata,
+)
 from airflow_provider.table.metadata_table.changes import TableChange, records_of
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
 from airflow_provider.table.metadata_table.keys import by_file_group
@@ -159,6 +165,22 @@ def publish_staged(storage: Storage, instant: str, completion_time: str) -> None
             metadata_table.delete(path)  # it came too late
 
 
+def state_in_indexes(storage: Storage, instant: str, completion_time: str) -> State | None:
+    """How far what an instant has logged to the indexes has come.
+
+    :param storage: the table's storage.
+    :param instant: requested time.
+    :param completion_time: that of its entry.
+    :return: completed, or in flight; None where there is nothing: another Hudi writer has taken it back,
+        because what is pending on the metadata table's timeline looks like a dead writer's.
+    """
+    metadata_table = metadata_storage(storage)
+    for state, at in ((State.COMPLETED, completion_time), (State.INFLIGHT, None)):
+        if metadata_table.stat(instant_path(Instant(instant, Action.DELTA_COMMIT, state, at))) is not None:
+            return state
+    return None
+
+
 def drop_staged(storage: Storage, instant: str) -> None:
     """Delete what a dead instant has staged for the indexes.
 
@@ -248,9 +270,22 @@ def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) 
     content = content_of(storage, timeline, instant)  # nobody else has logged one that is archived meanwhile
     if instant.action in (Action.CLEAN, Action.ROLLBACK, Action.RESTORE):
         return TableChange(removed=tuple(sorted(_deleted(decode(content)))))
-    said = decode_commit_metadata(content)
+    said, moment = decode_commit_metadata(content), instant.completion_time or ""
+    return change_of_metadata(storage, timeline, said, instant.requested_time, moment)
+
+
+def change_of_metadata(
+    storage: Storage, timeline: Timeline, said: CommitMetadata, instant: str, moment: str
+) -> TableChange:
+    """What a commit has changed, or will, by its commit metadata.
+
+    :param storage: the table's storage.
+    :param timeline: the active timeline.
+    :param said: the commit metadata.
+    :param instant: requested time.
+    :param moment: completion time.
+    """
     replaced = [FileGroupId(path, each) for path, ids in said.replaced.items() for each in ids]
-    moment = instant.completion_time or ""
 
     def view() -> FileSystemView:
         return FileSystemView(storage, timeline.showing(lambda i: (i.completion_time or "") < moment))
@@ -260,7 +295,7 @@ def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) 
     known = [
         stat if _has_predecessor(storage, stat) else replace(stat, prev_base_file=None) for stat in there
     ]
-    return change_of_write(known, replaced, said.operation_type.upper(), instant.requested_time, view)
+    return change_of_write(known, replaced, said.operation_type.upper(), instant, view)
 
 
 def _has_predecessor(storage: Storage, stat: WriteStat) -> bool:

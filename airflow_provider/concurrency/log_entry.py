@@ -135,6 +135,9 @@ class Commit(LogEntry):
     :param pending_action: the action under which the instant was pending, where that is another
         one: a commit that had to take file groups out becomes a replacecommit.
     :param operation_key: the caller's key for finding this commit again.
+    :param seen: the newest completion time on the timeline that it was decided on, under a lock that other
+        Hudi writers hold as well. What of theirs completed later came while its writer stood still; who
+        publishes it looks for that. Empty under another lock.
     """
 
     written: frozenset[FileGroupId] = _NOTHING
@@ -143,6 +146,7 @@ class Commit(LogEntry):
     metadata_path: str | None = None
     pending_action: Action | None = None
     operation_key: str | None = None
+    seen: str = ""
 
     @property
     def touched(self) -> frozenset[FileGroupId]:
@@ -203,7 +207,8 @@ class Rollback(LogEntry):
 
 @dataclass(frozen=True, kw_only=True)
 class Revert(LogEntry):
-    """A completed instant is undone: a rewrite, or a write of a transaction that was aborted.
+    """A completed instant is undone: a rewrite, or a write of a transaction that was aborted; or another Hudi
+    writer has undone it.
 
     :param rolls_back: requested time of the instant.
     :param rolled_back_action: its action.
@@ -211,6 +216,7 @@ class Revert(LogEntry):
     :param written: that entry's.
     :param replaced: that entry's.
     :param inserted_in: partition paths in which records have come back.
+    :param by_another: whether another Hudi writer has undone it, on the timeline: nothing is to be published.
     """
 
     action: Action = Action.ROLLBACK
@@ -221,6 +227,7 @@ class Revert(LogEntry):
     written: frozenset[FileGroupId] = _NOTHING
     replaced: frozenset[FileGroupId] = _NOTHING
     inserted_in: frozenset[str] = _NOTHING
+    by_another: bool = False
 
     @property
     def touched(self) -> frozenset[FileGroupId]:

@@ -7,6 +7,9 @@ So whoever publishes may stand still in the middle, until others have finished t
 brings has been undone, or archived. Where the storage moves a file in one step, the content is never in its
 hands, and what has gone cannot come back. What is put otherwise is looked at once more after the put: whoever
 finds then that its instant has left the timeline takes it away again (:func:`_put`, :func:`_move`).
+
+A rollback or a restore of another Hudi writer, which knows no log, is final too. Whoever may be late looks
+for it on the timeline, before and after the completed instant is put.
 """
 
 from __future__ import annotations
@@ -21,7 +24,13 @@ from airflow_provider.concurrency.fate import Fate, fate_of
 from airflow_provider.concurrency.heartbeat import heartbeat_path
 from airflow_provider.concurrency.held import release
 from airflow_provider.concurrency.index_changes import publish_index_change
-from airflow_provider.concurrency.indexes import drop_staged, publish_staged
+from airflow_provider.concurrency.indexes import (
+    StagedChange,
+    change_of_metadata,
+    drop_staged,
+    publish_staged,
+    state_in_indexes,
+)
 from airflow_provider.concurrency.log_entry import (
     Archival,
     Commit,
@@ -32,7 +41,9 @@ from airflow_provider.concurrency.log_entry import (
     Rollback,
     Savepoint,
 )
+from airflow_provider.concurrency.others import is_lost
 from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.table.archived_timeline import find_archived, newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import (
@@ -58,17 +69,29 @@ def completed_instant(entry: LogEntry) -> Instant:
     return Instant(entry.instant, entry.action, State.COMPLETED, entry.completion_time)
 
 
-def publish(storage: Storage, entry: LogEntry) -> None:
+def publish(storage: Storage, entry: LogEntry, *, looks: bool = False) -> bool:
     """Make an entry visible on the timeline, if it is not yet.
 
     :param storage: the table's storage.
     :param entry: the newest entry of the commit log.
+    :param looks: whether to look for what other Hudi writers have done to it: where they share the lock, or
+        where who publishes is not who has put the entry.
+    :return: False when another Hudi writer was faster, so that the commit is not shown; see
+        :func:`~airflow_provider.concurrency.others.is_lost`.
     :raises CorruptTableError: when the staged metadata is gone although nothing was published.
     """
     if isinstance(entry, Archival):
-        return
+        return True
+    if isinstance(entry, Revert) and entry.by_another:
+        _clear_undone(storage, entry)
+        return True
+    commit = entry if looks and isinstance(entry, Commit) else None
+    if commit is not None and is_lost(storage, commit):
+        return False
     if entry.indexes and not isinstance(entry, Plan | Savepoint):
         # First, so that no reader sees data that an index lacks.
+        if commit is not None and state_in_indexes(storage, commit.instant, commit.completion_time) is None:
+            _stage_again(storage, commit)
         publish_staged(storage, entry.instant, entry.completion_time)
     if entry.action is Action.INDEXING:
         publish_index_change(storage, entry, _staged(entry))
@@ -84,8 +107,12 @@ def publish(storage: Storage, entry: LogEntry) -> None:
             if entry.pending_action is not None:
                 _rename_pending(storage, entry.instant, entry.pending_action, entry.action)
             _move_staged(storage, entry)
+    if commit is not None and is_lost(storage, commit):
+        storage.delete(instant_path(completed_instant(commit)))
+        return False
     if not entry.leaves_pending:  # a plan's instant goes on: under its name the one who carries it out beats
         storage.delete(heartbeat_path(entry.instant))
+    return True
 
 
 def publish_head(storage: Storage, log: CommitLog) -> LogEntry | None:
@@ -101,16 +128,23 @@ def publish_head(storage: Storage, log: CommitLog) -> LogEntry | None:
     return entry
 
 
-def ensure_published(storage: Storage, entry: LogEntry) -> None:
-    """Publish an entry unless its instant is on the timeline, or was archived."""
-    if not is_published(storage, entry) and _is_newest(storage, entry):
-        storage.sync(COMMIT_LOG_FOLDER)  # who has put it has not come to that, perhaps
-        publish(storage, entry)
+def ensure_published(storage: Storage, entry: LogEntry) -> bool:
+    """Publish an entry unless its instant is on the timeline, or was archived.
+
+    :return: False when another Hudi writer was faster; see :func:`publish`.
+    """
+    if is_published(storage, entry) or not _is_newest(storage, entry):
+        return True
+    if entry.instant <= newest_archived(storage):
+        # By another Hudi writer: archival of this package is an entry of its own.
+        return not isinstance(entry, Commit | Restore) or find_archived(storage, entry.instant) is not None
+    storage.sync(COMMIT_LOG_FOLDER)  # who has put it has not come to that, perhaps
+    return publish(storage, entry, looks=True)
 
 
 def is_published(storage: Storage, entry: LogEntry) -> bool:
     """Whether the instant of an entry is on the timeline, as far as the entry brings it."""
-    if isinstance(entry, Archival):
+    if isinstance(entry, Archival) or (isinstance(entry, Revert) and entry.by_another):
         return True
     return storage.stat(_published_path(entry)) is not None
 
@@ -345,6 +379,24 @@ def _publish_restore(storage: Storage, entry: Restore) -> None:
                 for url in partition["successDeleteFiles"]:
                     storage.delete(url.removeprefix(storage.url("")).lstrip("/"))
     _move_staged(storage, entry)
+
+
+def _clear_undone(storage: Storage, entry: Revert) -> None:
+    """Delete what another Hudi writer, which knows no log, has left of a commit that it has undone."""
+    dead = entry.rolls_back
+    _hide(storage, Timeline.load(storage), dead, entry.rolled_back_action)
+    for path in files_in(storage, {group.partition_path for group in entry.written}, dead):
+        storage.delete(path)
+    clean_up(storage, dead, entry.rolled_back_action)
+
+
+def _stage_again(storage: Storage, entry: Commit) -> None:
+    """Stage once more what a commit means in the indexes: another Hudi writer took it for a dead writer's."""
+    with suppress(FileNotFoundError):  # published in this moment
+        metadata = decode_commit_metadata(storage.read(_staged(entry)))
+        timeline = Timeline.load(storage)
+        change = change_of_metadata(storage, timeline, metadata, entry.instant, entry.completion_time)
+        StagedChange(storage, entry.instant).stage(entry.indexes or (), lambda: change)
 
 
 def _hide(storage: Storage, timeline: Timeline, instant: str, action: Action) -> None:

@@ -13,18 +13,15 @@ import logging
 
 from airflow_provider.concurrency.commit import commit
 from airflow_provider.concurrency.commit_log import CommitLog
-from airflow_provider.concurrency.conflicts import CLEANING, PRIORITIES
+from airflow_provider.concurrency.conflicts import CLEANING
+from airflow_provider.concurrency.fate import commit_of
 from airflow_provider.concurrency.history import Moment
-from airflow_provider.concurrency.indexes import StagedChange, change_of_undoing
 from airflow_provider.concurrency.log_entry import Commit, Revert, without_reverted
-from airflow_provider.concurrency.publish import files_in
+from airflow_provider.concurrency.undone import revert_entry, view_without
 from airflow_provider.exceptions import NoSuchInstantError, TableError
-from airflow_provider.locks.owner import describe_owner
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata import REWRITES
-from airflow_provider.table.metadata_table.changes import TableChange
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect, effect_of
@@ -74,17 +71,11 @@ def _obstacle(storage: Storage, commit_log: CommitLog, entry: Commit) -> str | N
 
 
 def _gone(storage: Storage, instant: str, superseded: frozenset[FileGroupId]) -> str | None:
-    view = _view_without(storage, instant)
+    view = view_without(storage, instant)
     for group in sorted(superseded):
         if view.base_file(group) is None:
             return f"the files of {group.partition_path}/{group.file_id}, which it replaced, are gone"
     return None
-
-
-def _view_without(storage: Storage, instant: str) -> FileSystemView:
-    return FileSystemView(
-        storage, lambda: Timeline.load(storage).showing(lambda i: i.requested_time != instant)
-    )
 
 
 def revert_rewrite(storage: Storage, rewrite: Commit) -> str | None:
@@ -123,7 +114,7 @@ def revert(table: HudiTable, instant: str, *, reason: str) -> Revert | None:
     def decide(moment: Moment) -> Revert | None:
         while True:
             timeline = Timeline.load(storage)
-            found, entry = timeline.find(instant), _commit_of(commit_log, instant)
+            found, entry = timeline.find(instant), commit_of(commit_log, instant)
             if entry is None or found is None:
                 return None
             try:
@@ -160,47 +151,3 @@ def _merged_on(storage: Storage, timeline: Timeline, effect: Effect) -> str | No
         if later.merged_on & effect.written:
             return f"{later.operation} {later_commit.requested_time} was merged on it"
     return None
-
-
-def _commit_of(commit_log: CommitLog, instant: str) -> Commit | None:
-    """The entry that completed an instant, unless it was undone."""
-    for entry in commit_log.about(instant):
-        if instant in entry.undone:
-            return None
-        if isinstance(entry, Commit):
-            return entry
-    return None
-
-
-def revert_entry(
-    storage: Storage, moment: Moment, reverted: Commit, *, brings_back: frozenset[str] = frozenset()
-) -> Revert:
-    """The entry that undoes a commit, with what it changes in the indexes staged.
-
-    :param storage: the table's storage.
-    :param moment: that the entry follows.
-    :param reverted: the entry to be reverted.
-    :param brings_back: partition paths in which records show again that had been taken out.
-    """
-    _ = moment.timeline  # what another Hudi writer has completed comes before it
-    instant = moment.request_instant(Action.ROLLBACK, "ROLLBACK")
-    StagedChange(storage, instant).stage(moment.indexes, lambda: _change_of(storage, reverted))
-    return Revert(
-        instant=instant,
-        priority=PRIORITIES["ingestion"],
-        written=reverted.written,
-        replaced=reverted.replaced,
-        inserted_in=brings_back,
-        rolls_back=reverted.instant,
-        rolled_back_action=reverted.action,
-        reverts=reverted.sequence,
-        owner=describe_owner(),
-    )
-
-
-def _change_of(storage: Storage, reverted: Commit) -> TableChange:
-    """What it changes in the indexes that a commit is undone."""
-    before = FileSystemView(storage, lambda: Timeline.load(storage))
-    after = _view_without(storage, reverted.instant)
-    removed = files_in(storage, {group.partition_path for group in reverted.written}, reverted.instant)
-    return change_of_undoing(before, after, reverted.touched, removed)

@@ -23,6 +23,7 @@ from airflow_provider.table.instant import (
 )
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.undoing import undone_by
 
 
 def settled_timeline(storage: Storage, load: Callable[[], Timeline], moment: str) -> Timeline:
@@ -103,12 +104,8 @@ def without_restored(timeline: Timeline) -> Timeline:
 
 
 def _being_undone(timeline: Timeline) -> frozenset[str]:
-    return frozenset(
-        each["commitTime"]
-        for restore in timeline.pending()
-        if restore.action is Action.RESTORE
-        for each in (timeline.plan(restore) or {}).get("instantsToRollback", ())
-    )
+    restores = (each for each in timeline.pending() if each.action is Action.RESTORE)
+    return frozenset[str]().union(*(undone_by(timeline, each) for each in restores))
 
 
 def _is_named(storage: Storage, pending: Instant, moment: str) -> bool:

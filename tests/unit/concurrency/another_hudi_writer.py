@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 from hudi import HudiTableBuilder
 
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.archival import archived_content, take_off
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.base_file import BaseFileWriter, new_file_id, read_base_file
 from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.history_files import append_history
 from airflow_provider.table.instant import Action, Instant, State, after, now
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode, encode_commit_metadata
@@ -72,6 +76,42 @@ class Jvm:
             "version": 1,
         }
         self._put(Action.ROLLBACK, State.REQUESTED, encode("HoodieRollbackPlan", plan))
+
+    def roll_back(self, instant: str) -> None:
+        """As JVM Hudi does: the plan, then files, then the instant."""
+        self.begin_rollback_of(instant)
+        self._put(Action.ROLLBACK, State.INFLIGHT, b"")
+        self._take_away(instant)
+        said = {"startRollbackTime": self.instant, "commitsRollback": [instant], "version": 1}
+        said |= {
+            "timeTakenInMillis": 1,
+            "totalFilesDeleted": 1,
+            "partitionMetadata": {},
+            "instantsRollback": [],
+        }
+        self._put(Action.ROLLBACK, State.COMPLETED, encode("HoodieRollbackMetadata", said))
+
+    def restore(self, undone: list[str]) -> None:
+        plan = {"instantsToRollback": [{"commitTime": each, "action": "commit"} for each in undone]}
+        self._put(Action.RESTORE, State.REQUESTED, encode("HoodieRestorePlan", plan))
+        for each in undone:
+            self._take_away(each)
+        said = {"startRestoreTime": self.instant, "timeTakenInMillis": 1, "instantsToRollback": undone}
+        said |= {"hoodieRestoreMetadata": {}, "version": 1, "restoreInstantInfo": []}
+        self._put(Action.RESTORE, State.COMPLETED, encode("HoodieRestoreMetadata", said))
+
+    def archive(self, instants: Sequence[Instant]) -> None:
+        storage = self.table.storage
+        found = (archived_content(storage, instant) for instant in instants)
+        append_history(storage, [each for each in found if each is not None])
+        take_off(storage, instants)
+
+    def _take_away(self, instant: str) -> None:
+        for path in Path(self.table.location).rglob(f"*{instant}*"):
+            if path.suffix == ".parquet" or (
+                path.parent.name == "timeline" and path.name.startswith(instant)
+            ):
+                path.unlink()
 
     def begin_restore_of(self, instant: str) -> None:
         plan = {"instantsToRollback": [{"commitTime": instant, "action": "commit"}]}

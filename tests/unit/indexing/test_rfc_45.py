@@ -25,6 +25,8 @@ from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.locks import LockHolder
+from airflow_provider.locks.in_process import InProcessLockProvider
 from airflow_provider.services.clean_plan import CleaningPolicy, Retention
 from airflow_provider.services.cleaning import clean
 from airflow_provider.services.clustering import cluster_in_process, schedule_clustering
@@ -106,9 +108,9 @@ def test_case_1_our_writer_dies_after_it_has_staged_for_the_index(table: HudiTab
 
     class DiesError(Exception): ...
 
-    class DyingLock(SharedLock):
-        def __enter__(self) -> DyingLock:
-            raise DiesError  # the records are staged before the lock is taken
+    class DyingLock(InProcessLockProvider):
+        def holder(self) -> LockHolder | None:
+            raise DiesError  # the records are staged before anybody asks for the lock
 
     writer.lock = DyingLock(table.location)
     writer._give_up = lambda error: None  # type: ignore[method-assign]  # killed: it does not clean up

@@ -1,0 +1,98 @@
+"""What other Hudi writers have done to a table: those that know no commit log, such as the JVM's.
+
+Their instants on the timeline are the truth as much as the log's entries. What they complete is treated as an
+entry at its completion time; a rollback or a restore of theirs is final.
+"""
+
+from __future__ import annotations
+
+from airflow_provider.concurrency.commit_log import CommitLog
+from airflow_provider.concurrency.conflicts import PRIORITIES, WriteDescription, overwritten_by
+from airflow_provider.concurrency.log_entry import Commit, LogEntry, Restore, Rollback
+from airflow_provider.table.archived_timeline import content_of
+from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
+from airflow_provider.table.metadata import REWRITES, decode, decode_commit_metadata
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.undoing import UNDOING, find_undoing, named_in
+
+
+def is_lost(storage: Storage, commit: Commit) -> bool:
+    """Whether a commit of the log that is not shown yet cannot be: another Hudi writer was faster.
+
+    It has rolled the instant back, or taken the table back; or, while who decided on the commit stood still
+    under a lock that was its own no longer, it has completed something that the commit would have had to see.
+
+    :param storage: the table's storage.
+    :param commit: the log's newest entry.
+    """
+    timeline = Timeline.load(storage)
+    if find_undoing(timeline, commit.instant) is not None:
+        return True
+    return commit.seen != "" and any(_overtakes(storage, commit, each) for each in timeline.completed())
+
+
+def _overtakes(storage: Storage, commit: Commit, instant: Instant) -> bool:
+    if (instant.completion_time or "") <= commit.seen or instant.requested_time == commit.instant:
+        return False
+    if not changes_something(instant) or any(CommitLog(storage).about(instant.requested_time)):
+        return False
+    other = as_entry(storage, instant)
+    if isinstance(other, Restore):
+        return True
+    return bool(
+        commit.touched & other.touched
+        # Perhaps the same new keys: a load that is run again costs less than to look.
+        or commit.inserted_in & other.adds_records_in
+        or overwritten_by(WriteDescription.of_entry(commit), WriteDescription.of_entry(other))
+    )
+
+
+def changes_something(instant: Instant) -> bool:
+    """Whether writers have to know of an instant of another Hudi writer."""
+    if instant.action in UNDOING:
+        return instant.state is not State.INFLIGHT  # from its plan on it deletes files
+    return instant.state is State.COMPLETED and instant.action in WRITE_ACTIONS
+
+
+def as_entry(storage: Storage, instant: Instant) -> LogEntry:
+    """What stands for an instant of another Hudi writer among the entries of the log.
+
+    :param storage: the table's storage.
+    :param instant: on the timeline.
+    """
+    content = content_of(storage, Timeline(storage, ()), instant)
+    completion_time = instant.completion_time or instant.requested_time
+    if instant.action is Action.RESTORE:
+        return Restore(
+            instant=instant.requested_time,
+            completion_time=completion_time,
+            priority=PRIORITIES["ingestion"],
+            owner=OWNER,
+        )
+    if instant.action is Action.ROLLBACK:
+        return Rollback(
+            instant=instant.requested_time,
+            completion_time=completion_time,
+            priority=PRIORITIES["cleaning"],
+            rolls_back=min(named_in(decode(content)), default=""),
+            owner=OWNER,
+        )
+    metadata = decode_commit_metadata(content)
+    operation = metadata.operation_type
+    replaced = ((partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids)
+    return Commit(
+        instant=instant.requested_time,
+        action=instant.action,
+        completion_time=completion_time,
+        operation=operation,
+        priority=PRIORITIES["table_service" if operation in REWRITES else "ingestion"],
+        written=frozenset(FileGroupId(s.partition_path, s.file_id) for s in metadata.write_stats),
+        replaced=frozenset(FileGroupId(*group) for group in replaced),
+        inserted_in=frozenset(s.partition_path for s in metadata.write_stats if s.num_inserts),
+        owner=OWNER,
+    )
+
+
+OWNER = "another Hudi writer"
