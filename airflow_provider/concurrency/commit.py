@@ -70,7 +70,11 @@ def commit(
             # Somebody else has undone or archived what the decision was to rest on.
             is_late = isinstance(error, FileNotFoundError | NoSuchInstantError)
             if is_late and (commit_log.head() > moment.sequence or _say_undone(storage, moment)):
-                continue
+                if commit_log.trimmed() <= moment.sequence:
+                    continue
+                if since is None:  # from here the log cannot be followed any more
+                    moment = None
+                    continue
             raise
         if _say_undone(storage, moment):  # perhaps the decision has looked at the timeline
             continue

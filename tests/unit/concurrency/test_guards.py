@@ -9,10 +9,12 @@ import pytest
 from hudi import HudiTableBuilder
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog, ConflictPolicy, begin_write
+from airflow_provider.concurrency.commit import commit
 from airflow_provider.concurrency.heartbeat import heartbeat_path
+from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.log_entry import Rollback
 from airflow_provider.concurrency.publish import publish
-from airflow_provider.exceptions import HigherPriorityWriteError
+from airflow_provider.exceptions import HigherPriorityWriteError, NoSuchInstantError
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
@@ -50,6 +52,22 @@ def test_a_write_gives_way_at_its_commit_to_one_of_higher_priority_that_began_la
             with pytest.raises(HigherPriorityWriteError, match=ingestion.instant):
                 backfill.commit([], replaced={"": [shared.file_id]})
             assert ingestion.commit([], replaced={"": [shared.file_id]}).rebases == 0
+
+
+def test_a_decision_that_fails_behind_a_trimmed_log_is_made_on_what_is_true_then(table: HudiTable) -> None:
+    commit_log, moments = CommitLog(table.storage), []
+
+    def decide(moment: Moment) -> None:
+        moments.append(moment.sequence)
+        if len(moments) == 1:  # it stands still, while others commit, and archive
+            upsert(table, 2)
+            upsert(table, 3)
+            commit_log.trim(commit_log.head() - 1)
+            raise NoSuchInstantError("archived since")
+        assert len(moments) == 2, "it is asked for ever"
+
+    commit(table.storage, decide)
+    assert moments == [1, 3]
 
 
 class Watched(Storage):
