@@ -12,6 +12,7 @@ from airflow_provider.concurrency.held import hold, release
 from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.instant_time import request_instant
 from airflow_provider.concurrency.log_entry import Commit, LogEntry, Plan
+from airflow_provider.concurrency.others import unfinished_write
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.concurrency.writer import Writer
 from airflow_provider.exceptions import (
@@ -65,6 +66,7 @@ def begin_write(
     :raises InvalidInputError: when the heartbeat's numbers are not above zero.
     :raises UnsupportedTableError: when this package does not write such a table, or could not undo the
         write should its transaction be aborted.
+    :raises WriteConflictError: when a write of another Hudi writer is pending that keeps no heartbeat.
     """
     _check_heartbeat(heartbeat_interval, tolerable_misses)
     table.check_writable()
@@ -78,6 +80,15 @@ def begin_write(
     commit_log = CommitLog(storage)
     if not all(heartbeat.alive for heartbeat in observe(storage).values()):
         rollback_dead_writers(table)
+    if (unfinished := unfinished_write(storage)) is not None:
+        raise WriteConflictError(
+            f"table {table.location}: {unfinished.action} {unfinished.requested_time} of another Hudi "
+            "writer is pending without a heartbeat: it has died, or counts on being alone. After a later "
+            "commit that engine could neither roll it back nor write any more. Wait for its end, write once "
+            "with that engine, which rolls it back, or roll it back here (table-services rollback, with the "
+            "instant); then give both engines the same lock",
+            instant=unfinished.requested_time,
+        )
     newest = commit_log.newest()
     info = HeartbeatInfo(
         describe_owner(),

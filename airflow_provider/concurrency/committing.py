@@ -12,7 +12,7 @@ from airflow_provider.concurrency.conflicts import Conflict, Outcome, WriteDescr
 from airflow_provider.concurrency.content import Content, Rebase, Rebased
 from airflow_provider.concurrency.fate import find_rollback
 from airflow_provider.concurrency.history import Change, Moment
-from airflow_provider.concurrency.in_flight import wait_for_instant
+from airflow_provider.concurrency.in_flight import wait_for_clustering, wait_for_instant
 from airflow_provider.concurrency.indexes import log_missed
 from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.concurrency.new_keys import same_new_keys
@@ -132,6 +132,8 @@ class Committing:
         self._to_revert = self._revertible(conflicts, changes)
         if self._to_revert:
             return None
+        if moment.known_timeline is not None:
+            conflicts = conflicts or write.planned_by_others(this, moment.known_timeline)
         if conflicts := conflicts or yields:
             self._conflicts, self._lost_at = conflicts, moment
             return None
@@ -174,11 +176,14 @@ class Committing:
         write.losses += 1
         hard = (c for c in conflicts if c.outcome not in (Outcome.REBASE, Outcome.REVERT))
         first = next(hard, conflicts[0])
-        if first.outcome is Outcome.YIELD:
+        if first.outcome in (Outcome.YIELD, Outcome.PLANNED):
             left = self._patience - time.monotonic()
-            waits = write.policy.on_higher_priority == "wait" and left > 0
+            chosen, ended = {
+                Outcome.YIELD: (write.policy.on_higher_priority, wait_for_instant),
+                Outcome.PLANNED: (write.policy.on_pending_clustering, wait_for_clustering),
+            }[first.outcome]
             log.info("instant %s waits for %s", write.instant, first.other)
-            if not (waits and wait_for_instant(write.table, first.other.instant, left)):
+            if not (chosen == "wait" and left > 0 and ended(write.table, first.other.instant, left)):
                 raise write.lost(first)
         elif not self._may_rebase():
             raise write.lost(first, self._why_no_turn_helps())

@@ -50,6 +50,9 @@ class Outcome(StrEnum):
     """Merge the file groups that both touched again, on the new snapshot."""
     REVERT = "revert"
     """Roll the other one back, although it has completed."""
+    PLANNED = "planned"
+    """The other one is a clustering that another Hudi writer has planned. It completes without a look at what
+    was written meanwhile: nothing is written to its file groups."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,10 @@ class ConflictPolicy:
     :param on_higher_priority: when a live writer of higher priority works on the same file
         groups: ``wait`` for its end, or ``fail``.
     :param max_rebases: how often one write is rebased before it raises.
-    :param yield_timeout: seconds to wait for writers of higher priority, all in all.
+    :param yield_timeout: seconds to wait for writers of higher priority, and for clusterings that other Hudi
+        writers have planned, all in all.
+    :param on_pending_clustering: when another Hudi writer has planned a clustering of a file group that this
+        write touches: ``fail`` (Hudi's ``SparkRejectUpdateStrategy``), or ``wait`` for its end.
     :raises InvalidInputError: when a value is not one of these.
     """
 
@@ -72,6 +78,7 @@ class ConflictPolicy:
     on_higher_priority: Literal["wait", "fail"] = "wait"
     max_rebases: int = 10
     yield_timeout: float = 3600.0
+    on_pending_clustering: Literal["fail", "wait"] = "fail"
 
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():
@@ -87,6 +94,7 @@ _CHOICES = {
     "on_conflict": ("raise", "rebase"),
     "on_rewrite": ("rebase", "revert"),
     "on_higher_priority": ("wait", "fail"),
+    "on_pending_clustering": ("fail", "wait"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import tenacity
@@ -16,7 +17,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import decode_commit_metadata
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.timeline import Timeline, instant_path
 
 _LOOK_EVERY_SECONDS = 0.5
 
@@ -135,6 +136,26 @@ def wait_for_instant(table: HudiTable, instant: str, timeout: float) -> bool:
         heartbeat = observe(table.storage).get(instant)
         return heartbeat is not None and heartbeat.alive
 
+    return _wait_while(goes_on, timeout)
+
+
+def wait_for_clustering(table: HudiTable, instant: str, timeout: float) -> bool:
+    """Wait until a clustering that another Hudi writer has planned was carried out, or rolled back.
+
+    :param table: the table.
+    :param instant: requested time of the plan.
+    :param timeout: seconds to wait at most.
+    :return: False when it is still pending.
+    """
+
+    def is_pending() -> bool:
+        found = Timeline.load(table.storage).find(instant)
+        return found is not None and found.state is not State.COMPLETED
+
+    return _wait_while(is_pending, timeout)
+
+
+def _wait_while(goes_on: Callable[[], bool], timeout: float) -> bool:
     deadline = time.monotonic() + timeout
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_result(bool),

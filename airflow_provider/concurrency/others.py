@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.conflicts import PRIORITIES, WriteDescription, overwritten_by
-from airflow_provider.concurrency.log_entry import Commit, LogEntry, Restore, Rollback
+from airflow_provider.concurrency.fate import fate_of
+from airflow_provider.concurrency.heartbeat import heartbeat_path
+from airflow_provider.concurrency.log_entry import Commit, LogEntry, Plan, Restore, Rollback
 from airflow_provider.table.archived_timeline import content_of
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
@@ -47,6 +49,69 @@ def _overtakes(storage: Storage, commit: Commit, instant: Instant) -> bool:
         or commit.inserted_in & other.adds_records_in
         or overwritten_by(WriteDescription.of_entry(commit), WriteDescription.of_entry(other))
     )
+
+
+def planned_clusterings(storage: Storage, timeline: Timeline) -> list[WriteDescription]:
+    """The clusterings that other Hudi writers have planned, or carry out.
+
+    :param storage: the table's storage.
+    :param timeline: the active timeline.
+    """
+    commit_log, found = CommitLog(storage), []
+    for instant in timeline.pending():
+        if instant.action is not Action.CLUSTERING:
+            continue
+        is_ours = any(isinstance(entry, Plan) for entry in commit_log.about(instant.requested_time))
+        # A plan of this package is anybody's to carry out: who does so here beats under its name.
+        if is_ours and (instant.state is State.REQUESTED or _beats(storage, instant.requested_time)):
+            continue
+        found.append(
+            WriteDescription(
+                instant=instant.requested_time,
+                operation="CLUSTER",
+                priority=PRIORITIES["table_service"],
+                state=instant.state,
+                file_groups=clustered(timeline, instant),
+                owner=OWNER,
+            )
+        )
+    return found
+
+
+def clustered(timeline: Timeline, instant: Instant) -> frozenset[FileGroupId]:
+    """The file groups that a clustering plan names; none where the instant is no clustering, or gone.
+
+    :param timeline: the active timeline.
+    :param instant: pending.
+    """
+    plan = timeline.plan(instant) if instant.action is Action.CLUSTERING else None
+    groups = ((plan or {}).get("clusteringPlan") or {}).get("inputGroups") or ()
+    slices = (each for group in groups for each in group.get("slices") or ())
+    return frozenset(FileGroupId(each.get("partitionPath") or "", each["fileId"]) for each in slices)
+
+
+def unfinished_write(storage: Storage) -> Instant | None:
+    """A pending write of another Hudi writer that keeps no heartbeat.
+
+    That writer has died, or it cleans up eagerly: then it counts on being the only one. It rolls the write
+    back when it begins the next one, and refuses that for good where a later one has completed.
+
+    :param storage: the table's storage.
+    """
+    commit_log = CommitLog(storage)
+    for instant in Timeline.load(storage).pending():
+        if instant.action not in WRITE_ACTIONS or _beats(storage, instant.requested_time):
+            continue
+        if fate_of(storage, commit_log, instant.requested_time) is not None:
+            continue  # one of this package, which has ended
+        now = Timeline.load(storage).find(instant.requested_time)
+        if now is not None and now.state is not State.COMPLETED:  # nor has it ended between the looks
+            return instant
+    return None
+
+
+def _beats(storage: Storage, instant: str) -> bool:
+    return storage.stat(heartbeat_path(instant)) is not None
 
 
 def changes_something(instant: Instant) -> bool:

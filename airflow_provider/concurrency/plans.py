@@ -19,16 +19,16 @@ from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.in_flight import writers_above
 from airflow_provider.concurrency.indexes import log_missed
 from airflow_provider.concurrency.log_entry import Plan, Restore, Savepoint
+from airflow_provider.concurrency.others import clustered
 from airflow_provider.concurrency.publish import staged_plan_path
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import decode
+from airflow_provider.table.instant import Action
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.table.timeline import Timeline
 
 _SERVICES = frozenset(
     {Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION, Action.CLEAN, Action.INDEXING}
@@ -171,20 +171,6 @@ def planned_file_groups(
             found |= entry.file_groups
         for instant in entry.undone:
             wanted.pop(instant, None)
-    for foreign in wanted.values():  # another Hudi writer's
-        found |= _clustered(storage, foreign)
+    for anothers in wanted.values():
+        found |= clustered(timeline, anothers)
     return frozenset(found)
-
-
-def _clustered(storage: Storage, instant: Instant) -> set[FileGroupId]:
-    """The file groups that another Hudi writer's clustering plan names."""
-    if instant.action is not Action.CLUSTERING:
-        return set()
-    requested = Instant(instant.requested_time, instant.action, State.REQUESTED)
-    try:
-        content = storage.read(instant_path(requested))
-    except FileNotFoundError:
-        return set()
-    plan = decode(content).get("clusteringPlan") or {} if content else {}
-    slices = (each for group in plan.get("inputGroups") or () for each in group.get("slices") or ())
-    return {FileGroupId(each.get("partitionPath") or "", each["fileId"]) for each in slices}

@@ -19,6 +19,7 @@ from airflow_provider.concurrency.held import check_not_held
 from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.in_flight import writers_above
 from airflow_provider.concurrency.log_entry import Restore, Revert
+from airflow_provider.concurrency.others import planned_clusterings
 from airflow_provider.concurrency.uncommitted import Uncommitted
 from airflow_provider.exceptions import (
     CommitError,
@@ -30,6 +31,7 @@ from airflow_provider.locks import LockProvider
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, State
+from airflow_provider.table.timeline import Timeline
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +107,24 @@ class Write:
         """
         return conflicts_with(this, writers_above(self.storage, this.priority), self.policy)
 
+    def planned_by_others(self, this: WriteDescription, timeline: Timeline) -> list[Conflict]:
+        """Clusterings of the same file groups that other Hudi writers have planned, and will not give up.
+
+        :param this: this write, as it is now.
+        :param timeline: the active timeline.
+        """
+        return [
+            Conflict(other, shared, Outcome.PLANNED)
+            for other in planned_clusterings(self.storage, timeline)
+            if (shared := this.file_groups & other.file_groups)
+        ]
+
+    @property
+    def closed(self) -> frozenset[FileGroupId]:
+        """File groups that take no new rows, because other Hudi writers are about to cluster them."""
+        planned = planned_clusterings(self.storage, self.base.timeline)
+        return frozenset[FileGroupId]().union(*(each.file_groups for each in planned))
+
     def check_not_held(self, file_groups: Iterable[FileGroupId], partitions: Iterable[str]) -> None:
         """Make sure that this write builds on nothing that an open transaction may yet undo.
 
@@ -133,6 +153,12 @@ class Write:
         if conflict.outcome is Outcome.YIELD:
             told = f"{self} gives way: {conflict}; run the write again after it"
             return HigherPriorityWriteError(told, **details)
+        if conflict.outcome is Outcome.PLANNED:
+            told = (
+                f"{self} cannot be done now: {conflict}, and what is written there meanwhile is lost once "
+                "that is carried out; run the write again after it, or with on_pending_clustering='wait'"
+            )
+            return WriteConflictError(told, **details)
         tried = f" after {self.rebases} rebases" if self.rebases else ""
         told = f"{self} lost a write conflict{tried}: {conflict}; run the write again on the new snapshot"
         return WriteConflictError(told + remedy, **details)

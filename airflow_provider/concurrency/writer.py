@@ -79,7 +79,8 @@ class Writer(Write):
         :param file_groups: existing file groups that it works on.
         :raises HigherPriorityWriteError: when a live writer of higher priority works on one of them.
         :raises WriteConflictError: when one of them was changed since this write's base, and the
-            policy is to raise.
+            policy is to raise; or when another Hudi writer has planned to cluster it, and the policy is to
+            fail then.
         :raises InstantRolledBackError: when somebody rolled this instant back.
         :raises HeartbeatExpiredError: when this writer counts as dead.
         """
@@ -89,6 +90,9 @@ class Writer(Write):
         for conflict in conflicts_with(this, others, self.policy):
             if conflict.outcome in (Outcome.ROLLED_BACK, Outcome.CONFLICT):
                 raise self.lost(conflict)
+        if this.file_groups and self.policy.on_pending_clustering == "fail":
+            for planned in self.planned_by_others(this, self.base.timeline):
+                raise self.lost(planned)
         if self.losses < LOSSES_BEFORE_A_TURN and (yields := self.yields_to(this)):
             raise self.lost(yields[0])
 

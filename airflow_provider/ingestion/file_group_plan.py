@@ -126,6 +126,7 @@ def plan_without_tagging(
     *,
     first: int = 0,
     written: Collection[FileGroupId] = (),
+    closed: Collection[FileGroupId] = (),
     unique: bool = False,
 ) -> FileGroupPlan:
     """Plan the partitions whose rows need not be looked up; name the others in ``to_tag``.
@@ -140,15 +141,16 @@ def plan_without_tagging(
     :param row_bytes: see :func:`bytes_per_row`.
     :param first: number of the first target.
     :param written: file groups that this write has written already: they get no more rows.
+    :param closed: file groups that get no new rows, because another Hudi writer is about to cluster them.
     :param unique: whether a key lives in one partition of the table only, because it has a record index.
     """
     plan = FileGroupPlan(first)
-    kind = job.kind
+    kind, full = job.kind, {*written, *closed}
     if kind.looks_up_keys or kind.fills_small_files:
         view.look_at(rows)
     for partition, count in sorted(rows.items()):
         if not kind.looks_up_keys:
-            small = _others(view.base_files(partition), written) if kind.fills_small_files else []
+            small = _others(view.base_files(partition), full) if kind.fills_small_files else []
             add_shares(plan, job, partition, count, small, row_bytes)
             continue
         live = view.base_files(partition)
@@ -157,7 +159,7 @@ def plan_without_tagging(
         elif not live:
             if kind.fills_small_files:  # else it is a delete, and there is nothing to delete
                 add_shares(plan, job, partition, count, [], row_bytes)
-        elif len(_others(live, written)) == len(live) == 1 and _takes_all(job, live[0], count, row_bytes):
+        elif len(_others(live, full)) == len(live) == 1 and _takes_all(job, live[0], count, row_bytes):
             plan.shares[partition] = [(plan.add(Target.existing(live[0])), count)]
         else:
             plan.to_tag[partition] = live
@@ -172,6 +174,7 @@ def plan_tagged(
     row_bytes: float,
     *,
     written: Collection[FileGroupId] = (),
+    closed: Collection[FileGroupId] = (),
 ) -> None:
     """Plan the partitions whose rows had to be looked up.
 
@@ -182,6 +185,7 @@ def plan_tagged(
     :param row_bytes: see :func:`bytes_per_row`.
     :param written: see :func:`plan_without_tagging`. A key that is found in one of them needs no
         target: its row was merged there.
+    :param closed: see :func:`plan_without_tagging`.
     """
     found = dict.fromkeys(plan.to_tag, 0)
     for base_file in sorted(hits, key=lambda each: each.file_group):
@@ -191,7 +195,7 @@ def plan_tagged(
     if not job.kind.fills_small_files:
         return
     for partition, live in plan.to_tag.items():
-        others = _others(live, written)
+        others = _others(live, {*written, *closed})
         add_shares(plan, job, partition, rows[partition] - found[partition], others, row_bytes)
         hit = [base_file for base_file in live if base_file in hits]
         if partition not in plan.shares and len(hit) > 1:

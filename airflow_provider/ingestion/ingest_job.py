@@ -76,7 +76,10 @@ class IngestJob:
     :param on_higher_priority: when a live writer of higher priority works on the same file groups:
         ``wait`` for its end, or ``fail``.
     :param max_rebases: how often one write is rebased before it raises.
-    :param yield_timeout: seconds to wait for writers of higher priority.
+    :param yield_timeout: seconds to wait for writers of higher priority, and for clusterings that other Hudi
+        writers have planned.
+    :param on_pending_clustering: when another Hudi writer has planned a clustering of a file group that the
+        write touches: ``fail``, or ``wait`` for its end.
     :param storage_options: keyword arguments of the table's fsspec file system; executors need
         them too.
     :param lock: configuration for :func:`~airflow_provider.locks.open_lock`.
@@ -112,6 +115,7 @@ class IngestJob:
     on_higher_priority: Literal["wait", "fail"] = "wait"
     max_rebases: int = 10
     yield_timeout: float = 3600.0
+    on_pending_clustering: Literal["fail", "wait"] = "fail"
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     lock: Mapping[str, Any] = field(default_factory=dict)
     heartbeat_interval: float = 10.0
@@ -175,7 +179,12 @@ class IngestJob:
         :raises InvalidInputError: when a value is not one of the known ones.
         """
         return ConflictPolicy(
-            self.on_conflict, self.on_rewrite, self.on_higher_priority, self.max_rebases, self.yield_timeout
+            self.on_conflict,
+            self.on_rewrite,
+            self.on_higher_priority,
+            self.max_rebases,
+            self.yield_timeout,
+            self.on_pending_clustering,
         )
 
     def validate(self) -> None:

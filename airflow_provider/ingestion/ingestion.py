@@ -181,11 +181,14 @@ class Ingestion:
         unique = indexes is not None and indexes.has(MetadataPartition.RECORD_INDEX)
         if indexes is not None and unique and not job.kind.looks_up_keys:
             rows.check_new(indexes, self._replaced(view))
-        plan = plan_without_tagging(job, view, counts, row_bytes, first=first, written=written, unique=unique)
+        closed = self.writer.closed if job.kind.fills_small_files else ()
+        plan = plan_without_tagging(
+            job, view, counts, row_bytes, first=first, written=written, closed=closed, unique=unique
+        )
         if plan.to_tag:
             found = rows.find(plan.to_tag, indexes)
             log.info("table %s: keys located by %s", self._table.location, rows.located_by)
-            plan_tagged(plan, job, counts, found, row_bytes, written=written)
+            plan_tagged(plan, job, counts, found, row_bytes, written=written, closed=closed)
         for number, target in plan.targets.items():
             if target.base_file is not None and self.writer.must_replace(target.base_file):
                 plan.targets[number] = Target.replacing(target.base_file)

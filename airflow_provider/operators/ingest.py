@@ -62,7 +62,10 @@ class IngestOperator(TableJobOperator):
     :param on_higher_priority: when a live writer of higher priority works on the same file groups:
         ``wait`` for its end, or ``fail`` (templated).
     :param max_rebases: how often one write is rebased before it raises; 10 by default.
-    :param yield_timeout: seconds to wait for writers of higher priority; an hour by default.
+    :param on_pending_clustering: when another Hudi writer has planned a clustering of a file group that
+        the rows belong to: ``fail``, as Hudi does by default, or ``wait`` for its end (templated).
+    :param yield_timeout: seconds to wait for writers of higher priority, and for such clusterings; an hour
+        by default.
     :param target_file_size: bytes; files are filled up to about so much.
     :param small_file_limit: bytes; smaller files take new rows before new files are opened.
     :param heartbeat_interval: seconds between two signs of life of the job.
@@ -82,6 +85,7 @@ class IngestOperator(TableJobOperator):
         "on_conflict",
         "on_rewrite",
         "on_higher_priority",
+        "on_pending_clustering",
         "extra_metadata",
         "txn_id",
     )
@@ -100,6 +104,7 @@ class IngestOperator(TableJobOperator):
         on_conflict: str | None = None,
         on_rewrite: str = "rebase",
         on_higher_priority: str = "wait",
+        on_pending_clustering: str | None = None,
         max_rebases: int | None = None,
         yield_timeout: float | None = None,
         target_file_size: int | None = None,
@@ -119,6 +124,7 @@ class IngestOperator(TableJobOperator):
         self.on_conflict = on_conflict
         self.on_rewrite = on_rewrite
         self.on_higher_priority = on_higher_priority
+        self.on_pending_clustering = on_pending_clustering
         self.max_rebases = max_rebases
         self.yield_timeout = yield_timeout
         self.target_file_size = target_file_size
@@ -147,6 +153,7 @@ class IngestOperator(TableJobOperator):
             on_conflict=self.on_conflict,
             on_rewrite=self.on_rewrite,
             on_higher_priority=self.on_higher_priority,
+            on_pending_clustering=self.on_pending_clustering,
             max_rebases=self.max_rebases,
             yield_timeout=self.yield_timeout,
             target_file_size=self.target_file_size,

@@ -26,6 +26,9 @@ def _retries(value: int) -> dict[str, Any]:
     return {"on_conflict": "rebase", "max_rebases": value} if value else {"on_conflict": "raise"}
 
 
+_REJECT = "org.apache.hudi.client.clustering.update.strategy.SparkRejectUpdateStrategy"
+_ALLOW = "org.apache.hudi.client.clustering.update.strategy.SparkAllowUpdateStrategy"
+
 _LAYOUTS = {"LINEAR": "linear", "ZORDER": "z-order", "HILBERT": "hilbert", "Z-ORDER": "z-order"}
 _POLICIES = ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS", "KEEP_LATEST_BY_HOURS")
 _MODES = ("SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL")
@@ -95,6 +98,15 @@ _WRITING = (
         "`on_conflict=raise`.",
         "max_rebases",
         as_arguments=_retries,
+    ),
+    Option(
+        "hoodie.clustering.updates.strategy",
+        Topic.WRITING,
+        one_of({_REJECT: "fail", _ALLOW: "wait"}),
+        "What a load does about a clustering of its file groups that another Hudi writer has planned: it "
+        "fails, or waits for its end, for up to `yield_timeout`. What it wrote meanwhile would be lost.",
+        "on_pending_clustering",
+        default="fail",
     ),
 )
 

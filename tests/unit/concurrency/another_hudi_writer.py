@@ -69,6 +69,21 @@ class Jvm:
         replaced = {"city=sf": tuple(each.file_id for each in inputs)}
         self._complete(Action.REPLACE_COMMIT, CommitMetadata("CLUSTER", (stat,), replaced, {}))
 
+    def begin(self, *, beats: bool = False) -> None:
+        """As a writer of one engine does, or with ``beats`` as one that shares the table."""
+        if beats:
+            self.table.storage.put(f".hoodie/.heartbeat/{self.instant}", b"")
+        self._put(Action.COMMIT, State.REQUESTED, b"")
+        self._put(Action.COMMIT, State.INFLIGHT, b"")
+
+    def plan_clustering(self, inputs: list[BaseFile]) -> None:
+        slices = [
+            {"partitionPath": each.partition_path, "fileId": each.file_id, "dataFilePath": each.path}
+            for each in inputs
+        ]
+        plan = {"clusteringPlan": {"inputGroups": [{"slices": slices}]}, "operationType": "CLUSTER"}
+        self._put(Action.CLUSTERING, State.REQUESTED, encode("HoodieRequestedReplaceMetadata", plan))
+
     def begin_rollback_of(self, instant: str) -> None:
         plan = {
             "instantToRollback": {"commitTime": instant, "action": "commit"},

@@ -12,10 +12,12 @@ from typing import Any, Self
 
 import pytest
 
-from airflow_provider.concurrency import begin_write
+from airflow_provider.concurrency import begin_write, committing, rollback
 from airflow_provider.exceptions import InstantRolledBackError, WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks.in_process import InProcessLockProvider
+from airflow_provider.services.clustering import schedule_clustering
+from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable
 from airflow_provider.table.instant import now
@@ -73,8 +75,12 @@ def test_a_requested_time_that_another_writer_took_first(
 ) -> None:
     taken = now()
     path = Path(table.location, f".hoodie/timeline/{taken}.commit.requested")
-    path.write_bytes(b"")
-    monkeypatch.setattr("airflow_provider.concurrency.instant_time.now", lambda: taken)
+
+    def now_taken() -> str:
+        path.write_bytes(b"")
+        return taken
+
+    monkeypatch.setattr("airflow_provider.concurrency.instant_time.now", now_taken)
     writer = begin_write(table, operation="UPSERT")
     assert writer.instant > taken
     assert [path.name for path in Path(table.location, ".hoodie/.heartbeat").iterdir()] == [writer.instant]
@@ -160,3 +166,82 @@ def test_a_commit_that_we_keep_is_still_another_writers(table: HudiTable) -> Non
     with pytest.raises(WriteConflictError, match=f"UPSERT {jvm.instant} by another Hudi writer"):
         ingest(table, {1: 10.0}, commit)
     assert fares(table) == {1: 5.0, 2: 2.0}
+
+
+class TestPlannedClustering:
+    def test_nothing_is_written_to_its_file_groups(self, table: HudiTable) -> None:
+        jvm = Jvm(table)
+        jvm.plan_clustering([only_file(table)])
+        for operation in ("upsert", "delete", "insert_overwrite_table"):
+            with pytest.raises(WriteConflictError, match=f"CLUSTER {jvm.instant} by another Hudi writer"):
+                ingest_arrow(table, rows({1: 10.0}), operation)
+        assert table.timeline().find(jvm.instant) is not None
+        assert fares(table) == {1: 1.0, 2: 2.0}
+
+    def test_other_file_groups_are_written(self, table: HudiTable) -> None:
+        Jvm(table).plan_clustering([only_file(table)])
+        ingest_arrow(table, rows({7: 7.0}), small_file_limit=0)
+        assert fares(table) == {1: 1.0, 2: 2.0, 7: 7.0}
+
+    def test_one_that_is_planned_while_the_write_is_under_way(self, table: HudiTable) -> None:
+        jvm = Jvm(table)
+        with pytest.raises(WriteConflictError, match=f"CLUSTER {jvm.instant} by another Hudi writer"):
+            ingest(table, {1: 10.0}, lambda: jvm.plan_clustering([only_file(table)]))
+        jvm.cluster([only_file(table)])
+        assert fares(table) == {1: 1.0, 2: 2.0}
+
+    @pytest.mark.parametrize("when", ["before the write", "while it is under way"])
+    def test_a_write_that_waits_is_rebased_onto_it(
+        self, table: HudiTable, when: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        jvm, inputs = Jvm(table), [only_file(table)]
+
+        def cluster(*_: object) -> bool:
+            jvm.cluster(inputs)
+            return True
+
+        monkeypatch.setattr(committing, "wait_for_clustering", cluster)
+        if when == "before the write":
+            jvm.plan_clustering(inputs)
+        ingest(
+            table,
+            {1: 10.0},
+            (lambda: None) if when == "before the write" else (lambda: jvm.plan_clustering(inputs)),
+            on_pending_clustering="wait",
+            on_conflict="rebase",
+        )
+        assert fares(table) == {1: 10.0, 2: 2.0}
+
+    def test_one_of_ours_is_no_obstacle_until_another_writer_carries_it_out(self, table: HudiTable) -> None:
+        ingest_arrow(table, rows({3: 3.0}), "bulk_insert")
+        instant = schedule_clustering(table, ClusteringSettings())
+        ingest_arrow(table, rows({1: 10.0}))
+        table.storage.put(f".hoodie/timeline/{instant}.clustering.inflight", b"")
+        with pytest.raises(WriteConflictError, match=f"CLUSTER {instant} by another Hudi writer"):
+            ingest_arrow(table, rows({1: 11.0}))
+
+
+class TestUnfinishedWrite:
+    @pytest.mark.parametrize("operation", ["upsert", "bulk_insert"])
+    def test_nothing_is_committed_after_one_that_keeps_no_heartbeat(
+        self, table: HudiTable, operation: str
+    ) -> None:
+        jvm = Jvm(table)
+        jvm.begin()
+        with pytest.raises(
+            WriteConflictError, match=f"commit {jvm.instant} of another Hudi writer is pending"
+        ):
+            ingest_arrow(table, rows({7: 7.0}), operation)
+        assert table.timeline().pending()[0].requested_time == jvm.instant
+
+    def test_it_is_rolled_back_on_demand(self, table: HudiTable) -> None:
+        jvm = Jvm(table)
+        jvm.begin()
+        rollback(table, jvm.instant)
+        ingest_arrow(table, rows({7: 7.0}))
+        assert fares(table) == {1: 1.0, 2: 2.0, 7: 7.0}
+
+    def test_one_that_beats_is_no_obstacle(self, table: HudiTable) -> None:
+        Jvm(table).begin(beats=True)
+        ingest_arrow(table, rows({7: 7.0}))
+        assert fares(table) == {1: 1.0, 2: 2.0, 7: 7.0}

@@ -301,6 +301,7 @@ def test_case_5_c5_is_inflight(table: HudiTable) -> None:
         ingest_arrow(table, rows([number * 10]))
     c4 = table.timeline().commits()[-1].requested_time
     c5 = JvmWrite(table).begin()
+    c5.beat()
     for number in (6, 7, 8):
         ingest_arrow(table, rows([number * 10]))
     instant = schedule(table)
@@ -322,6 +323,7 @@ def test_case_5_c5_completes_while_it_is_waited_for(
     table: HudiTable, caplog: pytest.LogCaptureFixture
 ) -> None:
     c5 = JvmWrite(table).begin()
+    c5.beat()
     ingest_arrow(table, rows([60]))
     instant = schedule(table)
 
@@ -347,6 +349,7 @@ def test_case_5_c5_completes_while_it_is_waited_for(
 
 def test_case_5_c5_completes_while_the_base_files_are_built(table: HudiTable) -> None:
     c5 = JvmWrite(table).begin()
+    c5.beat()
     ingest_arrow(table, rows([60]))
     instant = schedule(table)
 
@@ -361,6 +364,7 @@ def test_case_5_c5_completes_while_the_base_files_are_built(table: HudiTable) ->
 
 def test_case_5_c5_is_rolled_back(table: HudiTable) -> None:
     c5 = JvmWrite(table).begin()
+    c5.beat()
     ingest_arrow(table, rows([60]))
     instant = schedule(table)
     c5.roll_back()

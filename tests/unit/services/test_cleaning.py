@@ -229,8 +229,8 @@ def test_a_writer_keeps_its_base(made: LakeTable) -> None:
 
 def test_another_hudi_writer_without_a_heartbeat_keeps_its_base(made: LakeTable) -> None:
     storage, theirs = made.table.storage, Instant(now(), Action.COMMIT, State.REQUESTED)
-    storage.put(instant_path(theirs), b"")
     made.ingest("upsert", [row(1, 5)])
+    storage.put(instant_path(theirs), b"")
     assert held_by(made) == {f"writer {theirs.requested_time} without a heartbeat": 1}
 
 
