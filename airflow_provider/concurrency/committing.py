@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 from airflow_provider.concurrency.commit import commit
 from airflow_provider.concurrency.commit_log import CommitLog
@@ -17,7 +18,12 @@ from airflow_provider.concurrency.indexes import log_missed
 from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.concurrency.new_keys import same_new_keys
 from airflow_provider.concurrency.revert import revert_rewrite
-from airflow_provider.concurrency.turns import LOSSES_BEFORE_A_TURN, SHORT_TURN_SECONDS, turn_seconds
+from airflow_provider.concurrency.turns import (
+    LOSSES_BEFORE_A_TURN,
+    SHORT_TURN_SECONDS,
+    turn_seconds,
+    why_no_turn_helps,
+)
 from airflow_provider.concurrency.write import Write
 from airflow_provider.exceptions import CommitError, LockUnavailableError
 
@@ -63,7 +69,8 @@ class Committing:
         self._stage()
         entry = self._commit_at_once()
         while entry is None:
-            with self._write.lock:
+            # In its turn a write that was begun again holds the lock from its beginning on.
+            with nullcontext() if self._write.lock.is_held() else self._write.lock:
                 entry = self._commit_under_lock()
             if entry is None:
                 self._make_up()
@@ -205,13 +212,8 @@ class Committing:
         return self._writing_took * self._content.share_of(self._content.lost(self._conflicts))
 
     def _why_no_turn_helps(self) -> str:
-        takes, bound = self._seconds_to_merge(), turn_seconds(self._write.info.priority)
-        if self._merge_again is None or takes <= bound:
-            return ""
-        return (
-            f"; to merge it again takes about {takes:.0f} s, and a write of its priority holds the table "
-            f"lock for {bound:.0f} s at most, so load fewer rows at once, as in smaller windows of a backfill"
-        )
+        bound = turn_seconds(self._write.info.priority)
+        return "" if self._merge_again is None else why_no_turn_helps(self._seconds_to_merge(), bound)
 
     def _rebase(self) -> None:
         write, conflicts = self._write, self._conflicts

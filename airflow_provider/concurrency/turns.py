@@ -28,3 +28,17 @@ def turn_seconds(priority: int) -> float:
     names = sorted(PRIORITIES, key=lambda name: PRIORITIES[name])
     below = [name for name in names if PRIORITIES[name] <= priority] or names[:1]
     return TURN_SECONDS[below[-1]]
+
+
+def why_no_turn_helps(takes: float, bound: float) -> str:
+    """What to tell of a write that takes longer than its turn; nothing of another one.
+
+    :param takes: seconds that it takes to merge what was lost, about.
+    :param bound: seconds that its turn lasts.
+    """
+    if takes <= bound:
+        return ""
+    return (
+        f"; to merge it again takes about {takes:.0f} s, and a write of its priority holds the table lock "
+        f"for {bound:.0f} s at most, so load fewer rows at once, as in smaller windows of a backfill"
+    )

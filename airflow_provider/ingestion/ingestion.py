@@ -17,6 +17,7 @@ from airflow_provider.concurrency import (
     begin_write,
     wait_for_instant,
 )
+from airflow_provider.concurrency.turns import LOSSES_BEFORE_A_TURN, turn_seconds, why_no_turn_helps
 from airflow_provider.exceptions import CommitError, HigherPriorityWriteError, WriteConflictError, from_dict
 from airflow_provider.indexing.after_load import build_enabled_indexes
 from airflow_provider.indexing.base_files import Build, build_in_process
@@ -34,7 +35,7 @@ from airflow_provider.ingestion.result import result_of
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.services.archival import archive_when_due
 from airflow_provider.services.compaction import compact_when_due
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
@@ -75,37 +76,44 @@ def write_rows(
     patience = time.monotonic() + job.yield_timeout
     begun_again = losses = 0
     while True:
-        writer = begin_write(
-            table,
-            operation=job.kind.hudi_type,
-            action=job.kind.action,
-            priority=job.priority,
-            lock=lock,
-            policy=job.policy,
-            heartbeat_interval=job.heartbeat_interval,
-            tolerable_misses=job.tolerable_misses,
-            operation_key=job.operation_key,
-            is_alive=is_alive,
-            open_txn=job.txn_id if job.txn_goes_on else None,
-            losses=losses,
-        )
-        ingestion = Ingestion(job, table, writer, rows.unsent())
-        try:
-            with writer, around(ingestion):
-                result, commit = ingestion.run()
-        except HigherPriorityWriteError as error:
-            losses = writer.losses + 1
-            _give_way(job, table, error, patience)
-        except _BeginAgainError as error:
-            begun_again, losses = begun_again + 1, writer.losses + 1
-            if begun_again > job.max_rebases:
-                raise WriteConflictError(str(error), **error.details) from None
-            log.info("begun again: %s", error)
-        else:
-            build_enabled_indexes(table, build=build, lock=lock)
-            compact_when_due(table, commit.sequence, lock=lock)
-            archive_when_due(table, commit.sequence, lock=lock)
-            return result
+        # What is begun again is written again, all of it: in its turn before anybody else can commit.
+        takes_turn = begun_again > 0 and losses >= LOSSES_BEFORE_A_TURN
+        with lock if takes_turn else nullcontext():
+            writer = begin_write(
+                table,
+                operation=job.kind.hudi_type,
+                action=job.kind.action,
+                priority=job.priority,
+                lock=lock,
+                policy=job.policy,
+                heartbeat_interval=job.heartbeat_interval,
+                tolerable_misses=job.tolerable_misses,
+                operation_key=job.operation_key,
+                is_alive=is_alive,
+                open_txn=job.txn_id if job.txn_goes_on else None,
+                losses=losses,
+            )
+            ingestion = Ingestion(job, table, writer, rows.unsent())
+            lost: HigherPriorityWriteError | _BeginAgainError
+            try:
+                with writer, around(ingestion):
+                    result, commit = ingestion.run()
+            except (HigherPriorityWriteError, _BeginAgainError) as error:
+                lost, losses = error, writer.losses + 1
+            else:
+                break
+        if isinstance(lost, HigherPriorityWriteError):
+            _give_way(job, table, lost, patience)
+            continue
+        begun_again += 1
+        takes, bound = ingestion.writing_took, turn_seconds(job.priority)
+        if begun_again > job.max_rebases or (losses >= LOSSES_BEFORE_A_TURN and takes > bound):
+            raise WriteConflictError(f"{lost}{why_no_turn_helps(takes, bound)}", **lost.details) from None
+        log.info("begun again: %s", lost)
+    build_enabled_indexes(table, build=build, lock=lock)
+    compact_when_due(table, commit.sequence, lock=lock)
+    archive_when_due(table, commit.sequence, lock=lock)
+    return result
 
 
 class _BeginAgainError(WriteConflictError):
@@ -129,7 +137,10 @@ class Ingestion:
     :param table: the table.
     :param writer: the write, begun.
     :param rows: rows that fit into the table.
+    :ivar writing_took: seconds from the plan to the commit.
     """
+
+    writing_took = 0.0
 
     def __init__(self, job: IngestJob, table: HudiTable, writer: Writer, rows: IncomingRows) -> None:
         self.writer = writer
@@ -152,10 +163,12 @@ class Ingestion:
         :return: see :func:`~airflow_provider.ingestion.result.result_of`; and the commit.
         """
         job, table, writer = self._job, self._table, self.writer
+        began = time.monotonic()
         plan = self._planned(self._rows, writer.view)
         replaced = self._replaced(writer.view)
         writer.plan([*plan.file_groups, *replaced], plan.new_in)
         self._write(self._rows, plan)
+        self.writing_took = time.monotonic() - began
         schema = arrow_to_avro(table.schema, table.config.name)
         commit = writer.commit(
             self._stats,
@@ -191,6 +204,10 @@ class Ingestion:
             plan_tagged(plan, job, counts, found, row_bytes, written=written, closed=closed)
         for number, target in plan.targets.items():
             if target.base_file is not None and self.writer.must_replace(target.base_file):
+                if any(
+                    index.partition == MetadataPartition.RECORD_INDEX for index in self.writer.base.indexes
+                ):
+                    raise self._orders_by_requested_time(target.base_file)
                 plan.targets[number] = Target.replacing(target.base_file)
         return plan
 
@@ -198,6 +215,10 @@ class Ingestion:
     def _has_record_index(self) -> bool:
         indexes = self.writer.view.indexes
         return indexes is not None and indexes.has(MetadataPartition.RECORD_INDEX)
+
+    @property
+    def _logs_to_record_index(self) -> bool:
+        return any(index.partition == MetadataPartition.RECORD_INDEX for index in self.writer.base.indexes)
 
     # --- rebase ---------------------------------------------------------------------------
 
@@ -247,6 +268,15 @@ class Ingestion:
         """File groups in whose place new ones were written."""
         found = {self._targets[report.target].replaced for report in reports if report.write_stats}
         return {file_group for file_group in found if file_group is not None}
+
+    def _orders_by_requested_time(self, base_file: BaseFile) -> _BeginAgainError:
+        # In the index the later-requested write's word would stand: its keys are in this file group.
+        return _BeginAgainError(
+            f"table {self._table.location}: instant {self.writer.instant} lost file group "
+            f"{base_file.partition_path}/{base_file.file_id} to instant {base_file.instant}, which was "
+            "requested later, and the record index goes by the requested time; run the write again",
+            instant=self.writer.instant,
+        )
 
     def _cannot_rebase(self, file_groups: Iterable[FileGroupId]) -> _BeginAgainError:
         shown = "/".join(min(file_groups)).lstrip("/")
