@@ -31,6 +31,7 @@ from airflow_provider.concurrency.publish import (
     staged_metadata_path,
     staged_plan_path,
 )
+from airflow_provider.exceptions import InstantRolledBackError
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.archived_timeline import metadata_of
 from airflow_provider.table.file_groups import FileSystemView
@@ -206,8 +207,15 @@ class Moment:
 
         :param base: the earlier moment.
         :return: in the order of completion.
+        :raises InstantRolledBackError: when whoever asks stood still while the log was trimmed past the
+            earlier moment, so that nobody knows.
         """
         entries = list(itertools.takewhile(self._is_known, self._log.after(base.sequence)))
+        if base.sequence + len(entries) < self.sequence:
+            raise InstantRolledBackError(
+                f"table {self._storage.root}: what is based on entry {base.sequence} of the commit log stood "
+                "still while the log went on and was trimmed past it; run it again"
+            )
         foreign: list[LogEntry] = []
         if base._timeline is not None:
             foreign = self._foreign(self.timeline.new_since(base._timeline), entries, base)

@@ -110,6 +110,7 @@ def write_rows(
         if begun_again > job.max_rebases or (losses >= LOSSES_BEFORE_A_TURN and takes > bound):
             raise WriteConflictError(f"{lost}{why_no_turn_helps(takes, bound)}", **lost.details) from None
         log.info("begun again: %s", lost)
+    result["rebases"] += begun_again
     build_enabled_indexes(table, build=build, lock=lock)
     compact_when_due(table, commit.sequence, lock=lock)
     archive_when_due(table, commit.sequence, lock=lock)

@@ -93,6 +93,7 @@ def plan_clean(table: HudiTable, retention: Retention | None = None) -> CleanPla
     table.check_writable()
     storage = table.storage
     found, timeline = Found.of(storage), Timeline.load(storage)
+    found = found.or_anew(storage)
     reserved = reserved_file_groups(storage, CommitLog(storage), timeline)
     return make_plan(storage, found, FileSystemView(storage, timeline), reserved, retention or Retention())
 
@@ -119,7 +120,9 @@ def schedule_clean(
     found = Found.of(table.storage)  # outside the lock
 
     def planner(view: FileSystemView, left_alone: frozenset[FileGroupId]) -> ServicePlan | None:
-        plan = make_plan(table.storage, found, view, left_alone, retention or Retention())
+        _ = view.timeline
+        there = found.or_anew(table.storage)
+        plan = make_plan(table.storage, there, view, left_alone, retention or Retention())
         for each in plan.held:
             log.info("table %s: %d files are kept for %s", table.location, each.files, each.by)
         on_plan(plan)

@@ -15,6 +15,7 @@ import tenacity
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.services.orphans import DeadInstant, data_files, dead_instants
+from airflow_provider.table.archived_timeline import newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.cleans import taken
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
@@ -34,19 +35,23 @@ from airflow_provider.table.timeline import Timeline
 
 @dataclass(frozen=True)
 class Found:
-    """What takes long to find out, and may be a little old: what came since only keeps more.
+    """What takes long to find out, and may be a little old: what came since only keeps more, but for an
+    archival. Readers take what is older than the timeline for committed, a dead writer's file that was there
+    when the files were listed as well.
 
     :param files: all data files.
     :param dead: instants that never will be commits.
     :param before: the snapshot of before the files were listed. What completed since may have deleted, or
         written, some of its own since.
     :param gone: data files that the index `files` lists, and that are not there.
+    :param archived: requested time up to which instants had left the timeline before.
     """
 
     files: tuple[FileStatus, ...]
     dead: Mapping[str, DeadInstant]
     before: FileSystemView
     gone: tuple[FileStatus, ...] = ()
+    archived: str = ""
 
     @classmethod
     def of(cls, storage: Storage) -> Found:
@@ -54,10 +59,21 @@ class Found:
 
         :param storage: the table's storage.
         """
+        archived = newest_archived(storage)
         timeline = Timeline.load(storage)
         dead = dead_instants(storage, CommitLog(storage), timeline)
         files, gone = there_and_gone(storage)
-        return cls(tuple(files), dead, FileSystemView(storage, timeline), tuple(gone))
+        return cls(tuple(files), dead, FileSystemView(storage, timeline), tuple(gone), archived)
+
+    def or_anew(self, storage: Storage) -> Found:
+        """This, where nothing was archived since; else what is found now.
+
+        :param storage: the table's storage; the timeline that this goes with was loaded before.
+        """
+        found = self
+        while newest_archived(storage) != found.archived:
+            found = Found.of(storage)
+        return found
 
 
 def there_and_gone(storage: Storage) -> tuple[list[FileStatus], list[FileStatus]]:

@@ -65,9 +65,8 @@ class Timeline:
         :param layout: timeline layout version.
         :param archived_too: whether to show all that lies there, for who takes it off.
         """
-        names = frozenset(_listed(storage, timeline_folder(layout)))
-        if layout == 2 and not archived_too and not storage.moves_atomically:
-            names = _without_archived(storage, names)
+        leaves_out = layout == 2 and not archived_too and not storage.moves_atomically
+        names = _active(storage) if leaves_out else frozenset(_listed(storage, timeline_folder(layout)))
         listing = _Listing.of(storage, layout, names)
         timeline = cls(storage, ())
         timeline._layout = layout
@@ -300,12 +299,17 @@ def _listed(storage: Storage, folder: str) -> Iterable[str]:
 _ONE_PAGE = 400
 
 
-def _without_archived(storage: Storage, names: frozenset[str]) -> frozenset[str]:
+def _active(storage: Storage) -> frozenset[str]:
+    """Names of the instants' files without those that were archived before they were listed."""
     from airflow_provider.table.archived_timeline import newest_archived  # which rests on this module
 
     archived = newest_archived(storage)
-    parsed = ((name, Instant.parse(name)) for name in names)
-    return frozenset(name for name, i in parsed if i is None or i.requested_time > archived)
+    while True:
+        names = _listed(storage, TIMELINE_FOLDER)
+        before, archived = archived, newest_archived(storage)
+        if archived == before:  # else what is listed was all there was, perhaps, before the archival
+            parsed = ((name, Instant.parse(name)) for name in names)
+            return frozenset(name for name, i in parsed if i is None or i.requested_time > archived)
 
 
 def _completion(instant: Instant) -> str:

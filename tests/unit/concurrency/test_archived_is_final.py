@@ -17,6 +17,7 @@ from .actors import (
     add_cleaner,
     add_executor,
     add_keeper,
+    add_reader,
     add_restorer,
     add_sweeper,
     add_writer,
@@ -156,3 +157,35 @@ def test_a_restore_is_archived_in_the_moment_in_which_a_cleaner_looks_at_it(at: 
     life_goes_on(simulation)
     simulation.go_on(cleaner)
     check_that_nothing_is_lost(simulation, rows(simulation))
+
+
+@pytest.mark.parametrize("at", range(0, 40))
+def test_a_cleaner_has_listed_what_was_undone_and_archived_since(at: int) -> None:
+    simulation = table_with("a", "b")
+    add_writer(simulation, "aborted", "a", aborted_txn=1)
+    aborted = simulation.actors[-1]
+    simulation.go_on_to(aborted, f"put_if_absent .hoodie/commit_log/{4:020}")  # its revert
+    add_cleaner(simulation, "cleaner")
+    cleaner = simulation.actors[-1]
+    simulation.go_on(cleaner, at)
+    simulation.step(aborted)
+    life_goes_on(simulation)
+    before = rows(simulation)
+    simulation.go_on(cleaner)
+    simulation.go_on(aborted)
+    assert rows(simulation) == before
+    check_that_nothing_is_lost(simulation, before)
+
+
+@pytest.mark.parametrize("at", range(0, 12))
+def test_a_reader_has_listed_what_was_archived_since_on_an_object_store(at: int) -> None:
+    simulation = table_with("a", "b")
+    simulation.moves_atomically = False
+    add_reader(simulation, times=1)
+    reader = simulation.actors[-1]
+    simulation.go_on(reader, at)
+    life_goes_on(simulation)
+    simulation.go_on(reader)
+    assert reader.failure is None
+    (read,) = simulation.observed["reader"]
+    assert read.rows.keys() >= {"a", "b"}
