@@ -80,15 +80,6 @@ def begin_write(
     commit_log = CommitLog(storage)
     if not all(heartbeat.alive for heartbeat in observe(storage).values()):
         rollback_dead_writers(table)
-    if (unfinished := unfinished_write(storage)) is not None:
-        raise WriteConflictError(
-            f"table {table.location}: {unfinished.action} {unfinished.requested_time} of another Hudi "
-            "writer is pending without a heartbeat: it has died, or counts on being alone. After a later "
-            "commit that engine could neither roll it back nor write any more. Wait for its end, write once "
-            "with that engine, which rolls it back, or roll it back here (table-services rollback, with the "
-            "instant); then give both engines the same lock",
-            instant=unfinished.requested_time,
-        )
     newest = commit_log.newest()
     info = HeartbeatInfo(
         describe_owner(),
@@ -103,6 +94,9 @@ def begin_write(
     lock, policy, instant = lock or default_lock(table), policy or ConflictPolicy(), ""
     while True:
         instant, base = _take_instant(storage, commit_log, newest, info, later_than=instant)
+        if (unfinished := unfinished_write(storage, base.look())) is not None:
+            storage.delete(heartbeat_path(instant))
+            raise _unfinished(storage, unfinished)
         if lock.excludes_hudi:
             _ = base.timeline  # only there another Hudi writer says that it has rolled this one back
         heartbeat = Heartbeat(storage, instant, info, is_alive)
@@ -213,6 +207,17 @@ def _pending_plan(storage: Storage, commit_log: CommitLog, instant: str) -> Plan
             )
     raise NoSuchInstantError(
         f"table {storage.root}: there is no plan {instant}; schedule one first", instant=instant
+    )
+
+
+def _unfinished(storage: Storage, write: Instant) -> WriteConflictError:
+    return WriteConflictError(
+        f"table {storage.root}: {write.action} {write.requested_time} of another Hudi writer is pending "
+        "without a heartbeat: it has died, or counts on being alone. After a later commit that engine could "
+        "neither roll it back nor write any more. Wait for its end, write once with that engine, which rolls "
+        "it back, or roll it back here (table-services rollback, with the instant); then give both engines "
+        "the same lock",
+        instant=write.requested_time,
     )
 
 

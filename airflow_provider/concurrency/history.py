@@ -90,6 +90,7 @@ class Moment:
         self._log = CommitLog(storage)
         self._before = before
         self._timeline = timeline
+        self._seen: Timeline | None = None
         self._requested: list[str] = []
         self.newest = newest
         self.is_newest_lost = False
@@ -121,6 +122,11 @@ class Moment:
             self.is_newest_lost = not ensure_published(self._storage, self.newest)
         return self
 
+    def look(self) -> Timeline:
+        """The active timeline of now, for who only looks, and builds nothing on it."""
+        self._seen = Timeline.load(self._storage)
+        return self._seen
+
     @property
     def known_timeline(self) -> Timeline | None:
         """The timeline of the moment, where somebody has asked for it."""
@@ -130,7 +136,7 @@ class Moment:
     def timeline(self) -> Timeline:
         """The timeline of the moment."""
         if self._timeline is None:
-            self._timeline = Timeline.load(self._storage)
+            self._timeline = self._seen or Timeline.load(self._storage)
             if self._before is not None and self._timeline.newest_completion >= self._before:
                 before = self._before
                 self._timeline = self._timeline.showing(lambda i: (i.completion_time or "") < before)

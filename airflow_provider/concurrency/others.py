@@ -90,16 +90,17 @@ def clustered(timeline: Timeline, instant: Instant) -> frozenset[FileGroupId]:
     return frozenset(FileGroupId(each.get("partitionPath") or "", each["fileId"]) for each in slices)
 
 
-def unfinished_write(storage: Storage) -> Instant | None:
+def unfinished_write(storage: Storage, timeline: Timeline) -> Instant | None:
     """A pending write of another Hudi writer that keeps no heartbeat.
 
     That writer has died, or it cleans up eagerly: then it counts on being the only one. It rolls the write
     back when it begins the next one, and refuses that for good where a later one has completed.
 
     :param storage: the table's storage.
+    :param timeline: the active timeline.
     """
     commit_log = CommitLog(storage)
-    for instant in Timeline.load(storage).pending():
+    for instant in timeline.pending():
         if instant.action not in WRITE_ACTIONS or _beats(storage, instant.requested_time):
             continue
         if fate_of(storage, commit_log, instant.requested_time) is not None:

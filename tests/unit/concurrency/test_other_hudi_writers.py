@@ -20,7 +20,7 @@ from airflow_provider.services.clustering import schedule_clustering
 from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable
-from airflow_provider.table.instant import now
+from airflow_provider.table.instant import after, now
 
 from .another_hudi_writer import Jvm, create_trips, fares, only_file, rows
 
@@ -78,6 +78,7 @@ def test_a_requested_time_that_another_writer_took_first(
 
     def now_taken() -> str:
         path.write_bytes(b"")
+        path.with_name(f"{taken}_{after(taken)}.commit").write_bytes(b"")
         return taken
 
     monkeypatch.setattr("airflow_provider.concurrency.instant_time.now", now_taken)
