@@ -97,6 +97,10 @@ def begin_write(
         if (unfinished := unfinished_write(storage, base.look())) is not None:
             storage.delete(heartbeat_path(instant))
             raise _unfinished(storage, unfinished)
+        # Another Hudi writer knows no such claims, and may have taken the same millisecond for anything.
+        if base.look().find(instant) is not None:
+            storage.delete(heartbeat_path(instant))
+            continue
         if lock.excludes_hudi:
             _ = base.timeline  # only there another Hudi writer says that it has rolled this one back
         heartbeat = Heartbeat(storage, instant, info, is_alive)
@@ -110,7 +114,7 @@ def begin_write(
         except BaseException:
             writer.abort("could not begin")
             raise
-        # Another Hudi writer, which knows no such heartbeats, took the same millisecond.
+        # It has done so right now.
         heartbeat.stop()
         release(storage, instant)
         storage.delete(heartbeat_path(instant))

@@ -69,7 +69,7 @@ def commit(
                 moment.give_up_requested()
             # Somebody else has undone or archived what the decision was to rest on.
             is_late = isinstance(error, FileNotFoundError | NoSuchInstantError)
-            if is_late and (commit_log.head() > moment.sequence or _say_undone(storage, moment)):
+            if is_late and (commit_log.head() > moment.sequence or _say_undone(storage, moment.published())):
                 if commit_log.trimmed() <= moment.sequence:
                     continue
                 if since is None:  # from here the log cannot be followed any more

@@ -40,6 +40,7 @@ from airflow_provider.table.metadata import CommitMetadata
 from airflow_provider.table.metadata_table.usable import UsableIndexes
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.undoing import UNDOING
 
 
 class Change:
@@ -123,8 +124,9 @@ class Moment:
         return self
 
     def look(self) -> Timeline:
-        """The active timeline of now, for who only looks, and builds nothing on it."""
-        self._seen = Timeline.load(self._storage)
+        """The active timeline, for who only looks, and builds nothing on it."""
+        if self._seen is None:
+            self._seen = Timeline.load(self._storage)
         return self._seen
 
     @property
@@ -239,9 +241,8 @@ class Moment:
             return False
         if self.is_newest_lost and later.reverts == self.sequence:
             return True
-        return (
-            later.by_another and self._timeline is not None and self._timeline.find(later.instant) is not None
-        )
+        undoing = self._timeline.find(later.instant) if later.by_another and self._timeline else None
+        return undoing is not None and undoing.action in UNDOING
 
     def _is_known(self, entry: LogEntry) -> bool:
         return entry.sequence <= self.sequence

@@ -32,10 +32,30 @@ def is_lost(storage: Storage, commit: Commit) -> bool:
     timeline = Timeline.load(storage)
     if find_undoing(timeline, commit.instant) is not None:
         return True
-    return commit.seen != "" and any(_overtakes(storage, commit, each) for each in timeline.completed())
+    if commit.seen == "":
+        return False
+    clusterings = (timeline.find(each.instant) for each in planned_clusterings(storage, timeline))
+    later = (*timeline.completed(), *(each for each in clusterings if each is not None))
+    return any(_overtakes(storage, commit, each) and not _has_read(timeline, each, commit) for each in later)
+
+
+def _has_read(timeline: Timeline, instant: Instant, commit: Commit) -> bool:
+    """Whether what seems to overtake a commit has read what that has written: it was shown already."""
+    if instant.action not in (*WRITE_ACTIONS, Action.CLUSTERING):
+        return False
+    plan = timeline.plan(instant) or {}
+    groups = (plan.get("clusteringPlan") or {}).get("inputGroups") or ()
+    if any(commit.instant in (each["dataFilePath"] or "") for group in groups for each in group["slices"]):
+        return True
+    if instant.state is not State.COMPLETED:
+        return False
+    stats = timeline.commit_metadata(instant).write_stats
+    return any(stat.prev_commit == commit.instant for stat in stats)
 
 
 def _overtakes(storage: Storage, commit: Commit, instant: Instant) -> bool:
+    if instant.state is not State.COMPLETED:  # a clustering, which completes without a look
+        return bool(commit.touched & clustered(Timeline.load(storage), instant))
     if (instant.completion_time or "") <= commit.seen or instant.requested_time == commit.instant:
         return False
     if not changes_something(instant) or any(CommitLog(storage).about(instant.requested_time)):

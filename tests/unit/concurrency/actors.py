@@ -74,6 +74,7 @@ def add_writer(
     operation_key: str | None = None,
     aborted_txn: int | None = None,
     fills: bool = False,
+    lock: NoLock | None = None,
 ) -> None:
     """A writer that upserts keys: it adds its name to the history of each.
 
@@ -86,7 +87,7 @@ def add_writer(
         with begin_write(
             table,
             operation="UPSERT",
-            lock=NoLock(),
+            lock=lock or NoLock(),
             policy=policy,
             priority=priority,
             heartbeat_interval=3600.0,
