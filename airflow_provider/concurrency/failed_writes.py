@@ -76,7 +76,7 @@ def rollback(
             "the table to finish it",
             instant=instant,
         )
-    if found is not None and found.action is Action.INDEXING:
+    if found is not None and found.action is Action.INDEXING and fate is None:
         raise TableError(
             f"table {storage.root}: indexing plan {instant} is not rolled back, because writers log to its "
             "indexes already; run it, or drop them",

@@ -10,8 +10,17 @@ from __future__ import annotations
 from enum import StrEnum
 
 from airflow_provider.concurrency.commit_log import CommitLog
-from airflow_provider.concurrency.log_entry import Commit, Restore, Revert, Rollback, Savepoint
+from airflow_provider.concurrency.log_entry import (
+    Commit,
+    LogEntry,
+    Plan,
+    Restore,
+    Revert,
+    Rollback,
+    Savepoint,
+)
 from airflow_provider.table.archived_timeline import find_archived, newest_archived
+from airflow_provider.table.instant import Action
 from airflow_provider.table.storage import Storage
 
 
@@ -25,7 +34,8 @@ class Fate(StrEnum):
     UNDONE = "undone"
     """It had completed, and a revert or a restore has undone it. Its data files are theirs."""
     DEAD = "dead"
-    """It was rolled back, and can never complete. Nobody needs its data files."""
+    """It was rolled back, or its indexes were dropped before they were complete, and it can never complete.
+    Nobody needs its data files."""
 
 
 def fate_of(storage: Storage, commit_log: CommitLog, instant: str) -> Fate | None:
@@ -41,12 +51,23 @@ def fate_of(storage: Storage, commit_log: CommitLog, instant: str) -> Fate | Non
             return Fate.UNDONE if isinstance(entry, Revert | Restore) else Fate.DEAD
         if isinstance(entry, Savepoint):
             continue  # has the requested time of its commit
-        return None if entry.leaves_pending else Fate.COMPLETED
+        if not entry.leaves_pending:
+            return Fate.COMPLETED
+        return Fate.DEAD if _is_dropped(commit_log, entry) else None
     # The log is trimmed after the history was written. Archival passes no pending instant, and one that was
     # rolled back only when that is long over.
     if instant > newest_archived(storage):
         return None
     return Fate.DEAD if find_archived(storage, instant) is None else Fate.ARCHIVED
+
+
+def _is_dropped(commit_log: CommitLog, entry: LogEntry) -> bool:
+    """Whether an entry plans indexes of which none is left, so that nobody can carry it out."""
+    if not isinstance(entry, Plan) or entry.action is not Action.INDEXING:
+        return False
+    newest = commit_log.newest()
+    left = newest.indexes if newest is not None else None  # None: its writer knew nothing of indexes
+    return left is not None and all(each.instant != entry.instant for each in left)
 
 
 def commit_of(commit_log: CommitLog, instant: str) -> Commit | None:

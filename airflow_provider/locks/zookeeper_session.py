@@ -99,13 +99,14 @@ class ZookeeperSettings:
 def open_session(settings: ZookeeperSettings, limit: float) -> KazooClient:
     """A new session.
 
-    A server that cannot be connected to takes its share of the connection timeout; one that
-    accepts and is silent takes its share of the session timeout, which is kazoo's rule.
+    A server that cannot be connected to, or accepts and is silent, takes its share of the connection timeout,
+    and never more than half of it. One that is just starting takes connections that it will never answer, and
+    by kazoo's rule a single server would be waited for until the session has expired.
 
     :param limit: seconds to wait for it at most, and never longer than the connection timeout.
     :raises ZookeeperUnreachableError: when there is none by then.
     """
-    handler = _Handler(settings.connection_timeout / len(collect_hosts(settings.hosts)[0]))
+    handler = _Handler(settings.connection_timeout / max(2, len(collect_hosts(settings.hosts)[0])))
     reasons = _Reasons(log, {})
     is_digest, is_sasl = settings.authentication == "digest", settings.authentication == "sasl"
     client = KazooClient(
@@ -173,6 +174,11 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         kwargs["timeout"] = min(kwargs["timeout"], self._timeout)
         return super().create_connection(*args, **kwargs)
+
+    def select(self, reads: list[Any], writes: list[Any], errors: list[Any], timeout: float) -> Any:
+        # Only between two answers kazoo watches two sockets: there the session's pings tell who is silent.
+        timeout = min(timeout, self._timeout) if len(reads) < 2 else timeout
+        return super().select(reads, writes, errors, timeout)
 
 
 class _Reasons(logging.LoggerAdapter[logging.Logger]):

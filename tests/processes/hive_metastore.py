@@ -1,16 +1,14 @@
-"""A real Hive Metastore 2.3 on Derby, out of the jars in pyspark; the script that starts it is not in this
-repository, as the data that the JVM Hudi wrote is not."""
+"""A real Hive Metastore 2.3 on Derby, out of the jars in pyspark: nothing else is needed."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TextIO
 
-import pytest
 import tenacity
 
 from airflow_provider.exceptions import MetastoreUnavailableError
@@ -18,52 +16,90 @@ from airflow_provider.metastore.thrift.client import ThriftMetastore
 from dags_examples.demo.spark_server import java_environment
 from tests.processes.servers import JARS, free_port
 
-_SCRIPT = Path(__file__).parents[3] / "shared" / "tools" / "hms" / "hms_derby.sh"
-
-LOCK_TIMEOUT_SECONDS = 4
-"""Its ``hive.txn.timeout``; looked after every second."""
+# What Java 17 keeps to itself and a Hive of 2017 reaches into.
+_OPENED = ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util", "util.concurrent")
 
 
 @contextmanager
-def hive_metastore(folder: Path) -> Iterator[int]:
-    """A server that serves already; its port on the loopback interface."""
-    if not _SCRIPT.is_file():
-        pytest.skip(f"the script that starts a Hive Metastore is not in {_SCRIPT.parent}")
-    port = free_port()
+def hive_metastore(folder: Path, *, txn_timeout: int | None = None) -> Iterator[int]:
+    """A server that serves already; its port on the loopback interface.
+
+    :param folder: for its database, its warehouse and its log.
+    :param txn_timeout: its ``hive.txn.timeout``, in seconds; looked after every second. Nobody looks after it
+        when None.
+    """
     settings = {
-        "hive.txn.timeout": f"{LOCK_TIMEOUT_SECONDS}s",
-        "hive.compactor.initiator.on": "true",  # starts the one who looks after timeouts, too
-        "hive.timedout.txn.reaper.start": "1s",
-        "hive.timedout.txn.reaper.interval": "1s",
-        "java.io.tmpdir": str(folder),
+        "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/database;create=true",
+        "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
+        "hive.in.test": "true",  # makes the tables of the transactions, too
     }
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *(f"-D{n}={v}" for n, v in settings.items())]
-    with (folder / "server.log").open("w") as log:
-        server = subprocess.Popen(
-            ["bash", str(_SCRIPT), str(port), str(folder / "database"), str(folder / "warehouse")],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env={**(java_environment() or os.environ), "JARS": str(JARS), "JOPTS": " ".join(options)},
-        )
+    if txn_timeout is not None:
+        settings |= {
+            "hive.txn.timeout": f"{txn_timeout}s",
+            "hive.compactor.initiator.on": "true",  # starts the one who looks after timeouts, too
+            "hive.compactor.check.interval": "1d",
+            "hive.timedout.txn.reaper.start": "1s",
+            "hive.timedout.txn.reaper.interval": "1s",
+        }
+    java = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    port, log = free_port(), folder / "server.log"
+    with log.open("w") as output:
+        server = start_hive(port, folder, settings, java=java, output=output)
     try:
-        _wait(server, port, folder / "server.log")
-        _let_it_clean(port)
+        _wait(server, port, log)
+        if txn_timeout is not None:
+            _let_it_clean(port)
         yield port
     finally:
         server.kill()
         server.wait()
 
 
-def _let_it_clean(port: int) -> None:
-    """Wait for the first round of what runs beside the server: it forgets aborted transactions, once.
+def start_hive(
+    port: int,
+    folder: Path,
+    settings: Mapping[str, str],
+    *,
+    java: Iterable[str],
+    output: TextIO,
+    jars: Iterable[Path] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a Hive Metastore, and do not wait for it.
 
-    That is a second after it serves; afterwards they are there for as long as any test looks.
+    :param port: where it shall listen.
+    :param folder: for its warehouse and what it puts where it runs.
+    :param settings: Hive's; those of its database at least.
+    :param java: options of its JVM.
+    :param output: where it writes what it has to say.
+    :param jars: besides pyspark's.
+    """
+    settings = {
+        "datanucleus.connectionPoolingType": "HikariCP",  # pyspark has no BoneCP
+        "datanucleus.schema.autoCreateAll": "true",
+        "hive.metastore.schema.verification": "false",
+        "hive.metastore.warehouse.dir": str(folder / "warehouse"),
+        "hive.async.log.enabled": "false",  # pyspark has no disruptor
+        **settings,
+    }
+    command = ["java", *java, f"-Djava.io.tmpdir={folder}"]
+    command += [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED]
+    command += ["-cp", ":".join(map(str, (f"{JARS}/*", *jars)))]
+    command += ["org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)]
+    command += [part for name, value in settings.items() for part in ("--hiveconf", f"{name}={value}")]
+    return subprocess.Popen(
+        command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, env=java_environment()
+    )
+
+
+def _let_it_clean(port: int) -> None:
+    """Wait for the first round of the compactor's initiator: it forgets aborted transactions.
+
+    That is a second after the server serves; afterwards they are there for as long as any test looks.
     """
     with closing(ThriftMetastore(f"thrift://127.0.0.1:{port}", timeout_seconds=30)) as metastore:
         txn_id = metastore.open_txn("nobody", "here")
         metastore.abort_txn(txn_id)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         while metastore.valid_txn_list().is_aborted(txn_id) and time.monotonic() < deadline:
             time.sleep(0.1)
 

@@ -215,6 +215,7 @@ class TcpProxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._losing: bytes | None = None
         self._deaf: set[asyncio.StreamWriter] = set()
+        self._ignores_next = False
         self._passing = asyncio.Event()
         self.mend()
 
@@ -229,6 +230,10 @@ class TcpProxy:
     def mend(self) -> None:
         """Accept connections again, and pass on."""
         self._run(self._listen())
+
+    def ignore_next(self) -> None:
+        """Accept the next connection and leave it at that, as a server that is just starting."""
+        self._ignores_next = True
 
     def lose_answer(self, beginning: bytes) -> None:
         """Let one request that begins so reach the server, and drop its answer."""
@@ -259,6 +264,11 @@ class TcpProxy:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._ignores_next:
+            self._ignores_next = False
+            await reader.read()  # to its end
+            writer.close()
+            return
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:

@@ -32,7 +32,7 @@ from airflow_provider.metastore import (
 )
 from airflow_provider.metastore.thrift.client import ThriftMetastore
 from airflow_provider.metastore.thrift.serve import ServiceOptions, served
-from tests.processes.hive_metastore import LOCK_TIMEOUT_SECONDS, hive_metastore
+from tests.processes.hive_metastore import hive_metastore
 from tests.processes.hives_answers import answers, hives_client
 from tests.processes.servers import free_port
 
@@ -115,25 +115,19 @@ def test_locks_of_every_level_and_type(metastore: ThriftMetastore, level: tuple[
 
 
 def test_what_is_known_of_a_transaction(metastore: ThriftMetastore) -> None:
-    """What ours tell beside, a Hive does not; it ends what timed out by itself, and never commits it."""
+    """What ours tell beside, a Hive does not; what timed out it ends by itself."""
     started = time.time()
     txn_id = metastore.open_txn("me", "here", agent="dag.task", commit_on_recovery=False)
     txn = metastore.get_txn(txn_id)
     assert (txn.state, txn.user, txn.host, txn.agent) == (TxnState.OPEN, "me", "here", None)
     assert (txn.commit_on_recovery, txn.event_id) == (False, None)
-    assert abs(txn.opened_at - started) < 5
+    assert started - 1 <= txn.opened_at <= time.time() + 1
     metastore.record_write(txn_id, "lake", "flights", "20250101000000000")
     assert metastore.writes_of(txn_id) == []
     assert metastore.recover_timed_out(0.001, lambda write: True) == []
     assert metastore.commit_txn(txn_id) == 0  # it keeps no log of events
     committed = metastore.get_txn(txn_id)
     assert (committed.state, committed.event_id, committed.user) == (TxnState.COMMITTED, 0, "")
-    silent = metastore.open_txn("me", "here")
-    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS + 20
-    while metastore.get_txn(silent).state is TxnState.OPEN:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    assert metastore.get_txn(silent).state is TxnState.ABORTED
 
 
 def test_databases_and_tables(metastore: ThriftMetastore, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from py4j.java_gateway import JavaGateway
 
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.table.storage import Storage
-from tests.processes.hive_metastore import LOCK_TIMEOUT_SECONDS, hive_metastore
+from tests.processes.hive_metastore import hive_metastore
 from tests.processes.locks.contender import Contender
 from tests.processes.locks.curator import java_gateway
 from tests.processes.metastore_service import metastore_service
@@ -39,6 +39,9 @@ SERVERS = [
     "metastore-service",
     "hive-metastore",
 ]
+LOCK_TIMEOUT_SECONDS = 8
+"""How long a silent holder keeps its lock, where the metastore says that."""
+
 FAIR = ["filesystem", "sqlite", "postgresql", "zookeeper", *METASTORES]
 
 
@@ -50,6 +53,7 @@ class Backend:
     :param root: the table's location.
     :param storage_options: of the table's storage.
     :param slack: seconds by which this backend may find an expired lease later than others.
+    :param longest_lease: seconds for which it lets a silent holder keep its lock at most.
     """
 
     config: Mapping[str, Any]
@@ -57,6 +61,7 @@ class Backend:
     processes: ForkServerContext
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     slack: float = 0.0
+    longest_lease: float = 60.0
     stop: Callable[[], None] = lambda: None
     start: Callable[[], object] = lambda: None
     contenders: list[Contender] = field(default_factory=list)
@@ -115,7 +120,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TcpProxy]:
 @pytest.fixture(scope="session")
 def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TcpProxy]:
     """A Hive Metastore behind a proxy."""
-    with hive_metastore(tmp_path_factory.mktemp("hive")) as port:
+    with hive_metastore(tmp_path_factory.mktemp("hive"), txn_timeout=LOCK_TIMEOUT_SECONDS) as port:
         proxy = TcpProxy(port)
         yield proxy
         proxy.close()
@@ -196,6 +201,10 @@ def _make_metastore(
         config["url"] = postgres.url
         return Backend(config, root, processes, stop=postgres.stop, start=postgres.start)
     proxy: TcpProxy = request.getfixturevalue("hive" if name == "hive-metastore" else "service")
-    config |= {"url": f"thrift://127.0.0.1:{proxy.port}", "lease_seconds": LOCK_TIMEOUT_SECONDS * 0.75}
+    lease = LOCK_TIMEOUT_SECONDS * 0.75
+    config |= {"url": f"thrift://127.0.0.1:{proxy.port}", "lease_seconds": lease}
     # A dead holder's lock lasts as long as the server says.
-    return Backend(config, root, processes, slack=LOCK_TIMEOUT_SECONDS + 1, stop=proxy.cut, start=proxy.mend)
+    slack = LOCK_TIMEOUT_SECONDS + 1
+    return Backend(
+        config, root, processes, slack=slack, longest_lease=lease, stop=proxy.cut, start=proxy.mend
+    )

@@ -181,10 +181,10 @@ def test_who_contends_all_the_time_does_not_starve_the_others(backend: Backend, 
 
 @every_server
 def test_holder_and_waiter_outlive_a_restart_of_the_backend(backend: Backend) -> None:
-    options = {"lease_seconds": 60, "connection_timeout_seconds": 50}
+    options = {"lease_seconds": backend.longest_lease, "connection_timeout_seconds": 50}
     holder, waiter = backend.contender(**options), backend.contender(**options)
     holder.acquire()
-    waiter.tell("acquire", 60)
+    waiter.tell("acquire", 600)
     backend.stop()
     backend.start()
     assert holder.is_held()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,14 @@ from airflow_provider.exceptions import (
     NoSuchLockError,
 )
 from airflow_provider.locks import LockProvider, open_lock
-from airflow_provider.metastore import LockComponent, LockState, LockType, Metastore, open_metastore
+from airflow_provider.metastore import (
+    LockComponent,
+    LockState,
+    LockType,
+    Metastore,
+    TxnState,
+    open_metastore,
+)
 from airflow_provider.metastore.thrift.client import ThriftMetastore
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage import Storage
@@ -194,3 +202,12 @@ def test_options_that_cannot_work_are_named(options: dict[str, str], message: st
     with pytest.raises(InvalidConnectionError, match=message) as raised:
         metastore_lock("/lake/t", **options)
     assert "geheim-7" not in str(raised.value)
+
+
+def test_a_hive_aborts_who_is_silent_for_too_long(hive: TcpProxy) -> None:
+    metastore = ThriftMetastore(f"thrift://127.0.0.1:{hive.port}")
+    silent = metastore.open_txn("me", "here")
+    while metastore.get_txn(silent).state is TxnState.OPEN:
+        time.sleep(0.2)
+    assert metastore.get_txn(silent).state is TxnState.ABORTED
+    metastore.close()

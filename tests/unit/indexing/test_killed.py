@@ -136,6 +136,18 @@ def test_who_is_killed_leaves_nothing_that_others_mind(work: Work) -> None:
             assert not path.startswith(f"{METADATA_FOLDER}/record_index") or "-0002-0" not in path
 
 
+@pytest.mark.parametrize("work", [schedules, runs], ids=lambda work: work.__name__)
+def test_who_is_killed_leaves_nothing_of_an_index_that_is_dropped_before_anybody_knows(work: Work) -> None:
+    for killed_at in moments(work):
+        simulation = written(BEFORE[work])
+        killed = begins(simulation, work, killed_at)
+        simulation.kill(killed)
+        drops_all(HudiTable.at(simulation.table().storage))  # its heartbeat is in time
+        table = complete(simulation)
+        assert not left_over(simulation), f"killed before {killed.at}"
+        assert not [i for i in table.timeline().pending() if i.action is Action.INDEXING]
+
+
 class LosesAnAnswer(MemoryStorage):
     """Does all that it is asked for; of one change it does not say so."""
 
