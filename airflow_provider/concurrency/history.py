@@ -272,7 +272,13 @@ class Moment:
         """
         info = HeartbeatInfo(describe_owner(), action, operation, priority, 10.0, 6, base=self.sequence)
         bound = max(later_than, self.newest_completion)
-        instant, _ = request_instant(self._storage, self._log, self.newest, info, later_than=bound)
+        while True:
+            instant, _ = request_instant(self._storage, self._log, self.newest, info, later_than=bound)
+            # Another Hudi writer knows no such claims, and may have taken the same millisecond for anything.
+            if Timeline.load(self._storage).find(instant) is None:
+                break
+            self._storage.delete(heartbeat_path(instant))
+            bound = instant
         self._requested.append(instant)
         return instant
 
