@@ -17,6 +17,7 @@ from airflow_provider.concurrency.in_flight import wait_for_clustering, wait_for
 from airflow_provider.concurrency.indexes import log_missed
 from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.concurrency.new_keys import same_new_keys
+from airflow_provider.concurrency.others import OWNER
 from airflow_provider.concurrency.revert import revert_rewrite
 from airflow_provider.concurrency.turns import (
     LOSSES_BEFORE_A_TURN,
@@ -135,6 +136,8 @@ class Committing:
         this = write.describe(content.touched)
         yields = write.yields_to(this) if self._turn_ends is None else []
         changes = moment.changes_since(self._clear)
+        if not self._is_shared:
+            self._warn_of_others(changes)
         conflicts = self._conflicts_with(this, changes)
         self._to_revert = self._revertible(conflicts, changes)
         if self._to_revert:
@@ -152,6 +155,15 @@ class Committing:
             log_missed(self._storage, indexes, moment.timeline)
         seen = moment.timeline.newest_completion if self._is_shared else ""
         return content.entry(write.instant, write.action, write.info, seen=seen)
+
+    def _warn_of_others(self, changes: Sequence[Change]) -> None:
+        told = (
+            "table %s: %s %s of another Hudi writer came beside %s, and %s does not keep it out: rows of "
+            "either may get lost; give both engines the same lock"
+        )
+        lock = type(self._write.lock).__name__
+        for entry in (change.entry for change in changes if change.entry.owner == OWNER):
+            log.warning(told, self._storage.root, entry.operation, entry.instant, self._write.instant, lock)
 
     def _end_write(self, _: Commit) -> None:
         self._write.ended = True

@@ -21,6 +21,7 @@ from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable
 from airflow_provider.table.instant import after, now
+from tests.ingestion.interleaving import MeetingLock
 
 from .another_hudi_writer import Jvm, create_trips, fares, only_file, rows
 
@@ -167,6 +168,20 @@ def test_a_commit_that_we_keep_is_still_another_writers(table: HudiTable) -> Non
     with pytest.raises(WriteConflictError, match=f"UPSERT {jvm.instant} by another Hudi writer"):
         ingest(table, {1: 10.0}, commit)
     assert fares(table) == {1: 5.0, 2: 2.0}
+
+
+def test_who_comes_without_a_common_lock_is_warned_of_by_name(
+    table: HudiTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    jvm = Jvm(table)
+    lock = MeetingLock(lambda: jvm.upsert({7: 7.0}))
+    ingest_arrow(table, rows({1: 10.0}), lock=lock)
+    (told,) = (each.message for each in caplog.records if "same lock" in each.message)
+    assert f"UPSERT {jvm.instant} of another Hudi writer" in told
+    assert "MeetingLock does not keep it out" in told
+    caplog.clear()
+    ingest(table, {1: 11.0}, lambda: Jvm(table).upsert({8: 8.0}))
+    assert not [each for each in caplog.records if "same lock" in each.message]
 
 
 class TestPlannedClustering:
