@@ -94,11 +94,16 @@ def _job(name: str) -> dict[str, Any]:
 
 def cluster(table: HudiTable, partition: str) -> str | None:
     """Pack the file groups of a partition into one; None when there is nothing to pack."""
-    packed = ClusteringSettings(partitions=(partition,))
-    instant = schedule_clustering(table, packed, lock=open_lock(LOCK, table.storage), max_failures=None)
+    instant = plan_clustering(table, partition)
     if instant is not None:
         carry_out_clustering(table, instant)
     return instant
+
+
+def plan_clustering(table: HudiTable, partition: str) -> str | None:
+    """The first half of it."""
+    packed = ClusteringSettings(partitions=(partition,))
+    return schedule_clustering(table, packed, lock=open_lock(LOCK, table.storage), max_failures=None)
 
 
 def carry_out_clustering(table: HudiTable, instant: str) -> None:
