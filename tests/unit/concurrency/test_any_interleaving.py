@@ -88,6 +88,8 @@ PLACES = (
     "delete .hoodie/.heartbeat/",
     "history/",
 )
+# More than any actor needs: whoever waits for one that does not move comes to no place.
+OPERATIONS_TO_A_PLACE = 1000
 PAIRS = list(itertools.combinations_with_replacement(sorted(SERVICES), 2))
 
 
@@ -153,7 +155,9 @@ class Interleaving(RuleBasedStateMachine):
         for actor in self._chosen(number):
             for _ in range(again + 1):
                 self.simulation.step(actor)
-                while not actor.done and place not in actor.at:
+                for _ in range(OPERATIONS_TO_A_PLACE):
+                    if actor.done or place in actor.at:
+                        break
                     self.simulation.step(actor)
                 if actor.done:
                     return
