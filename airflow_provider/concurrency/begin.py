@@ -26,8 +26,9 @@ from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import requested_content
+from airflow_provider.table.properties import LOCAL
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.timeline import Timeline, instant_path
 
 
 def begin_write(
@@ -194,6 +195,9 @@ def _take_instant(
     on an older moment, and takes nothing that this one shows. And nothing that the moment shows
     completed later than the requested time: readers order the slices of a file group by it.
     """
+    if storage.timeline_zone == LOCAL:
+        # What is known of that zone may be too little, so that this clock is behind the other engine's.
+        later_than = max(later_than, Timeline.load(storage).newest_completion)
     instant, newest = request_instant(storage, commit_log, newest, info, later_than=later_than)
     return instant, Moment(storage, newest, before=instant).published()
 

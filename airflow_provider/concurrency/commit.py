@@ -102,7 +102,7 @@ def _put(
     storage: Storage, moment: Moment, decided: Entry, once_put: Callable[[Entry], object]
 ) -> Entry | None:
     """The entry, put right behind the moment and published; None where another one has the place."""
-    entry = _following(moment, decided)
+    entry = _following(storage, moment, decided)
     if not CommitLog(storage).append(entry.sequence, entry):
         return None
     once_put(entry)
@@ -116,12 +116,12 @@ def _put(
     return entry
 
 
-def _following(moment: Moment, decided: Entry) -> Entry:
-    newest = moment.newest
+def _following(storage: Storage, moment: Moment, decided: Entry) -> Entry:
+    newest, bound = moment.newest, moment.newest_completion
     requested = decided.instant or decided.archived  # an archival is no instant
     return replace(
         decided,
-        completion_time=completion_time_after(newest, requested, later_than=moment.newest_completion),
+        completion_time=completion_time_after(storage, newest, requested, later_than=bound),
         indexes=moment.indexes if decided.indexes is None else decided.indexes,
         archived=max(decided.archived, newest.archived if newest else ""),
         sequence=moment.sequence + 1,

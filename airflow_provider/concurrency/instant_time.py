@@ -12,6 +12,7 @@ from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.log_entry import LogEntry
 from airflow_provider.table.instant import after, before, now
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline_zone import timeline_zone
 
 
 def request_instant(
@@ -31,7 +32,7 @@ def request_instant(
     :param later_than: a time that the requested time must exceed as well.
     :return: the requested time, and the newest entry seen.
     """
-    candidate = _even(now())
+    candidate = _even(now(timeline_zone(storage)))
     while True:
         bound = max(newest.completion_time if newest else "", later_than)
         if bound and candidate <= bound:
@@ -46,16 +47,19 @@ def request_instant(
         storage.delete(heartbeat_path(candidate))
 
 
-def completion_time_after(newest: LogEntry | None, requested_time: str, *, later_than: str = "") -> str:
+def completion_time_after(
+    storage: Storage, newest: LogEntry | None, requested_time: str, *, later_than: str = ""
+) -> str:
     """The completion time of the entry after ``newest``: the log order is the completion
     order on any clock.
 
+    :param storage: the table's storage.
     :param newest: the entry before; None for the first.
     :param requested_time: the committing instant's requested time.
     :param later_than: a time that it must exceed as well.
     """
     before = newest.completion_time if newest else ""
-    time = max(now(), after(max(requested_time, later_than, before)))
+    time = max(now(timeline_zone(storage)), after(max(requested_time, later_than, before)))
     return after(time) if _is_even(time) else time
 
 

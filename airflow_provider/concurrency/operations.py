@@ -11,7 +11,8 @@ from airflow_provider.concurrency.log_entry import Commit, Restore, Revert
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.table.archived_timeline import archived
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import WRITE_ACTIONS
+from airflow_provider.table.instant import WRITE_ACTIONS, format_time, parse_time
+from airflow_provider.table.timeline_zone import earliest_zone
 
 
 def find_operation(
@@ -21,7 +22,7 @@ def find_operation(
 
     :param table: the table.
     :param operation_key: as given to :func:`begin_write`.
-    :param since: an instant time at or before the first attempt, so that only the log's end
+    :param since: an instant time in UTC at or before the first attempt, so that only the log's end
         has to be read; the whole log, and what was archived, is read when None.
     :return: the commit when it completed; the pending instant when it has not ended; None
         when there was none, or it was rolled back or undone.
@@ -57,6 +58,8 @@ def _commits(
     table: HudiTable, commit_log: CommitLog, since: str | None
 ) -> Iterator[tuple[str, CommitResult]]:
     """Commits that stand, with their operation keys; those in the log from the newest on."""
+    if since is not None:
+        since = format_time(parse_time(since), earliest_zone(table.storage))
     reverted: set[int] = set()
     restored: set[str] = set()
     for entry in commit_log.backwards():

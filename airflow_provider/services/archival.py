@@ -53,6 +53,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, age
 from airflow_provider.table.storage import CLOCK_PREFIX, Storage
 from airflow_provider.table.timeline import TIMELINE_FOLDER, Timeline, instant_path
+from airflow_provider.table.timeline_zone import timeline_zone
 
 log = logging.getLogger(__name__)
 
@@ -359,9 +360,11 @@ def _dead_bounds(
     storage: Storage, dead: dict[str, DeadInstant], seconds: float, left: FilesLeft
 ) -> Iterator[_Bound]:
     """Readers must not take a file of a dead instant, also a late one, for one of an archived commit."""
-    now = storage.clock(anew=True) if dead else 0.0
+    if not dead:
+        return
+    now, zone = storage.clock(anew=True), timeline_zone(storage)
     for instant, how in dead.items():
-        if (ago := age(how.at, now)) < seconds:
+        if (ago := age(how.at, now, zone)) < seconds:
             yield _Bound(instant, f"{instant} was rolled back only {ago:.0f} s ago", may_be_dead=True)
         elif any(storage.stat(path) is not None for path in how.kept):
             why = f"{instant} was reverted, and its files are not cleaned yet"

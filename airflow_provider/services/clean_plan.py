@@ -28,6 +28,7 @@ from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import WRITE_ACTIONS, Instant, format_time
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.storage import FileStatus, Storage
+from airflow_provider.table.timeline_zone import timeline_zone
 
 _PLAN_VERSION = 2
 
@@ -267,7 +268,7 @@ class _Planner:
         self._reserved = reserved
         self._retention = retention
         self._log = CommitLog(storage)
-        self._now = storage.clock(anew=True)
+        self._now, self._zone = storage.clock(anew=True), timeline_zone(storage)
         self._commits = view.timeline.commits()
         self._completion = {i.requested_time: i.completion_time or "" for i in self._commits}
         # What is older was archived, and superseded what it did before this, at the latest.
@@ -373,7 +374,7 @@ class _Planner:
         """What was superseded by this time is past all that the policy keeps."""
         number = self._retention.retained or 0
         if self._retention.policy is CleaningPolicy.KEEP_LATEST_BY_HOURS:
-            return format_time(datetime.fromtimestamp(self._now, UTC) - timedelta(hours=number))
+            return format_time(datetime.fromtimestamp(self._now, UTC) - timedelta(hours=number), self._zone)
         before = len(self._commits) - int(number) - 1
         return self._commits[before].completion_time or "" if before >= 0 else ""
 
@@ -453,7 +454,7 @@ class _Planner:
     def _holder_of_orphan(self, orphan: FileToDelete, dead: DeadInstant) -> str | None:
         if orphan.file_group in self._reserved:
             return _RESERVED
-        if not dead.is_over(self._retention.reverted_after, self._now):
+        if not dead.is_over(self._retention.reverted_after, self._now, self._zone):
             return "readers, until the revert has been over for long enough"
         if dead.end is End.REVERTED:
             return next((name for name, since in self._leases.items() if since < dead.at), None)

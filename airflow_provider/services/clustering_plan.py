@@ -23,6 +23,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import age
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline_zone import timeline_zone
 
 MIB = 1024 * 1024
 LAYOUT_KEY = "clustering_layout"
@@ -211,13 +212,13 @@ def _groups_of(
     partition: str,
     taken: frozenset[FileGroupId],
 ) -> Iterator[ClusteringGroup]:
-    now = table.storage.clock()
+    now, zone = table.storage.clock(), timeline_zone(table.storage)
     small = [
         base_file
         for base_file in view.base_files(partition)
         if base_file.size < settings.small_file_limit
         and base_file.file_group not in taken
-        and age(base_file.instant, now) >= settings.min_age
+        and age(base_file.instant, now, zone) >= settings.min_age
     ]
     # By the time of writing, so that rows that came together stay together where nothing orders them.
     small.sort(key=lambda base_file: (base_file.instant, base_file.file_id))

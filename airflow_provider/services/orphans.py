@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import tzinfo
 from enum import StrEnum
 
 from airflow_provider.concurrency import CommitLog
@@ -20,9 +21,10 @@ from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, age
 from airflow_provider.table.metadata import decode
-from airflow_provider.table.partition_metadata import PARTITION_METADATA
+from airflow_provider.table.partition_metadata import MARKS_OF_A_PARTITION
 from airflow_provider.table.storage import FileStatus, Storage
 from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.timeline_zone import timeline_zone
 
 DAY = 24 * 3600.0
 
@@ -49,15 +51,16 @@ class DeadInstant:
     at: str
     kept: tuple[str, ...] = ()
 
-    def is_over(self, seconds: float, now: float) -> bool:
+    def is_over(self, seconds: float, now: float, zone: tzinfo) -> bool:
         """Whether this is long enough ago that no reader can be on its files.
 
         :param seconds: longer than any query runs. What was never visible has no reader.
         :param now: by the storage's clock.
+        :param zone: of the table's instant times.
         """
         if self.end is not End.REVERTED:
             return True
-        return age(self.at, now) >= seconds
+        return age(self.at, now, zone) >= seconds
 
 
 def data_files(storage: Storage) -> list[FileStatus]:
@@ -67,7 +70,7 @@ def data_files(storage: Storage) -> list[FileStatus]:
     """
     return [
         status
-        for partition in sorted(storage.folders_holding(PARTITION_METADATA))
+        for partition in sorted(storage.folders_holding(*MARKS_OF_A_PARTITION))
         for status in storage.list(partition)
         if parse_base_file_name(status.name)
     ]
@@ -143,11 +146,11 @@ def delete_reverted_files(
     """
     table.check_writable()
     storage = table.storage
-    now, deleted = storage.clock(anew=True), []
+    now, zone, deleted = storage.clock(anew=True), timeline_zone(storage), []
     for entry in CommitLog(storage).backwards():
         if not isinstance(entry, Revert):
             continue
-        if not DeadInstant(End.REVERTED, entry.completion_time).is_over(after_seconds, now):
+        if not DeadInstant(End.REVERTED, entry.completion_time).is_over(after_seconds, now, zone):
             continue
         partitions = {group.partition_path for group in entry.written}
         for path in files_in(storage, partitions, entry.rolls_back):

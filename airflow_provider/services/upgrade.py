@@ -129,7 +129,7 @@ def upgrade(
             _switch(table.storage, before)
         _remove_metadata_table(table.storage)
         moved = _move_timeline(table.storage) if before.layout == 1 else 0
-        _switch(table.storage, replace(before, version=9, layout=2, timezone="UTC", raw=properties))
+        _switch(table.storage, replace(before, version=9, layout=2, raw=properties))
         _remove_layout_1(table.storage)
     log.info("table %s: upgraded from version %d to 9", location, before.version)
     return VersionChange(location, before.version, 9, moved, dropped)

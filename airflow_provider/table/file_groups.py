@@ -12,7 +12,7 @@ from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.table.archived_timeline import metadata_of
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import Action
-from airflow_provider.table.partition_metadata import PARTITION_METADATA
+from airflow_provider.table.partition_metadata import MARKS_OF_A_PARTITION
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
 
@@ -92,7 +92,7 @@ class FileSystemView:
         if self._partitions is None:
             found = self.indexes.partitions() if self.indexes else None
             if found is None:
-                found = sorted(self._storage.folders_holding(PARTITION_METADATA))
+                found = sorted(self._storage.folders_holding(*MARKS_OF_A_PARTITION))
             self._partitions = found
         return self._partitions
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
@@ -28,7 +29,9 @@ from airflow_provider.table.metadata_table.usable import UsableIndexes
 from airflow_provider.table.nesting import check_not_nested
 from airflow_provider.table.predicates import Where
 from airflow_provider.table.properties import (
+    LOCAL,
     PROPERTIES_PATH,
+    TIMELINE_ZONE,
     TableConfig,
     dump_properties,
     parse_properties,
@@ -55,6 +58,8 @@ class HudiTable:
         self.storage = storage
         self.config = config
         storage.durability = _durability(storage, config)
+        storage.timeline_zone = _timeline_zone(storage, config)
+        storage.timeline_layout = config.layout
 
     def __repr__(self) -> str:
         return f"HudiTable({self.config.name!r} at {self.location!r})"
@@ -335,6 +340,20 @@ def _durability(storage: Storage, config: TableConfig) -> Durability:
             f"table {storage.root}: {PROPERTIES_PATH}: {DURABILITY} must be one of {', '.join(Durability)}, "
             f"not {value!r}",
             option=DURABILITY,
+        ) from None
+
+
+def _timeline_zone(storage: Storage, config: TableConfig) -> str:
+    if config.timezone != LOCAL or TIMELINE_ZONE not in config.raw:
+        return config.timezone
+    value = config.raw[TIMELINE_ZONE].strip()
+    try:
+        return ZoneInfo(value).key
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise InvalidInputError(
+            f"table {storage.root}: {PROPERTIES_PATH}: {TIMELINE_ZONE} must name a time zone, such as "
+            f"America/Chicago, not {value!r}",
+            option=TIMELINE_ZONE,
         ) from None
 
 

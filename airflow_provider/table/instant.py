@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from functools import lru_cache
 
@@ -83,10 +83,10 @@ _COMPLETED_IN_LAYOUT_1 = re.compile(rf"^({_TIME})\.([a-z]+)$")
 class Instant:
     """One state of one action on the timeline.
 
-    :param requested_time: ``yyyyMMddHHmmssSSS``, UTC; unique in a table.
+    :param requested_time: ``yyyyMMddHHmmssSSS``, in the table's time zone; unique in a table.
     :param action: what it does.
     :param state: how far it got.
-    :param completion_time: ``yyyyMMddHHmmssSSS``, UTC; only when completed.
+    :param completion_time: as the requested time; only when completed.
     :param layout: timeline layout version, which says how its file is named.
     """
 
@@ -129,14 +129,19 @@ class Instant:
         return None
 
 
-def format_time(moment: datetime) -> str:
-    """A moment as an instant time: ``yyyyMMddHHmmssSSS`` in UTC."""
-    return moment.astimezone(UTC).strftime("%Y%m%d%H%M%S%f")[:17]
+def format_time(moment: datetime, zone: tzinfo = UTC) -> str:
+    """A moment as an instant time: ``yyyyMMddHHmmssSSS``.
+
+    :param zone: in which the table writes its times, by
+        :func:`~airflow_provider.table.timeline_zone.timeline_zone`.
+    """
+    return moment.astimezone(zone).strftime("%Y%m%d%H%M%S%f")[:17]
 
 
-def parse_time(text: str) -> datetime:
+def parse_time(text: str, zone: tzinfo = UTC) -> datetime:
     """The moment of an instant time; 14 digits count as their last millisecond (Hudi's rule).
 
+    :param zone: see :func:`format_time`.
     :raises InvalidInputError: when the text is not 14 or 17 digits of a date.
     """
     padded = f"{text}999" if len(text) == 14 else text
@@ -144,31 +149,35 @@ def parse_time(text: str) -> datetime:
         # A tenth of the time of strptime, which would also take fewer digits.
         if found := _DIGITS.fullmatch(padded):
             year, month, day, hour, minute, second, milliseconds = map(int, found.groups())
-            return datetime(year, month, day, hour, minute, second, milliseconds * 1000, UTC)
+            return datetime(year, month, day, hour, minute, second, milliseconds * 1000, zone)
     except ValueError:
         pass  # no such day, or hour
     raise InvalidInputError(
-        f"instant time {text!r} is not of the form yyyyMMddHHmmssSSS (17 digits, UTC)", instant=text
+        f"instant time {text!r} is not of the form yyyyMMddHHmmssSSS (17 digits)", instant=text
     )
 
 
 _DIGITS = re.compile(r"(\d{4})" + r"(\d{2})" * 5 + r"(\d{3})", re.ASCII)
 
 
-def now() -> str:
-    """The current instant time by this machine's clock."""
-    return format_time(datetime.now(UTC))
+def now(zone: tzinfo = UTC) -> str:
+    """The current instant time by this machine's clock.
+
+    :param zone: see :func:`format_time`.
+    """
+    return format_time(datetime.now(UTC), zone)
 
 
-def age(text: str, now: float) -> float:
+def age(text: str, now: float, zone: tzinfo = UTC) -> float:
     """Seconds since an instant time.
 
     0 for one that is ahead of the clock, as times are where many commits complete in one millisecond.
 
     :param text: the instant time.
     :param now: seconds since the epoch, by :meth:`~airflow_provider.table.storage.Storage.clock`.
+    :param zone: see :func:`format_time`.
     """
-    return max(0.0, now - parse_time(text).timestamp())
+    return max(0.0, now - parse_time(text, zone).timestamp())
 
 
 def after(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import BinaryIO, cast
 
 from airflow_provider.table.durability import Disk, Place
@@ -42,6 +43,7 @@ def put(disk: Disk | None, target: str, data: bytes) -> None:
     """
     staged = _stage(target, data)
     if disk is None:
+        delete_checksum(target)
         os.replace(staged, target)  # noqa: PTH105
         return
     if disk.place(target) in (Place.DATA, Place.STAGED) and _moved(staged, target):
@@ -50,6 +52,7 @@ def put(disk: Disk | None, target: str, data: bytes) -> None:
     # What is replaced may be in use already, so that it must not be lost either.
     disk.wrote(staged)
     disk.force()
+    delete_checksum(target)
     os.replace(staged, target)  # noqa: PTH105
     disk.named(target)
     disk.force()
@@ -129,6 +132,19 @@ def create(disk: Disk | None, target: str) -> BinaryIO:
     if disk is None:
         return open(descriptor, "wb")  # noqa: PTH123
     return cast(BinaryIO, _DataFile(descriptor, lambda: disk.wrote_data(target)))
+
+
+def delete_checksum(target: str) -> None:
+    """Delete what Hadoop's ``ChecksumFileSystem`` keeps beside a file that it has written.
+
+    With the checksum of other content it refuses to read the file, and without one it reads any: so the
+    checksum goes first.
+
+    :param target: absolute path of a file that is about to be replaced or deleted.
+    """
+    folder, _, name = target.rpartition("/")
+    with suppress(FileNotFoundError):
+        os.unlink(f"{folder}/.{name}.crc")  # noqa: PTH108
 
 
 class _DataFile(io.BufferedWriter):

@@ -6,6 +6,10 @@ from airflow_provider.table.properties import dump_properties
 from airflow_provider.table.storage import Storage
 
 PARTITION_METADATA = ".hoodie_partition_metadata"
+MARKS_OF_A_PARTITION = (PARTITION_METADATA, f"{PARTITION_METADATA}.parquet", f"{PARTITION_METADATA}.orc")
+"""Any of these files marks a partition (``HoodiePartitionMetadata.hasPartitionMetadata``).
+
+With ``hoodie.partition.metafile.use.base.format`` the JVM's Hudi writes it in the base files' format."""
 
 
 def write_partition_metadata(storage: Storage, partition_path: str, instant: str) -> bool:

@@ -29,6 +29,9 @@ _HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
 _URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
 _CREATE_SCHEMA = "hoodie.table.create.schema"
 _TIMEZONE = "hoodie.table.timeline.timezone"
+TIMELINE_ZONE = "hoodie.table.timeline.timezone.name"
+"""The option of a table that names the zone of the JVMs that write to it, where its timeline is LOCAL."""
+LOCAL = "LOCAL"
 _KEY_GENERATOR_TYPE = "hoodie.table.keygenerator.type"
 _KEY_GENERATOR_CLASS = "hoodie.table.keygenerator.class"
 _METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
@@ -140,7 +143,7 @@ class TableConfig:
             hive_style=props.get(_HIVE_STYLE, "false").lower() == "true",
             url_encode=props.get(_URL_ENCODE, "false").lower() == "true",
             create_schema=props.get(_CREATE_SCHEMA),
-            timezone=props.get(_TIMEZONE, "LOCAL").upper(),
+            timezone=props.get(_TIMEZONE, LOCAL).upper(),
             raw=dict(props),
         )
         config._verify_supported()

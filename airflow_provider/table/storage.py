@@ -48,6 +48,9 @@ class Storage:
 
     :param root: absolute local path, or a URL such as ``s3://bucket/lake/flights``.
     :param options: keyword arguments of the fsspec file system.
+    :ivar timeline_zone: of the table here, in which its instant times are written: ``UTC``, ``LOCAL`` or a
+        name; see :mod:`~airflow_provider.table.timeline_zone`.
+    :ivar timeline_layout: of the table here.
     :raises InvalidInputError: when the root is a relative path or its scheme is unknown.
     """
 
@@ -75,13 +78,17 @@ class Storage:
         self._disk = Disk(self._base) if self._is_local else None
         self._within: dict[str, Storage] = {}
         self._clock: tuple[float, float] | None = None
+        self.timeline_zone = "UTC"
+        self.timeline_layout = 2
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root, "options": self.options, "durability": self.durability}
+        of_table = {name: getattr(self, name) for name in _OF_TABLE}
+        return {"root": self.root, "options": self.options, "of_table": of_table}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Storage.__init__(self, state["root"], state["options"])
-        self.durability = state["durability"]
+        for name, value in state["of_table"].items():
+            setattr(self, name, value)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.root!r})"
@@ -293,17 +300,17 @@ class Storage:
             return dict.fromkeys(self.names(path))
         return {status.name: status.size for status in self.list(path)}
 
-    def folders_holding(self, name: str) -> Iterable[str]:
-        """Folders, at any depth, in which there is a file of this name; the root is ``""``.
+    def folders_holding(self, *names: str) -> Iterable[str]:
+        """Folders, at any depth, in which there is a file of one of these names; the root is ``""``.
 
         Nothing is looked for in ``.hoodie``, nor, where that costs something, below such a folder.
 
-        :param name: the file's name.
+        :param names: of the files.
         """
         if self._is_local:
-            return _walk(self._base, "", name)
-        found = (status.path for status in self.list("", recursive=True) if status.name == name)
-        folders = (path.removesuffix(name).rstrip("/") for path in found)
+            return _walk(self._base, "", names)
+        found = (status.path for status in self.list("", recursive=True) if status.name in names)
+        folders = dict.fromkeys(path.rpartition("/")[0] for path in found)
         return [folder for folder in folders if not f"{folder}/".startswith(_OWN_FOLDER)]
 
     def stat(self, path: str) -> FileStatus | None:
@@ -328,6 +335,7 @@ class Storage:
             disk.before_deletion(target)
         try:
             if self._is_local:
+                local_files.delete_checksum(target)
                 os.unlink(target)  # noqa: PTH108
             else:
                 self._filesystem.rm_file(target)
@@ -396,6 +404,9 @@ class Storage:
         return FileStatus(relative, int(info.get("size") or 0), float(modified), info["type"] == "directory")
 
 
+_OF_TABLE = ("durability", "timeline_zone", "timeline_layout")
+"""What a table says to the storage object that it is opened with."""
+
 CLOCK_PREFIX = ".hoodie/.clock-"
 
 _CLOCK_SECONDS = 60.0
@@ -409,10 +420,10 @@ _STAGED = local_files.STAGED
 _OWN_FOLDER = ".hoodie/"
 
 
-def _walk(base: str, path: str, name: str) -> Iterator[str]:
+def _walk(base: str, path: str, names: tuple[str, ...]) -> Iterator[str]:
     # os.scandir tells folders without a stat; a partition's many files are not looked at.
     target = f"{base}/{path}" if path else base
-    if os.path.exists(f"{target}/{name}"):  # noqa: PTH110
+    if any(os.path.exists(f"{target}/{name}") for name in names):  # noqa: PTH110
         yield path
         return
     try:
@@ -421,7 +432,7 @@ def _walk(base: str, path: str, name: str) -> Iterator[str]:
     except FileNotFoundError:
         return
     for folder in folders:
-        yield from _walk(base, f"{path}/{folder}" if path else folder, name)
+        yield from _walk(base, f"{path}/{folder}" if path else folder, names)
 
 
 def _is_staged(name: str) -> bool:

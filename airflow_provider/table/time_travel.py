@@ -23,6 +23,7 @@ from airflow_provider.table.instant import (
 )
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.timeline_zone import timeline_zone
 from airflow_provider.table.undoing import undone_by
 
 
@@ -64,7 +65,7 @@ def settled_timeline(storage: Storage, load: Callable[[], Timeline], moment: str
                 instant=moment,
                 pending=pending.requested_time,
             )
-    if not is_past and asked > now():
+    if not is_past and asked > now(timeline_zone(storage)):
         raise SnapshotNotSettledError(
             f"{told}: that moment has not come, and whatever completes until then belongs to it; "
             f"read without as_of{known}",

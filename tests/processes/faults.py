@@ -69,9 +69,9 @@ class FaultyStorage(Storage):
         with self._at("names", path):
             return super().names(path)
 
-    def folders_holding(self, name: str) -> Iterable[str]:
-        with self._at("folders_holding", name):
-            return super().folders_holding(name)
+    def folders_holding(self, *names: str) -> Iterable[str]:
+        with self._at("folders_holding", *names[:1]):
+            return super().folders_holding(*names)
 
     def stat(self, path: str) -> FileStatus | None:
         with self._at("stat", path):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,16 @@ def one_of(ours: Mapping[str, str]) -> Kind:
         return next(name for name, other in ours.items() if other == value)
 
     return Kind(" or ".join(f"`{write(value)}`" for value in dict.fromkeys(ours.values())), read, write)
+
+
+def _zone(text: str) -> str:
+    try:
+        return ZoneInfo(text).key
+    except (OSError, ZoneInfoNotFoundError):
+        raise ValueError from None
+
+
+TIME_ZONE = Kind("name of a time zone, such as `America/Chicago`", _zone)
 
 
 def _flag(text: str) -> bool:

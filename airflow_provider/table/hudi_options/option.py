@@ -18,6 +18,7 @@ class Topic(StrEnum):
     HEARTBEAT = "Heartbeats"
     WRITING = "Loads"
     DURABILITY = "Power failures"
+    TIMELINE = "Timeline"
     CLUSTERING = "Clustering"
     CLEANING = "Cleaning"
     ARCHIVAL = "Archival"

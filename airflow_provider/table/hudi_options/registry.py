@@ -9,9 +9,18 @@ from typing import Any
 
 from airflow_provider.table.durability import DEFAULT_DURABILITY, DURABILITY, Durability
 from airflow_provider.table.hudi_options.index_options import INDEX_OPTIONS
-from airflow_provider.table.hudi_options.kinds import BYTES, MILLISECONDS, NAMES, Kind, one_of, whole
+from airflow_provider.table.hudi_options.kinds import (
+    BYTES,
+    MILLISECONDS,
+    NAMES,
+    TIME_ZONE,
+    Kind,
+    one_of,
+    whole,
+)
 from airflow_provider.table.hudi_options.lock_options import LOCK_OPTIONS
 from airflow_provider.table.hudi_options.option import Option, Topic
+from airflow_provider.table.properties import TIMELINE_ZONE
 
 MIB = 1024 * 1024
 
@@ -119,6 +128,17 @@ _DURABILITY = (
         "[commit-protocol.md](commit-protocol.md#when-the-power-fails). Our own: another Hudi "
         "passes it over.",
         default=DEFAULT_DURABILITY,
+    ),
+)
+
+_TIMELINE = (
+    Option(
+        TIMELINE_ZONE,
+        Topic.TIMELINE,
+        TIME_ZONE,
+        "The time zone of the JVMs that write to the table, where `hoodie.table.timeline.timezone` is "
+        "`LOCAL`. Without it the newest instant tells how far their clocks are ahead of UTC. Our own: "
+        "another Hudi passes it over.",
     ),
 )
 
@@ -253,6 +273,7 @@ _ALL = (
     *LOCK_OPTIONS,
     *_WRITING,
     *_DURABILITY,
+    *_TIMELINE,
     *_CLUSTERING,
     *_CLEANING,
     *_ARCHIVAL,

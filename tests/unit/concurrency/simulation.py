@@ -155,8 +155,8 @@ class MemoryStorage(Storage):
         within = [name for name in self._files if name.startswith(path)]
         return [name[start:] for name in within if name.rfind("/") == start - 1]
 
-    def folders_holding(self, name: str) -> builtins.list[str]:
-        found = [status.path for status in self.list("", recursive=True) if status.name == name]
+    def folders_holding(self, *names: str) -> builtins.list[str]:
+        found = [status.path for status in self.list("", recursive=True) if status.name in names]
         return [path.rpartition("/")[0] for path in found if not path.startswith(".hoodie/")]
 
     def stat(self, path: str) -> FileStatus | None:

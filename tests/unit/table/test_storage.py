@@ -59,6 +59,7 @@ def test_folders_are_found_by_a_file_in_them(storage: Storage) -> None:
     # What lies below one may be told or not: no partition has another within.
     assert found - {"a=1/b=3/c=4"} == {"a=1/b=2", "a=1/b=3"}
     assert set(storage.folders_holding("nothing")) == set()
+    assert set(storage.folders_holding("nothing", "data")) == {"d=5"}
     storage.put("here", b"x")
     assert "" in set(storage.folders_holding("here"))
 
@@ -96,3 +97,13 @@ def test_the_storage_of_a_folder_is_always_the_same(storage: Storage) -> None:
     assert storage.read("a/b") == b"1"
     assert storage.within("a") is inner
     assert storage.within("c") is not inner
+
+
+def test_a_checksum_of_hadoops_goes_before_the_file_that_it_is_of(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path / "t"))
+    for path in ("replaced", "deleted", "kept"):
+        storage.put(path, b"as the JVM wrote it")
+        (tmp_path / "t" / f".{path}.crc").write_bytes(b"crc")
+    storage.put("replaced", b"new")
+    assert storage.delete("deleted")
+    assert sorted(each.name for each in (tmp_path / "t").iterdir()) == [".kept.crc", "kept", "replaced"]

@@ -39,7 +39,7 @@ def never_listed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert path.startswith(".hoodie"), f"{path} was looked at"
         return then(self, path)
 
-    def no_folders(self: Storage, name: str) -> Any:
+    def no_folders(self: Storage, *names: str) -> Any:
         raise AssertionError("all folders were walked")
 
     monkeypatch.setattr(Storage, "names", lambda self, path: only_of_hudi(self, path, names))
