@@ -67,7 +67,8 @@ def begin_write(
     :raises InvalidInputError: when the heartbeat's numbers are not above zero.
     :raises UnsupportedTableError: when this package does not write such a table, or could not undo the
         write should its transaction be aborted.
-    :raises WriteConflictError: when a write of another Hudi writer is pending that keeps no heartbeat.
+    :raises WriteConflictError: when a write of another Hudi writer is pending that keeps no heartbeat, and
+        the lock is not one that other Hudi writers share.
     """
     _check_heartbeat(heartbeat_interval, tolerable_misses)
     table.check_writable()
@@ -95,7 +96,10 @@ def begin_write(
     lock, policy, instant = lock or default_lock(table), policy or ConflictPolicy(), ""
     while True:
         instant, base = _take_instant(storage, commit_log, newest, info, later_than=instant)
-        if (unfinished := unfinished_write(storage, base.look())) is not None:
+        # With a common lock that engine cleans up lazily (``HoodieWriteConfig`` refuses anything else), which
+        # also rolls back what is older than completed commits.
+        unfinished = None if lock.excludes_hudi else unfinished_write(storage, base.look())
+        if unfinished is not None:
             storage.delete(heartbeat_path(instant))
             raise _unfinished(storage, unfinished)
         # Another Hudi writer knows no such claims, and may have taken the same millisecond for anything.

@@ -13,7 +13,7 @@ from airflow_provider.concurrency.conflicts import Conflict, Outcome, WriteDescr
 from airflow_provider.concurrency.content import Content, Rebase, Rebased
 from airflow_provider.concurrency.fate import find_rollback
 from airflow_provider.concurrency.history import Change, Moment
-from airflow_provider.concurrency.in_flight import wait_for_clustering, wait_for_instant
+from airflow_provider.concurrency.in_flight import others_in_the_way, wait_for_clustering, wait_for_instant
 from airflow_provider.concurrency.indexes import log_missed
 from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.concurrency.new_keys import same_new_keys
@@ -21,6 +21,7 @@ from airflow_provider.concurrency.others import OWNER
 from airflow_provider.concurrency.revert import revert_rewrite
 from airflow_provider.concurrency.turns import (
     LOSSES_BEFORE_A_TURN,
+    SECONDS_FOR_ANOTHER_ENGINE,
     SHORT_TURN_SECONDS,
     turn_seconds,
     why_no_turn_helps,
@@ -67,6 +68,7 @@ class Committing:
 
     def run(self) -> Commit:
         """Commit, or raise; see :meth:`~airflow_provider.concurrency.writer.Writer.commit`."""
+        self._let_another_engine_finish()
         self._stage()
         entry = self._commit_at_once()
         while entry is None:
@@ -76,6 +78,15 @@ class Committing:
             if entry is None:
                 self._make_up()
         return entry
+
+    def _let_another_engine_finish(self) -> None:
+        write = self._write
+        if not self._is_shared or write.lock.is_held():
+            return
+        deadline = time.monotonic() + SECONDS_FOR_ANOTHER_ENGINE
+        for other in others_in_the_way(self._storage, self._content.touched):
+            log.info("instant %s waits for %s of another Hudi writer", write.instant, other)
+            wait_for_instant(write.table, other, max(0.0, deadline - time.monotonic()))
 
     # --- the entry ------------------------------------------------------------------------
 

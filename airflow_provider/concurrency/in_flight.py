@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import tenacity
@@ -14,12 +14,14 @@ from airflow_provider.concurrency.fate import fate_of
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, observe, observe_above
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
 from airflow_provider.table.metadata import decode_commit_metadata
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
 _LOOK_EVERY_SECONDS = 0.5
+_BEAT_OF_THE_JVM_SECONDS = 60.0
+"""Default of ``hoodie.client.heartbeat.interval_in_ms``: a writer whose beat is older is probably dead."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,25 @@ def inflight_file_groups(storage: Storage, instant: str, action: Action) -> froz
         return None
     stats = decode_commit_metadata(content).write_stats if content else ()
     return frozenset(FileGroupId(stat.partition_path, stat.file_id) for stat in stats if stat.file_id)
+
+
+def others_in_the_way(storage: Storage, touched: Collection[FileGroupId]) -> list[str]:
+    """Writes that another Hudi writer is at, and that may touch one of these file groups; requested times.
+
+    :param storage: the table's storage.
+    :param touched: by the write that asks.
+    """
+    found = []
+    for instant, heartbeat in observe(storage).items():
+        if heartbeat.info != HeartbeatInfo() or heartbeat.age_seconds > _BEAT_OF_THE_JVM_SECONDS:
+            continue
+        pending = Timeline.load(storage).find(instant)
+        if pending is None or pending.state is State.COMPLETED or pending.action not in WRITE_ACTIONS:
+            continue
+        groups = inflight_file_groups(storage, instant, pending.action)
+        if groups is None or not groups.isdisjoint(touched):
+            found.append(instant)
+    return found
 
 
 def wait_for_instant(table: HudiTable, instant: str, timeout: float) -> bool:

@@ -4,6 +4,10 @@ Whoever commits a little every second takes the file groups of a large batch aga
 merges them anew. So a write that was lost, or gave way, often enough takes a *turn*: it holds the table lock
 while it merges again, and gives way to nobody. Whoever comes then finds the lock held and waits for it; a
 small batch is merged onto the result in a moment. A turn is bounded, by the priority of who takes it.
+
+Another Hudi writer takes no turns: it fails when anybody has written to its file groups while it wrote. So a
+write under a lock that both share waits for one that it finds at its own file groups, once, and then merges
+onto the result.
 """
 
 from __future__ import annotations
@@ -18,6 +22,9 @@ SHORT_TURN_SECONDS = 0.5
 
 TURN_SECONDS = {"ingestion": 10.0, "backfill": 30.0, "table_service": 10.0, "cleaning": 1.0}
 """How long a write of a named priority holds the table lock in its turn, at most."""
+
+SECONDS_FOR_ANOTHER_ENGINE = 30.0
+"""How long a write waits, once, for one of another Hudi writer that is at its file groups."""
 
 
 def turn_seconds(priority: int) -> float:

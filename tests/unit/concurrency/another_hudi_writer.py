@@ -69,12 +69,23 @@ class Jvm:
         replaced = {"city=sf": tuple(each.file_id for each in inputs)}
         self._complete(Action.REPLACE_COMMIT, CommitMetadata("CLUSTER", (stat,), replaced, {}))
 
-    def begin(self, *, beats: bool = False) -> None:
-        """As a writer of one engine does, or with ``beats`` as one that shares the table."""
+    def begin(self, *, beats: bool = False, into: BaseFile | None = None) -> None:
+        """As a writer of one engine does, or with ``beats`` as one that shares the table.
+
+        :param into: a file that it is about to rewrite.
+        """
         if beats:
             self.table.storage.put(f".hoodie/.heartbeat/{self.instant}", b"")
         self._put(Action.COMMIT, State.REQUESTED, b"")
-        self._put(Action.COMMIT, State.INFLIGHT, b"")
+        planned = b""
+        if into is not None:
+            stat = WriteStat(into.file_id, into.partition_path, "", prev_commit=into.instant)
+            planned = encode_commit_metadata(CommitMetadata("UPSERT", (stat,), {}, {}), Action.COMMIT)
+        self._put(Action.COMMIT, State.INFLIGHT, planned)
+
+    def end(self) -> None:
+        """Its heartbeat stops, with or without a commit."""
+        self.table.storage.delete(f".hoodie/.heartbeat/{self.instant}")
 
     def plan_clustering(self, inputs: list[BaseFile]) -> None:
         slices = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from weakref import WeakKeyDictionary
 
@@ -246,7 +246,7 @@ class OnManyMachines(Interleaving):
         OnManyMachines._ahead, OnManyMachines._clocks = itertools.cycle(ahead), WeakKeyDictionary()
 
     @classmethod
-    def now(cls) -> str:
+    def now(cls, _: tzinfo) -> str:
         """What the clock of whoever asks says."""
         asks = getcurrent()
         if asks not in cls._clocks:

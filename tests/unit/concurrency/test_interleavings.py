@@ -233,7 +233,7 @@ def test_a_rollback_races_a_commit(paused_at: int, swept: int) -> None:
 
 @pytest.mark.parametrize("at", range(0, 30))
 def test_a_moment_names_one_commit(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_provider.concurrency.instant_time.now", lambda: "20261122123000000")
+    monkeypatch.setattr("airflow_provider.concurrency.instant_time.now", lambda _: "20261122123000000")
     simulation = table_with("a", "b")
     add_writer(simulation, "w0", "a")
     add_writer(simulation, "w1", "b")

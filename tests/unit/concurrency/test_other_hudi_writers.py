@@ -6,7 +6,10 @@ right before the writer under test gets it.
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Self
 
@@ -77,7 +80,7 @@ def test_a_requested_time_that_another_writer_took_first(
     taken = now()
     path = Path(table.location, f".hoodie/timeline/{taken}.commit.requested")
 
-    def now_taken() -> str:
+    def now_taken(_: tzinfo) -> str:
         path.write_bytes(b"")
         path.with_name(f"{taken}_{after(taken)}.commit").write_bytes(b"")
         return taken
@@ -261,3 +264,78 @@ class TestUnfinishedWrite:
         Jvm(table).begin(beats=True)
         ingest_arrow(table, rows({7: 7.0}))
         assert fares(table) == {1: 1.0, 2: 2.0, 7: 7.0}
+
+    def test_with_a_common_lock_it_is_one_that_failed_and_the_other_engine_rolls_it_back(
+        self, table: HudiTable
+    ) -> None:
+        Jvm(table).begin()
+        ingest(table, {7: 7.0}, lambda: None)
+        assert fares(table) == {1: 1.0, 2: 2.0, 7: 7.0}
+
+
+class TestAWriteUnderWay:
+    """A write of another engine that beats, at the file group that is written to."""
+
+    @pytest.fixture
+    def waited_for(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Instants that were waited for; each ends while it is, as :attr:`ends` does it."""
+        found: list[str] = []
+
+        def wait(_: HudiTable, instant: str, timeout: float) -> bool:
+            assert timeout > 0
+            found.append(instant)
+            self.ends()
+            return True
+
+        monkeypatch.setattr(committing, "wait_for_instant", wait)
+        return found
+
+    def ends(self) -> None: ...
+
+    @pytest.mark.parametrize("commits", [True, False])
+    def test_it_is_let_finish_once(self, table: HudiTable, waited_for: list[str], commits: bool) -> None:
+        jvm, later, file = Jvm(table), Jvm(table), only_file(table)
+        jvm.begin(beats=True, into=file)
+
+        def ends() -> None:
+            if commits:
+                jvm.upsert({2: 5.0}, into=file)
+            jvm.end()
+            later.begin(beats=True, into=file)  # who always comes back takes turns with this one
+
+        self.ends = ends  # type: ignore[method-assign]
+        ingest(table, {1: 10.0}, lambda: None, on_conflict="rebase")
+        assert waited_for == [jvm.instant]
+        assert fares(table) == {1: 10.0, 2: 5.0 if commits else 2.0}
+
+    def test_one_that_has_not_said_what_it_writes_is_let_finish(
+        self, table: HudiTable, waited_for: list[str]
+    ) -> None:
+        jvm = Jvm(table)
+        table.storage.put(f".hoodie/.heartbeat/{jvm.instant}", b"")
+        table.storage.put(f".hoodie/timeline/{jvm.instant}.commit.requested", b"")
+        ingest(table, {1: 10.0}, lambda: None)
+        assert waited_for == [jvm.instant]
+
+    def test_another_file_group_is_not_waited_for(self, table: HudiTable, waited_for: list[str]) -> None:
+        first = only_file(table)
+        Jvm(table).upsert({7: 7.0})
+        [other] = [each for each in table.view().base_files("city=sf") if each.file_id != first.file_id]
+        Jvm(table).begin(beats=True, into=other)
+        ingest(table, {1: 10.0}, lambda: None)
+        assert waited_for == []
+
+    def test_one_that_has_not_beaten_for_longer_than_a_jvm_does_is_not(
+        self, table: HudiTable, waited_for: list[str]
+    ) -> None:
+        jvm = Jvm(table)
+        jvm.begin(beats=True, into=only_file(table))
+        long_ago = time.time() - 90.0
+        os.utime(Path(table.location, f".hoodie/.heartbeat/{jvm.instant}"), (long_ago, long_ago))
+        ingest(table, {1: 10.0}, lambda: None)
+        assert waited_for == []
+
+    def test_without_a_common_lock_nobody_waits(self, table: HudiTable, waited_for: list[str]) -> None:
+        Jvm(table).begin(beats=True, into=only_file(table))
+        ingest_arrow(table, rows({1: 10.0}))
+        assert waited_for == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import tzinfo
 from itertools import count
 
 import pytest
@@ -30,7 +31,7 @@ class Clock:
     def __init__(self) -> None:
         self.time = now()
 
-    def __call__(self) -> str:
+    def __call__(self, _: tzinfo) -> str:
         self.time = after(self.time)
         return self.time
 
@@ -39,7 +40,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(instant_time, "now", made)
-    monkeypatch.setattr(time_travel, "now", lambda: made.time)
+    monkeypatch.setattr(time_travel, "now", lambda _: made.time)
     return made
 
 

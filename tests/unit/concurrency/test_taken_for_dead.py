@@ -353,7 +353,7 @@ def test_the_time_of_a_dead_writer_whose_clock_was_ahead_is_not_taken_again(
     # Who takes a dead writer's time would be both committed and rolled back.
     with monkeypatch.context() as patched:
         ahead = format_time(datetime.now(UTC) + timedelta(seconds=30))
-        patched.setattr("airflow_provider.concurrency.instant_time.now", lambda: ahead)
+        patched.setattr("airflow_provider.concurrency.instant_time.now", lambda _: ahead)
         dead = begin_write(table, operation="INSERT").instant
     rolled_back = rollback(table, dead)
     assert rolled_back is not None
