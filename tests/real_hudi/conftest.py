@@ -1,0 +1,32 @@
+"""One JVM with the real Hudi for all tests here."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .jvm import Jvm, Session, running
+
+
+@pytest.fixture(scope="session")
+def jvm() -> Iterator[Jvm]:
+    # The path of a socket has a hundred characters at most, and pytest's folders are long.
+    with tempfile.TemporaryDirectory(prefix="real-hudi-") as folder, running(Path(folder)) as jvm:
+        yield jvm
+
+
+@pytest.fixture
+def hudi(jvm: Jvm) -> Iterator[Session]:
+    """A Spark session of the test's own, in the JVM that all share."""
+    session = jvm.session()
+    yield session
+    session.close()
+
+
+@pytest.fixture
+def location(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """Where a test's table is; its name is one that nobody else has."""
+    return tmp_path / request.node.originalname
