@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,5 +29,5 @@ def hudi(jvm: Jvm) -> Iterator[Session]:
 
 @pytest.fixture
 def location(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """Where a test's table is; its name is one that nobody else has."""
-    return tmp_path / request.node.originalname
+    """Where a test's table is; its name is no other test's, because the JVM has one catalog."""
+    return tmp_path / re.sub(r"\W+", "_", request.node.name).strip("_")

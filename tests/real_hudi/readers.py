@@ -85,15 +85,18 @@ def conditions_of(rows: Sequence[Row], columns: Sequence[str]) -> list[Condition
 
 def difference(shown: Iterable[Row], wanted: Iterable[Row], columns: Sequence[str]) -> str:
     """How rows differ from those that are wanted; empty when they do not."""
-    a, b = (Counter(_comparable(row, columns) for row in rows) for rows in (shown, wanted))
+    shown, wanted = list(shown), list(wanted)
+    rows = {_comparable(row, columns): row for row in shown}
+    rows |= {_comparable(row, columns): row for row in wanted}
+    a, b = (Counter(_comparable(row, columns) for row in each) for each in (shown, wanted))
     if a == b:
         return ""
-    missing, more = b - a, a - b
     told = [f"{a.total()} rows instead of {b.total()}"]
-    for what, rows in (("not shown", missing), ("shown", more)):
-        if rows:
-            examples = [dict(zip(columns, row, strict=True)) for row in sorted(rows, key=repr)[:2]]
-            told.append(f"{what}: {rows.total()}, such as {examples}")
+    for what, differing in (("not shown", b - a), ("shown", a - b)):
+        if differing:
+            first = [rows[each] for each in sorted(differing, key=repr)[:2]]
+            examples = [{name: row.get(name) for name in columns} for row in first]
+            told.append(f"{what}: {differing.total()}, such as {examples}")
     return "; ".join(told)
 
 

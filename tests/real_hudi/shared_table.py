@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,14 +119,14 @@ class SharedTable:
     def ours(self, changed: Sequence[Row], operation: str = "upsert", **settings: Any) -> dict[str, Any]:
         """A write of ours; its result."""
         result = ingest_arrow(self.table, pa.Table.from_pylist(list(changed), SCHEMA), operation, **settings)
-        self._apply(changed, operation)
+        self.add(changed, operation)
         return result
 
     def ours_deletes(self, keys: Sequence[str]) -> None:
         """A delete of ours."""
         gone = [{"id": key, "part": self.model[key]["part"]} for key in keys]
         ingest_arrow(self.table, pa.Table.from_pylist(gone), "delete")
-        self._drop(keys)
+        self.drop(keys)
 
     def build(self, indexes: Sequence[str] = ALL_INDEXES) -> None:
         """Indexes by our indexer."""
@@ -155,18 +155,19 @@ class SharedTable:
             **(options or {}),
         }
         self.hudi.write(self.location, changed, COLUMNS, written, mode)
-        self._apply(changed, operation)
+        self.add(changed, operation)
 
     def sql(self, text: str) -> list[dict[str, Any]]:
         """A statement of the JVM's, in which ``{t}`` is the table; the model is for the caller to change."""
-        self.register()
+        self.hudi.sql(f"create table if not exists {self.name} using hudi location '{self.location}'")
+        self.hudi.sql(f"refresh table {self.name}")
         return self.hudi.sql(text.format(t=self.name))
 
-    def register(self) -> None:
-        """In the JVM's catalog, so that SQL can name it."""
-        if not self.hudi.sql(f"show tables like '{self.name}'"):
-            self.hudi.sql(f"create table {self.name} using hudi location '{self.location}'")
-        self.hudi.sql(f"refresh table {self.name}")
+    def always(self, options: Mapping[str, str]) -> None:
+        """Options of every further write of the JVM, by its data source and by SQL."""
+        self.options |= options
+        for name, value in options.items():
+            self.hudi.sql(f"set {name}={value}")
 
     # --- the model -------------------------------------------------------------------------------
 
@@ -174,19 +175,10 @@ class SharedTable:
         """Whether all five readers show what the model has; see :func:`five_readers`."""
         five_readers(self.hudi, self.location, self.model.values(), where=where, columns=SCHEMA.names)
 
-    def change(self, keys: Iterable[str], **values: Any) -> None:
-        """In the model only: new values in the rows of these keys."""
-        for key in keys:
-            self.model[key] = {**self.model[key], **values}
-
-    def drop_partition(self, part: str) -> None:
-        """In the model only."""
-        self._drop([key for key, each in self.model.items() if each["part"] == part])
-
-    def _apply(self, changed: Sequence[Row], operation: str) -> None:
+    def add(self, changed: Iterable[Row], operation: str = "insert") -> None:
+        """In the model only: what a write of these rows leaves."""
         if operation == "insert_overwrite":
-            for part in {each["part"] for each in changed}:
-                self.drop_partition(part)
+            self.drop_partitions({each["part"] for each in changed})
         if operation == "insert_overwrite_table":
             self.model.clear()
         for each in changed:
@@ -194,6 +186,16 @@ class SharedTable:
             if there is None or operation != "upsert" or each["ts"] >= there["ts"]:
                 self.model[each["id"]] = each
 
-    def _drop(self, keys: Iterable[str]) -> None:
+    def change(self, keys: Iterable[str], **values: Any) -> None:
+        """In the model only: new values in the rows of these keys."""
+        for key in keys:
+            self.model[key] = {**self.model[key], **values}
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """In the model only: without these keys."""
         for key in list(keys):
             del self.model[key]
+
+    def drop_partitions(self, parts: Collection[str]) -> None:
+        """In the model only: without what is in these partitions."""
+        self.drop(key for key, each in self.model.items() if each["part"] in parts)
