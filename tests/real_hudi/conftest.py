@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes.servers import ZookeeperServer, zookeeper
+
 from .jvm import Jvm, Session, running
+from .one_lock import OneLock
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +28,18 @@ def hudi(jvm: Jvm) -> Iterator[Session]:
     session = jvm.session()
     yield session
     session.close()
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server() -> Iterator[ZookeeperServer]:
+    with tempfile.TemporaryDirectory(prefix="zookeeper-") as folder, zookeeper(Path(folder)) as server:
+        yield server
+
+
+@pytest.fixture
+def one_lock(zookeeper_server: ZookeeperServer, location: Path) -> OneLock:
+    """A lock that both sides share."""
+    return OneLock(zookeeper_server.hosts, location.name)
 
 
 @pytest.fixture

@@ -119,6 +119,7 @@ class Jvm:
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [*map(str, command), *more],
+                stdin=subprocess.PIPE,  # closes when this process ends, however it does
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=folder,

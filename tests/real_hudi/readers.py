@@ -32,6 +32,7 @@ def five_readers(
     where: Sequence[Condition] | None = None,
     columns: Sequence[str] | None = None,
     options: Mapping[str, str] | None = None,
+    as_of: str | None = None,
 ) -> None:
     """Whether ours, hudi-rs and the JVM, these two with and without metadata table, show the rows of a model.
 
@@ -41,22 +42,24 @@ def five_readers(
     :param where: conditions, each on its own; on the first column and on the first one of numbers when None.
     :param columns: that are compared; those of the model's first row when None.
     :param options: of the JVM's reads, as for :meth:`Session.read`.
+    :param as_of: the moment at which the table is read; now when None.
     :raises AssertionError: names every reader that shows something else, and what.
     """
     wanted = list(model)
+    options = {**(options or {}), **({"as.of.instant": as_of} if as_of else {})}
     columns = list(columns or (wanted[0] if wanted else ["_hoodie_record_key"]))
     readers: dict[str, tuple[Callable[[], Iterable[Row]], list[Row]]] = {
-        "ours": (lambda: _ours(location), wanted),
-        "hudi-rs": (lambda: _hudi_rs(location, True), wanted),
-        "hudi-rs without metadata table": (lambda: _hudi_rs(location, False), wanted),
+        "ours": (lambda: _ours(location, as_of), wanted),
+        "hudi-rs": (lambda: _hudi_rs(location, True, as_of), wanted),
+        "hudi-rs without metadata table": (lambda: _hudi_rs(location, False, as_of), wanted),
         "the JVM": (lambda: hudi.read(location, options), wanted),
         "the JVM without metadata table": (lambda: hudi.read(location, options, metadata=False), wanted),
     }
     for one in conditions_of(wanted, columns) if where is None else where:
         left = [row for row in wanted if _holds(row, one)]
         told = " ".join(map(str, one))
-        readers[f"ours where {told}"] = (lambda one=one: _ours(location, one), left)
-        readers[f"hudi-rs where {told}"] = (lambda one=one: _hudi_rs(location, True, one), left)
+        readers[f"ours where {told}"] = (lambda one=one: _ours(location, as_of, one), left)
+        readers[f"hudi-rs where {told}"] = (lambda one=one: _hudi_rs(location, True, as_of, one), left)
         readers[f"the JVM where {told}"] = (
             lambda one=one: hudi.read(location, options, where=_in_sql(one)),
             left,
@@ -100,17 +103,19 @@ def difference(shown: Iterable[Row], wanted: Iterable[Row], columns: Sequence[st
     return "; ".join(told)
 
 
-def _ours(location: str, one: Condition | None = None) -> list[Row]:
+def _ours(location: str, as_of: str | None, one: Condition | None = None) -> list[Row]:
     table = HudiTable.open(location)
-    rows: list[Row] = snapshot(table, where=[one] if one else None).to_table().to_pylist()
+    rows: list[Row] = snapshot(table, as_of, where=[one] if one else None).to_table().to_pylist()
     return rows
 
 
-def _hudi_rs(location: str, metadata: bool, one: Condition | None = None) -> list[Row]:
+def _hudi_rs(location: str, metadata: bool, as_of: str | None, one: Condition | None = None) -> list[Row]:
     options = {} if metadata else {"hoodie.metadata.enable": "false"}
     table = HudiTableBuilder.from_base_uri(location).with_hudi_options(options).build()
-    filters = [(one[0], one[1], str(one[2]))] if one else []
-    batches = [pa.Table.from_batches([batch]) for batch in table.read(HudiReadOptions(filters=filters))]
+    wanted = HudiReadOptions(filters=[(one[0], one[1], str(one[2]))] if one else [])
+    if as_of:
+        wanted = wanted.with_as_of_timestamp(as_of)
+    batches = [pa.Table.from_batches([batch]) for batch in table.read(wanted)]
     rows: list[Row] = pa.concat_tables(batches, promote_options="permissive").to_pylist() if batches else []
     # It skips what cannot hold such a row, and leaves the rows to whoever asks.
     return [row for row in rows if one is None or _holds(row, one)]

@@ -14,7 +14,7 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable
 
 from .jvm import Session
-from .readers import Condition, Row, five_readers
+from .readers import Row, five_readers
 
 SCHEMA = pa.schema(
     {
@@ -35,6 +35,8 @@ ALL_INDEXES_OF_THE_JVM = {
     "hoodie.metadata.index.partition.stats.enable": "true",
     "hoodie.metadata.index.bloom.filter.enable": "true",
     "hoodie.metadata.global.record.level.index.enable": "true",
+    # It makes ten, whatever there is to index.
+    "hoodie.metadata.global.record.level.index.min.filegroup.count": "2",
 }
 """With these a write of the JVM keeps all indexes; without them it drops those that are not its default."""
 
@@ -171,9 +173,9 @@ class SharedTable:
 
     # --- the model -------------------------------------------------------------------------------
 
-    def check(self, where: Sequence[Condition] | None = None) -> None:
+    def check(self, **reading: Any) -> None:
         """Whether all five readers show what the model has; see :func:`five_readers`."""
-        five_readers(self.hudi, self.location, self.model.values(), where=where, columns=SCHEMA.names)
+        five_readers(self.hudi, self.location, self.model.values(), columns=SCHEMA.names, **reading)
 
     def add(self, changed: Iterable[Row], operation: str = "insert") -> None:
         """In the model only: what a write of these rows leaves."""

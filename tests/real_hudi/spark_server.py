@@ -11,6 +11,8 @@ what Spark has said. All of it is pickled.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 from multiprocessing.connection import Connection, Listener
@@ -72,6 +74,9 @@ def start(bundle: str, folder: str, more: dict[str, str]) -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
         "spark.ui.enabled": "false",
+        # A few rows are not worth compiling code for them.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # A JVM of a few minutes does not live to see what the second compiler would gain.
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         **more,
@@ -98,8 +103,15 @@ def serve(connection: Connection, session: Session) -> None:
         connection.send(answer)
 
 
+def end_with_whoever_started_this() -> None:
+    """When that process is killed, its end of the standard input closes."""
+    sys.stdin.read()
+    os.killpg(os.getpid(), signal.SIGKILL)
+
+
 def main() -> None:
     """Serve until the process is ended."""
+    threading.Thread(target=end_with_whoever_started_this, daemon=True).start()
     socket, bundle, folder, *settings = sys.argv[1:]
     spark = start(bundle, folder, dict(setting.split("=", 1) for setting in settings))
     with Listener(socket, "AF_UNIX", backlog=20) as listener:

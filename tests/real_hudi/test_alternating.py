@@ -1,7 +1,11 @@
-"""Ours and the JVM's Hudi write one table in turn; after every step five readers show what the model has."""
+"""Ours and the JVM's Hudi write one table in turn; after every step five readers show what the model has.
+
+``SOAK=1`` makes every kind of change to every table.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -68,20 +72,25 @@ def bulk_insert(shared: SharedTable, turn: int) -> None:
     shared.theirs(rows(range(900, 920), 70000, 100 * turn), "bulk_insert")
 
 
-ROUNDS: list[Callable[[SharedTable, int], None]] = [insert_and_update, merge, delete, overwrite, bulk_insert]
+Change = Callable[[SharedTable, int], None]
+CHANGES: list[Change] = [insert_and_update, merge, delete, overwrite, bulk_insert]
 
 
 @pytest.mark.parametrize(
-    "made",
-    [ours_with_all_indexes, ours_with_the_defaults_of_the_jvm, theirs_with_all_indexes],
-    ids=lambda made: made.__name__,
+    ("made", "changes"),
+    [
+        (ours_with_all_indexes, [insert_and_update, merge]),
+        (ours_with_the_defaults_of_the_jvm, [delete, overwrite]),
+        (theirs_with_all_indexes, [bulk_insert, merge]),
+    ],
+    ids=lambda made: getattr(made, "__name__", ""),
 )
 def test_rounds_of_writes(
-    made: Callable[[Session, Path], SharedTable], hudi: Session, location: Path
+    made: Callable[[Session, Path], SharedTable], changes: list[Change], hudi: Session, location: Path
 ) -> None:
     shared = made(hudi, location)
     chosen = random.Random(7)
-    for turn, theirs in enumerate(ROUNDS, start=1):
+    for turn, theirs in enumerate(CHANGES if "SOAK" in os.environ else changes, start=1):
         theirs(shared, turn)
         shared.check()
         ours = [*rows(range(turn, 200, 23), 2000 + turn, 100 * turn + 50), row(1000 + turn, 3000)]
