@@ -72,6 +72,7 @@ bench: setup     ## Side by side with peers
 	$(RUN) python -m benchmarks.listing
 	$(RUN) python -m benchmarks.indexing
 	$(RUN) python -m benchmarks.metastore
+	$(RUN) python -m benchmarks.beside_hudi
 
 soak: setup $(CLASSES) ## 100,000 interleavings and many more examples, for a night
 	EXAMPLES=5000 INTERLEAVINGS=100000 $(RUN) pytest -n 2 tests/unit -o timeout=0
