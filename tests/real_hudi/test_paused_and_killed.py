@@ -9,16 +9,18 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider.exceptions import TableServiceError
+from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import open_lock
 from airflow_provider.services.failed_writes import rollback_failed_writes
 
 from .jvm import Jvm, Session, running
 from .one_lock import OneLock, let_heartbeats_expire
-from .our_writer import DECIDED, LOCKED, PUT, WRITTEN, OurWriter
-from .shared_table import SharedTable, row, rows
+from .our_writer import DECIDED, LOCKED, PUT, WRITTEN, OurWriter, table_that_meets
+from .shared_table import SCHEMA, SharedTable, row, rows
 from .test_their_services import ARCHIVES_SOON
 
 NEW = [row(500 + number, 2, 2, part="p9") for number in range(5)]
@@ -67,6 +69,19 @@ def test_a_commit_of_the_jvm_between_our_data_files_and_our_lock(
     also = [row(1, 400, 4)]  # in the same file group
     locked.theirs(also) if next_by == "theirs" else ours_under(one_lock, locked, also)
     locked.check()
+
+
+def test_a_commit_of_the_jvm_beside_a_lock_that_it_does_not_share_is_warned_of(
+    shared: SharedTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    meets = table_that_meets(shared.location, WRITTEN, lambda: shared.theirs([row(0, 300, 3)]))
+    mine = [row(1, 200, 2)]
+    ingest_arrow(meets, pa.Table.from_pylist(mine, SCHEMA))
+    shared.add(mine)
+    *_, theirs, _ = shared.table.timeline().commits()
+    [warning] = [each.getMessage() for each in caplog.records if theirs.requested_time in each.getMessage()]
+    assert "the same lock" in warning
+    shared.check()
 
 
 @pytest.mark.parametrize("point", [DECIDED, PUT], ids=["before its entry", "after its entry"])

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.table import HudiTable
+from airflow_provider.table import HudiTable, snapshot
 
 from .jvm import Session
 from .readers import five_readers
@@ -52,6 +52,11 @@ class Evolving:
         ingest_arrow(self.location, pa.Table.from_pylist(changed, SCHEMA))
         names = next(iter(self.model.values()), {})
         self.model |= {each["id"]: {**dict.fromkeys(names), **each} for each in changed}
+
+    @property
+    def table(self) -> HudiTable:
+        """As it is now."""
+        return HudiTable.open(self.location)
 
     def on_read(self) -> None:
         """Columns are changed by Hudi's schema evolution on read."""
@@ -166,3 +171,14 @@ def by_a_data_frame(table: Evolving) -> None:
 def test_columns_that_the_jvm_changes(changes: Callable[[Evolving], None], table: Evolving) -> None:
     changes(table)
     table.both_go_on()
+
+
+def test_the_past_has_the_columns_of_then(table: Evolving) -> None:
+    [then] = table.table.timeline().commits()
+    before = {key: dict(each) for key, each in table.model.items()}
+    table.sql("alter table {t} add columns (extra bigint)")
+    table.sql("update {t} set extra = 1 where id = 'k0004'")
+    assert "extra" in snapshot(table.table).schema.names
+    assert snapshot(table.table, then.requested_time).schema.names == SCHEMA.names
+    table.model = before
+    five_readers(table.hudi, table.location, before.values(), as_of=then.requested_time, where=[])

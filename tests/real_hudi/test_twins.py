@@ -171,6 +171,7 @@ KINDS = [
         generator("NonpartitionedKeyGenerator") | {"hoodie.datasource.write.partitionpath.field": ""},
     ),
     Kind("partition metadata in Parquet", BY_TIME | {"hoodie.partition.metafile.use.base.format": "true"}),
+    Kind("names that are not ASCII", BY_TIME, more="größe string", value=lambda number, _: str(number)),
     Kind("metadata table", BY_TIME | {"hoodie.metadata.enable": "true"}),
 ]
 
