@@ -16,7 +16,7 @@ CLASSES := .venv/spark-classes.jsa
 test soak: export JAVA_TOOL_OPTIONS = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
   -XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)" -Xlog:disable -Xlog:all=error:stderr
 
-.PHONY: help setup demo test test-unit lint format bench soak mutants clean
+.PHONY: help setup demo test test-hudi test-unit lint format bench soak mutants clean
 
 help:            ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -47,6 +47,11 @@ test: setup $(CLASSES) ## Every test
 	$(RUN) pytest -n 2 --dist loadscope tests/spark
 	INTERLEAVINGS=2000 $(RUN) pytest -n 2 tests/unit tests/processes/test_fairness.py
 
+# What it needs besides goes into .venv-hudi, once: PySpark 3.5.8 from PyPI, Hudi's bundle from Maven Central.
+test-hudi: setup ## Beside the real Hudi, in Spark 3.5
+	$(RUN) python -m tests.real_hudi.environment
+	$(RUN) pytest tests/real_hudi
+
 test-unit: setup ## Without Airflow and Spark, in seconds
 	$(RUN) pytest -n 2 tests/unit
 
@@ -67,6 +72,7 @@ bench: setup     ## Side by side with peers
 	$(RUN) python -m benchmarks.listing
 	$(RUN) python -m benchmarks.indexing
 	$(RUN) python -m benchmarks.metastore
+	$(RUN) python -m benchmarks.beside_hudi
 
 soak: setup $(CLASSES) ## 100,000 interleavings and many more examples, for a night
 	EXAMPLES=5000 INTERLEAVINGS=100000 $(RUN) pytest -n 2 tests/unit -o timeout=0
@@ -89,4 +95,4 @@ mutants: setup   ## Change the commit protocol bit by bit, and see that a test f
 	  cr-report ../session.sqlite --surviving-only --show-diff
 
 clean:           ## Remove what make has made
-	rm -rf .venv $(TOOLS) build dist demo-home
+	rm -rf .venv .venv-hudi $(TOOLS) build dist demo-home

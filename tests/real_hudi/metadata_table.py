@@ -1,0 +1,105 @@
+"""The records of a metadata table, as the JVM reads them, beside the files that they are about."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from airflow_provider.table import HudiTable
+from airflow_provider.table.file_groups import BaseFile
+
+from .jvm import Session
+
+# HoodieMetadataPayload's types.
+FILES, COLUMN_STATISTICS, RECORD_INDEX, PARTITION_STATISTICS = 2, 3, 5, 6
+
+Records = list[dict[str, Any]]
+
+
+def check_metadata_table(hudi: Session, table: HudiTable) -> None:
+    """Whether the metadata table says of the files what is in them, in each partition that it has.
+
+    :raises AssertionError: says what is wrong, or that there is no metadata table.
+    """
+    records: dict[int, Records] = defaultdict(list)
+    for record in hudi.read(f"{table.location}/.hoodie/metadata"):
+        records[record["type"]].append(record)
+    live = table.base_files()
+    assert records[FILES], "there is no metadata table"
+    wrong = [*_wrong_files(Path(table.location), records[FILES])]
+    if records[RECORD_INDEX]:
+        wrong += _wrong_keys(table, live, records[RECORD_INDEX])
+    by_file = {Path(file.path).name: [file] for file in live}
+    by_partition: dict[str, list[BaseFile]] = defaultdict(list)
+    for file in live:
+        by_partition[file.partition_path].append(file)
+    wrong += _wrong_statistics(table, by_file, records[COLUMN_STATISTICS])
+    wrong += _wrong_statistics(table, by_partition, records[PARTITION_STATISTICS])
+    assert not wrong, f"{len(wrong)} records of the metadata table are wrong, such as {wrong[:3]}"
+
+
+def _wrong_files(location: Path, records: Records) -> Iterable[str]:
+    for record in records:
+        partition = record["key"]
+        there = {file.name for file in (location / partition).glob("*.parquet")}
+        if partition == "__all_partitions__":
+            there = {str(file.parent.relative_to(location)) for file in location.rglob("[!.]*.parquet")}
+            there = {each for each in there if not each.startswith(".hoodie")}
+        listed = {
+            name for name, file in (record["filesystemMetadata"] or {}).items() if not file["isDeleted"]
+        }
+        if listed != there:
+            yield f"{partition}: only listed {listed - there}, only there {there - listed}"
+
+
+def _wrong_keys(table: HudiTable, live: Iterable[BaseFile], records: Records) -> Iterable[str]:
+    indexed = defaultdict(list)
+    for record in records:
+        if (place := record["recordIndexMetadata"]) is not None:
+            indexed[record["key"]].append((place["partitionName"], _file_id(place)))
+    there = {}
+    for file in live:
+        read = pq.ParquetFile(f"{table.location}/{file.path}").read(columns=["_hoodie_record_key"])
+        there |= {key: [(file.partition_path, file.file_id)] for key in read.column(0).to_pylist()}
+    for key in there.keys() | indexed.keys():
+        if there.get(key) != indexed.get(key):
+            yield f"record index of {key}: {indexed.get(key)} instead of {there.get(key)}"
+
+
+def _file_id(place: Mapping[str, Any]) -> str:
+    if place["fileIdEncoding"] == 1:
+        return str(place["fileId"])
+    high, low = (place[half] & (2**64 - 1) for half in ("fileIdHighBits", "fileIdLowBits"))
+    suffix = f"-{place['fileIndex']}" if place["fileIndex"] >= 0 else ""
+    return f"{uuid.UUID(int=high << 64 | low)}{suffix}"
+
+
+def _wrong_statistics(
+    table: HudiTable, files: Mapping[str, list[BaseFile]], records: Records
+) -> Iterable[str]:
+    """Bounds may be wider than what is there, and not narrower."""
+    for record in records:
+        said = record["ColumnStatsMetadata"]
+        name, column = said["fileName"], said["columnName"]
+        if said["isDeleted"] or name not in files:
+            continue
+        values = [
+            value
+            for file in files[name]
+            for value in pq.ParquetFile(f"{table.location}/{file.path}").read([column])[column].to_pylist()
+            if value is not None
+        ]
+        low, high = _bound(said["minValue"]), _bound(said["maxValue"])
+        if values and not (low <= min(values) and max(values) <= high):
+            yield f"{column} of {name}: {low} to {high} instead of {min(values)} to {max(values)}"
+
+
+def _bound(wrapped: Mapping[str, Any]) -> Any:
+    """One of the members of a union of wrappers is not null."""
+    [value] = [each for each in wrapped.values() if each is not None]
+    return value["value"]

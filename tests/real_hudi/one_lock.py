@@ -1,0 +1,64 @@
+"""A lock in ZooKeeper that ours and the JVM's Hudi share."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider.locks import open_lock
+from airflow_provider.table import HudiTable
+
+SECONDS_OF_A_HEARTBEAT = 1
+MISSES = 2
+
+
+@dataclass(frozen=True)
+class OneLock:
+    """Settings of both sides, with heartbeats that count as missed soon.
+
+    :param hosts: of ZooKeeper.
+    :param key: the lock's name.
+    """
+
+    hosts: str
+    key: str
+    ours: Mapping[str, Any] = field(init=False)
+    """For :func:`open_lock`."""
+    beats: Mapping[str, Any] = field(init=False)
+    """For a write of ours."""
+    theirs: Mapping[str, str] = field(init=False)
+    """Options of every write of the JVM."""
+
+    def __post_init__(self) -> None:
+        ours = {"provider": "zookeeper", "hosts": self.hosts, "base_path": "/hudi", "lock_key": self.key}
+        beats = {"heartbeat_interval": float(SECONDS_OF_A_HEARTBEAT), "tolerable_misses": MISSES}
+        provider = "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider"
+        theirs = {
+            "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+            "hoodie.clean.failed.writes.policy": "LAZY",
+            "hoodie.client.heartbeat.interval_in_ms": str(1000 * SECONDS_OF_A_HEARTBEAT),
+            "hoodie.client.heartbeat.tolerable.misses": str(MISSES),
+            "hoodie.write.lock.provider": provider,
+            "hoodie.write.lock.zookeeper.url": self.hosts,
+            "hoodie.write.lock.zookeeper.port": self.hosts.rpartition(":")[2],
+            "hoodie.write.lock.zookeeper.base_path": "/hudi",
+            "hoodie.write.lock.zookeeper.lock_key": self.key,
+        }
+        for name, value in (("ours", ours), ("beats", beats), ("theirs", theirs)):
+            object.__setattr__(self, name, value)
+
+    def wait_until_nobody_holds_it(self, table: HudiTable) -> None:
+        """As when the session of a holder that stands still, or is dead, runs out."""
+        observer = open_lock(self.ours, table.storage)
+        while observer.holder() is not None:
+            time.sleep(0.05)
+
+
+def let_heartbeats_expire(location: str) -> None:
+    """As if whoever has a heartbeat in the table had stood still for an hour."""
+    folder = f"{location}/.hoodie/.heartbeat"
+    for entry in os.scandir(folder):
+        os.utime(entry.path, (entry.stat().st_atime, entry.stat().st_mtime - 3600))

@@ -1,0 +1,125 @@
+"""A Spark session with the real Hudi, which takes calls over a socket.
+
+Runs in the environment of the real Hudi, and imports nothing of this project::
+
+    python spark_server.py SOCKET BUNDLE FOLDER [NAME=VALUE ...]
+
+A connection has a Spark session of its own, so that what it sets is its own. A call is the name of a method
+of :class:`Session`, positional and keyword arguments; the answer is whether it succeeded, and its result or
+what Spark has said. All of it is pickled.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from multiprocessing.connection import Connection, Listener
+from typing import Any
+
+from pyspark.sql import Row, SparkSession
+
+
+class Session:
+    """What a connection can call."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    def sql(self, text: str) -> list[dict[str, Any]]:
+        """Rows of a statement."""
+        return _plain(self.spark.sql(text).collect())
+
+    def read(self, location: str, options: dict[str, str], where: str | None) -> list[dict[str, Any]]:
+        """Rows of a table."""
+        frame = self.spark.read.format("hudi").options(**options).load(location)
+        return _plain((frame.where(where) if where else frame).collect())
+
+    def write(
+        self, location: str, rows: list[tuple[Any, ...]], columns: str, options: dict[str, str], mode: str
+    ) -> None:
+        """Rows into a table; ``columns`` as in DDL."""
+        frame = self.spark.createDataFrame(rows, columns)
+        frame.write.format("hudi").options(**options).mode(mode).save(location)
+
+    def run(self, source: str, **names: Any) -> Any:
+        """Python, with ``spark`` and what is given in scope; what it leaves in ``result``."""
+        scope = {"spark": self.spark, "result": None, **names}
+        exec(source, scope)
+        return _plain(scope["result"])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Row):
+        return _plain(value.asDict(recursive=True))
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def start(bundle: str, folder: str, more: dict[str, str]) -> SparkSession:
+    """A session with the settings that Hudi's documentation gives for Spark 3.5."""
+    settings = {
+        "spark.driver.extraClassPath": bundle,
+        "spark.driver.memory": "2g",
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.ui.enabled": "false",
+        # A few rows are not worth compiling code for them.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # A JVM of a few minutes does not live to see what the second compiler would gain.
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **more,
+    }
+    builder = SparkSession.builder.master("local[2]").appName("real Hudi")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def serve(connection: Connection, session: Session) -> None:
+    """Answer one connection until it ends."""
+    while True:
+        try:
+            name, arguments, named = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer = (True, getattr(session, name)(*arguments, **named))
+        except Exception as error:  # whatever Spark says is for the caller
+            answer = (False, f"{type(error).__name__}: {error}")
+        connection.send(answer)
+
+
+def end_with_whoever_started_this() -> None:
+    """When that process is killed, its end of the standard input closes."""
+    sys.stdin.read()
+    os.killpg(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    """Serve until the process is ended."""
+    threading.Thread(target=end_with_whoever_started_this, daemon=True).start()
+    socket, bundle, folder, *settings = sys.argv[1:]
+    spark = start(bundle, folder, dict(setting.split("=", 1) for setting in settings))
+    with Listener(socket, "AF_UNIX", backlog=20) as listener:
+        while True:
+            connection = listener.accept()
+            session = Session(spark.newSession())
+            threading.Thread(target=serve, args=(connection, session), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

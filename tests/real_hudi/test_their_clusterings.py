@@ -1,0 +1,85 @@
+"""Clusterings that the JVM's Hudi has planned, that ours has planned, and who carries them out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider.exceptions import WriteConflictError
+from airflow_provider.services.clustering import cluster_in_process, pending_clusterings, schedule_clustering
+from airflow_provider.services.clustering_plan import ClusteringSettings
+
+from .jvm import HudiError, Session
+from .shared_table import SharedTable, rows
+
+PLANNED = rows(range(5, 25), 100, 2)
+"""Into file groups of the plan."""
+
+
+@pytest.fixture
+def shared(hudi: Session, location: Path) -> SharedTable:
+    """Two file groups in each partition, by the JVM and by ours."""
+    shared = SharedTable.of_the_jvm(hudi, location, rows(range(20), 0))
+    shared.theirs(rows(range(20, 30), 0), "bulk_insert")
+    shared.ours(rows(range(30, 34), 0), "bulk_insert")
+    return shared
+
+
+def theirs(shared: SharedTable, what: str) -> list[dict[str, Any]]:
+    return shared.sql(f"call run_clustering(table => '{{t}}', op => '{what}')")
+
+
+def test_ours_does_not_write_into_what_the_jvm_has_planned(shared: SharedTable) -> None:
+    assert theirs(shared, "schedule")
+    with pytest.raises(WriteConflictError):
+        shared.ours(PLANNED)
+    shared.check()
+    theirs(shared, "execute")
+    shared.check()
+    shared.ours(PLANNED)
+    shared.check()
+
+
+def test_the_jvm_does_not_either(shared: SharedTable) -> None:
+    assert theirs(shared, "schedule")
+    with pytest.raises(HudiError, match=r"[Cc]lustering"):
+        shared.theirs(PLANNED)
+    theirs(shared, "execute")
+    shared.check()
+
+
+def test_ours_deletes_nothing_of_what_the_jvm_has_planned(shared: SharedTable) -> None:
+    assert theirs(shared, "schedule")
+    with pytest.raises(WriteConflictError):
+        shared.ours_deletes(["k0001"])
+    theirs(shared, "execute")
+    shared.check()
+
+
+def test_the_jvm_does_not_write_into_what_ours_has_planned(shared: SharedTable) -> None:
+    assert schedule_clustering(shared.table, ClusteringSettings())
+    with pytest.raises(HudiError, match=r"[Cc]lustering"):
+        shared.theirs(PLANNED)
+    shared.check()
+    cluster_in_process(shared.table)
+    shared.check()
+    shared.theirs(PLANNED)
+    shared.check()
+
+
+def test_the_jvm_carries_out_what_ours_has_planned(shared: SharedTable) -> None:
+    assert schedule_clustering(shared.table, ClusteringSettings())
+    theirs(shared, "execute")
+    shared.check()
+    assert not pending_clusterings(shared.table)
+    shared.ours(PLANNED)
+    shared.check()
+
+
+def test_ours_plans_nothing_of_what_the_jvm_has_planned(shared: SharedTable) -> None:
+    assert theirs(shared, "schedule")
+    assert schedule_clustering(shared.table, ClusteringSettings()) is None
+    theirs(shared, "execute")
+    shared.check()

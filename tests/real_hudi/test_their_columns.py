@@ -1,0 +1,184 @@
+"""Columns that the JVM's Hudi adds or widens, and writes of ours that know nothing of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.table import HudiTable, snapshot
+
+from .jvm import Session
+from .readers import five_readers
+
+SCHEMA = pa.schema(
+    {
+        "id": pa.string(),
+        "part": pa.string(),
+        "v": pa.int32(),
+        "f": pa.float32(),
+        "nested": pa.struct({"a": pa.int32()}),
+        "ts": pa.int64(),
+    }
+)
+READ = {"hoodie.schema.on.read.enable": "true"}
+
+Model = dict[str, dict[str, Any]]
+
+
+class Evolving:
+    """A table of ours whose columns the JVM changes."""
+
+    def __init__(self, hudi: Session, location: Path) -> None:
+        self.hudi, self.location, self.name = hudi, str(location), location.name
+        self.options: dict[str, str] = {}
+        HudiTable.create(
+            self.location,
+            name=self.name,
+            schema=SCHEMA,
+            record_key=["id"],
+            partition_by=["part"],
+            ordering_field="ts",
+        )
+        self.model: Model = {}
+        self.ours([old(number) for number in range(40)])
+
+    def ours(self, changed: list[dict[str, Any]]) -> None:
+        """Rows as they were before anything was changed: what they lack is null."""
+        ingest_arrow(self.location, pa.Table.from_pylist(changed, SCHEMA))
+        names = next(iter(self.model.values()), {})
+        self.model |= {each["id"]: {**dict.fromkeys(names), **each} for each in changed}
+
+    @property
+    def table(self) -> HudiTable:
+        """As it is now."""
+        return HudiTable.open(self.location)
+
+    def on_read(self) -> None:
+        """Columns are changed by Hudi's schema evolution on read."""
+        self.options |= READ
+        self.hudi.sql("set hoodie.schema.on.read.enable=true")
+
+    def sql(self, text: str) -> None:
+        self.hudi.sql(f"create table if not exists {self.name} using hudi location '{self.location}'")
+        self.hudi.sql(f"refresh table {self.name}")
+        self.hudi.sql(text.format(t=self.name))
+
+    def check(self) -> None:
+        five_readers(self.hudi, self.location, self.model.values(), options=self.options)
+
+    def both_go_on(self) -> None:
+        self.check()
+        self.ours([{**old(number), "v": number + 100, "ts": 5} for number in range(1, 40, 2)])
+        self.check()
+        self.sql("update {t} set ts = ts + 1 where id = 'k0002'")
+        self.model["k0002"] = {**self.model["k0002"], "ts": self.model["k0002"]["ts"] + 1}
+        self.check()
+
+
+def old(number: int) -> dict[str, Any]:
+    return {
+        "id": f"k{number:04d}",
+        "part": f"p{number % 3}",
+        "v": number,
+        "f": number + 0.5,
+        "nested": {"a": number},
+        "ts": 1,
+    }
+
+
+@pytest.fixture
+def table(hudi: Session, location: Path) -> Evolving:
+    return Evolving(hudi, location)
+
+
+@pytest.mark.parametrize("on_read", [False, True], ids=["", "schema on read"])
+@pytest.mark.parametrize("metadata", [True, False], ids=["metadata table", "no metadata table"])
+def test_a_column_that_the_jvm_adds(on_read: bool, metadata: bool, table: Evolving) -> None:
+    table.hudi.sql(f"set hoodie.metadata.enable={str(metadata).lower()}")
+    if on_read:
+        table.on_read()
+    table.sql("alter table {t} add columns (extra bigint)")
+    table.sql("update {t} set extra = v * 2 where cast(substr(id, 2) as int) % 2 = 0")
+    for each in table.model.values():
+        each["extra"] = each["v"] * 2 if each["v"] % 2 == 0 else None
+    table.both_go_on()
+
+
+def widens(table: Evolving, alter: str, assignment: str, **values: Any) -> None:
+    table.on_read()
+    table.sql(f"alter table {{t}} {alter}")
+    table.sql(f"update {{t}} set {assignment} where id = 'k0004'")
+    table.model["k0004"] |= values
+
+
+def int_to_bigint(table: Evolving) -> None:
+    widens(table, "change column v v bigint", f"v = {2**40}", v=2**40)
+
+
+def float_to_double(table: Evolving) -> None:
+    widens(table, "change column f f double", "f = 1e300", f=1e300)
+
+
+def nested_column(table: Evolving) -> None:
+    for each in table.model.values():
+        each["nested"] = {**each["nested"], "b": None}
+    nested = {"a": 4, "b": "x"}
+    widens(table, "add columns (nested.b string)", "nested = named_struct('a', 4, 'b', 'x')", nested=nested)
+
+
+def renamed(table: Evolving) -> None:
+    table.on_read()
+    table.sql("alter table {t} rename column f to g")
+    for each in table.model.values():
+        each["g"] = each.pop("f")
+
+
+def dropped(table: Evolving) -> None:
+    table.on_read()
+    table.sql("alter table {t} drop column f")
+    for each in table.model.values():
+        del each["f"]
+
+
+def by_a_data_frame(table: Evolving) -> None:
+    """Without a statement: wider types and a new column in what is written."""
+    columns = "id string, part string, v bigint, f double, nested struct<a: int>, ts bigint, extra string"
+    changed = {**old(4), "v": 2**40, "f": 1e300, "ts": 9, "extra": "new"}
+    options = {
+        "hoodie.table.name": table.name,
+        "hoodie.datasource.write.operation": "upsert",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.partitionpath.field": "part",
+        "hoodie.table.ordering.fields": "ts",
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+    }
+    table.hudi.write(table.location, [changed], columns, options)
+    for each in table.model.values():
+        each["extra"] = None
+    table.model["k0004"] = changed
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [int_to_bigint, float_to_double, nested_column, renamed, dropped, by_a_data_frame],
+    ids=lambda changes: changes.__name__,
+)
+def test_columns_that_the_jvm_changes(changes: Callable[[Evolving], None], table: Evolving) -> None:
+    changes(table)
+    table.both_go_on()
+
+
+def test_the_past_has_the_columns_of_then(table: Evolving) -> None:
+    [then] = table.table.timeline().commits()
+    before = {key: dict(each) for key, each in table.model.items()}
+    table.sql("alter table {t} add columns (extra bigint)")
+    table.sql("update {t} set extra = 1 where id = 'k0004'")
+    assert "extra" in snapshot(table.table).schema.names
+    assert snapshot(table.table, then.requested_time).schema.names == SCHEMA.names
+    table.model = before
+    five_readers(table.hudi, table.location, before.values(), as_of=then.requested_time, where=[])
