@@ -62,7 +62,7 @@ class PartialUpdate(StrEnum):
     IGNORE_DEFAULTS = "IGNORE_DEFAULTS"
     """Nulls."""
     FILL_UNAVAILABLE = "FILL_UNAVAILABLE"
-    """Texts that are a marker, as Debezium's for values that PostgreSQL has not told again."""
+    """Texts and bytes that are a marker, as Debezium's for values that PostgreSQL has not told again."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,9 @@ class MergeSemantics:
         """
         if self.partial_update is PartialUpdate.IGNORE_DEFAULTS:
             return _mask(column.is_null())
-        if self.unavailable is not None and _is_text(column.type):
-            return _mask(pc.fill_null(pc.equal(column, pa.scalar(self.unavailable, column.type)), False))
+        if self.unavailable is not None and _is_text_or_bytes(column.type):
+            marker = pa.scalar(self.unavailable.encode()).cast(column.type)
+            return _mask(pc.fill_null(pc.equal(column, marker), False))
         return np.zeros(len(column), np.bool_)
 
     def deletions(self, rows: pa.Table) -> Mask | None:
@@ -218,8 +219,9 @@ def _refused(config: TableConfig, key: str, value: str, why: str) -> Unsupported
     )
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return any(is_a(kind) for is_a in (pa.types.is_string, pa.types.is_large_string))
+def _is_text_or_bytes(kind: pa.DataType) -> bool:
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(is_a(kind) for is_a in kinds)
 
 
 def _mask(values: pa.Array | pa.ChunkedArray) -> Mask:

@@ -22,6 +22,7 @@ SCHEMA = pa.schema(
         "seq": pa.int32(),
         "op": pa.string(),
         "_hoodie_is_deleted": pa.bool_(),
+        "raw": pa.binary(),
     }
 )
 MODE = "hoodie.record.merge.mode"
@@ -45,7 +46,7 @@ def set_properties(table: LakeTable, properties: dict[str, str]) -> None:
 
 
 def row(id_: str, value: int | None = 0, ts: int | None = 10, **more: Any) -> dict[str, Any]:
-    empty = {"name": "n", "seq": 0, "op": None, "_hoodie_is_deleted": None}
+    empty = {"name": "n", "seq": 0, "op": None, "_hoodie_is_deleted": None, "raw": b"r"}
     return {"id": id_, "part": "a", "value": value, "ts": ts} | empty | more
 
 
@@ -194,8 +195,9 @@ def test_by_commit_time_nulls_say_nothing_either(started: Any) -> None:
 def test_a_value_that_is_unavailable_keeps_the_older_one(started: Any) -> None:
     table, marker = started(hoodie__table__partial__update__mode="FILL_UNAVAILABLE"), "__unavailable"
     set_properties(table, {f"{PROPERTY}hoodie.write.partial.update.unavailable.value": marker})
-    table.ingest("upsert", [row("1", 1, name=marker), row("2", None, name=None), row("6", 1, name=marker)])
-    table.check([row("1", 1), row("2", None, name=None), row("6", 1, name=marker), *without(START, "1", "2")])
+    batch = [row("1", 1, name=marker, raw=marker.encode()), row("2", None, name=None), row("6", name=marker)]
+    table.ingest("upsert", batch)
+    table.check([row("1", 1), *batch[1:], *without(START, "1", "2")])
 
 
 def commit_times(table: LakeTable) -> list[dict[str, Any]]:
