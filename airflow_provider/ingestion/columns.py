@@ -8,8 +8,10 @@ from airflow_provider.exceptions import MissingColumnError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
+from airflow_provider.table.merge_semantics import MergeSemantics
 from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.schema import writable_schema
+from airflow_provider.table.writable import check_takes_rows
 
 
 def check_columns(job: IngestJob, incoming: pa.Schema, table: HudiTable) -> None:
@@ -18,14 +20,17 @@ def check_columns(job: IngestJob, incoming: pa.Schema, table: HudiTable) -> None
     :param job: the ingestion.
     :param incoming: the source's columns.
     :param table: the table.
+    :raises UnsupportedTableError: when no rows can be written into such a table, see
+        :func:`~airflow_provider.table.writable.check_takes_rows`.
     :raises MissingColumnError: when a record key, partition or ordering column is missing.
     :raises IncompatibleSchemaError: when a column does not fit.
     """
     config = table.config
+    check_takes_rows(config, table.schema)
     wanted = {"record key": config.record_key_fields, "partition": config.partition_fields}
     deletes = job.operation == "delete"
     if not deletes:
-        wanted["ordering"] = config.ordering_fields
+        wanted["ordering"] = MergeSemantics.of(config).ordering_fields
     for role, columns in wanted.items():
         for column in columns:
             if column not in incoming.names:
@@ -54,7 +59,6 @@ def check_locations(table: HudiTable) -> None:
 
 
 def delete_columns(config: TableConfig) -> tuple[str, ...]:
-    """The columns that a delete looks at; the ordering column may be missing."""
-    return tuple(
-        dict.fromkeys([*config.record_key_fields, *config.partition_fields, *config.ordering_fields])
-    )
+    """The columns that a delete looks at; the ordering columns may be missing."""
+    ordering = MergeSemantics.of(config).ordering_fields
+    return tuple(dict.fromkeys([*config.record_key_fields, *config.partition_fields, *ordering]))

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from airflow_provider.concurrency.heartbeat import check_wanted
 from airflow_provider.exceptions import TableServiceError, to_dict
 from airflow_provider.ingestion.file_group_plan import Target
-from airflow_provider.ingestion.merge import Batch, Matches, latest_versions, surviving
+from airflow_provider.ingestion.merge import Batch, Merge, latest_versions
 from airflow_provider.table.base_file import BaseFileReader, BaseFileWriter, WrittenFile, new_file_id
 from airflow_provider.table.keys import record_keys
+from airflow_provider.table.merge_semantics import MergeSemantics
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.partition_metadata import write_partition_metadata
 from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.schema import conform
 from airflow_provider.table.storage import Storage
 
 ARRIVAL = "_arrival"
@@ -80,6 +83,7 @@ class FileGroupTask:
 
     def __init__(self, plan: WritePlan, number: int, write_token: str) -> None:
         self._plan = plan
+        self._semantics = MergeSemantics.of(plan.config)
         self._number = number
         self._target = plan.targets[number]
         self._write_token = write_token
@@ -126,7 +130,8 @@ class FileGroupTask:
             self._rows_in += table.num_rows
             gathered.append(table)
             count += table.num_rows
-            if count >= limit:
+            # Where versions keep values of each other, it matters in which order they are merged.
+            if count >= limit and not self._semantics.keeps_values:
                 # However often keys repeat, only their latest versions stay in memory.
                 gathered = [self._latest(pa.concat_tables(gathered)).rows]
                 count = gathered[0].num_rows
@@ -135,37 +140,33 @@ class FileGroupTask:
 
     def _latest(self, rows: pa.Table) -> Batch:
         rows = rows.combine_chunks()
-        ordering_field = self._ordering_field(rows)
-        ordering = rows[ordering_field].combine_chunks() if ordering_field else None
-        batch = Batch(rows, record_keys(rows, self._plan.config), ordering)
-        return latest_versions(batch, rows[ARRIVAL].combine_chunks())
-
-    def _ordering_field(self, rows: pa.Table) -> str | None:
-        fields = self._plan.config.ordering_fields
-        return fields[0] if fields and fields[0] in rows.schema.names else None
+        fields = self._semantics.ordering_fields
+        if not set(fields) <= set(rows.column_names):
+            fields = ()  # a delete by keys only
+        ordering = tuple(rows[name].combine_chunks() for name in fields)
+        deletes = np.ones(rows.num_rows, np.bool_) if self._plan.deletes else self._semantics.deletions(rows)
+        batch = Batch(rows, record_keys(rows, self._plan.config), ordering, deletes)
+        return latest_versions(batch, rows[ARRIVAL].combine_chunks(), self._semantics)
 
     def _merge(self, batch: Batch) -> None:
-        matches = Matches.none(batch)
-        taken_out = 0
+        rows = batch.rows.drop_columns([ARRIVAL])
+        if self._semantics.keeps_values and not self._plan.deletes:
+            rows = conform(rows, self._plan.schema)  # what did not come says nothing either
+        merge = Merge(replace(batch, rows=rows), self._semantics)
         with self._stored() as stored, self._open(self._target.file_id, stored) as writer:
             for old in stored.row_groups() if stored else ():
-                kept = surviving(batch, old, self._ordering_field(batch.rows), matches)
-                taken_out += old.num_rows - kept.num_rows
+                kept = merge.surviving(old)
                 if kept.num_rows:
                     writer.write_preserved(kept)
-            wins = ~matches.beaten
-            if not taken_out and (self._plan.deletes or not wins.any()):
+            inserts = updates = 0
+            for brought, found in merge.written():
+                writer.write(brought.rows, brought.keys, found)
+                updates += int(found.sum())
+                inserts += int((~found).sum())
+            if not inserts and not updates and not merge.deleted:
                 writer.abort()  # a slice that says the same again would only cost
                 return
-            if not self._plan.deletes:
-                winners = batch if wins.all() else batch.filter(wins)
-                writer.write(winners.rows.drop_columns([ARRIVAL]), winners.keys, matches.found[wins])
-            self._finish(
-                writer,
-                inserts=0 if self._plan.deletes else int((~matches.found).sum()),
-                updates=0 if self._plan.deletes else int((matches.found & wins).sum()),
-                deletes=taken_out if self._plan.deletes else 0,
-            )
+            self._finish(writer, inserts=inserts, updates=updates, deletes=merge.deleted)
 
     # --- rows that are only added -------------------------------------------------------
 
@@ -196,6 +197,8 @@ class FileGroupTask:
 
     def _write(self, writer: BaseFileWriter, rows: pa.Table) -> None:
         self._rows_in += rows.num_rows
+        if (deletes := self._semantics.deletions(rows)) is not None and deletes.any():
+            rows = rows.filter(pa.array(~deletes))  # there is nothing that they could take out
         writer.write(rows, record_keys(rows.combine_chunks(), self._plan.config))
 
     # --- files --------------------------------------------------------------------------

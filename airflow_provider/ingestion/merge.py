@@ -1,10 +1,12 @@
 """Copy-on-write merge: which rows of a batch and of a base file make the next base file.
 
-Everything is vectorised; the batch is in memory, the base file passes by row group.
+Everything is vectorised; the batch is in memory, the base file passes by row group. What decides between two
+versions of a record are the table's :class:`~airflow_provider.table.merge_semantics.MergeSemantics`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,102 +14,239 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider.table.merge_semantics import Mask, MergeSemantics
 from airflow_provider.table.schema import META_COLUMNS
 
-Mask = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int64]
 
 _RECORD_KEY = META_COLUMNS[2]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Incoming rows of one file group, and what decides between two versions of a record.
+    """Versions of records, and what decides between two of the same record.
 
     :param rows: the rows.
     :param keys: their record keys.
-    :param ordering: their values of the ordering column; None where the later write wins.
+    :param ordering: their values of the ordering columns, one array each; none where the later write wins.
+    :param deletes: which of them take their record out; None where none does.
     """
 
     rows: pa.Table
     keys: pa.Array
-    ordering: pa.Array | None
+    ordering: tuple[pa.Array, ...] = ()
+    deletes: Mask | None = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def deletions(self) -> Mask:
+        """Which of the rows take their record out."""
+        return np.zeros(len(self), np.bool_) if self.deletes is None else self.deletes
+
+    def take(self, positions: Positions) -> Batch:
+        """The rows at these positions, in their order."""
+        where = pa.array(positions)
+        deletes = None if self.deletes is None else self.deletes[positions]
+        ordering = tuple(column.take(where) for column in self.ordering)
+        return Batch(self.rows.take(where), self.keys.take(where), ordering, deletes)
 
     def filter(self, chosen: Mask) -> Batch:
         """The rows where the mask is true, in their order."""
         mask = pa.array(chosen)
-        ordering = None if self.ordering is None else self.ordering.filter(mask)
-        return Batch(self.rows.filter(mask), self.keys.filter(mask), ordering)
+        deletes = None if self.deletes is None else self.deletes[chosen]
+        ordering = tuple(column.filter(mask) for column in self.ordering)
+        return Batch(self.rows.filter(mask), self.keys.filter(mask), ordering, deletes)
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[Batch]) -> Batch:
+        """Several batches of the same columns, as one."""
+        deletes = None if parts[0].deletes is None else np.concatenate([part.deletions for part in parts])
+        return cls(
+            pa.concat_tables([part.rows for part in parts]).combine_chunks(),
+            pa.concat_arrays([part.keys for part in parts]),
+            tuple(
+                pa.concat_arrays(list(columns)) for columns in zip(*(p.ordering for p in parts), strict=True)
+            ),
+            deletes,
+        )
 
 
-def latest_versions(batch: Batch, arrival: pa.Array) -> Batch:
-    """One row a record key: the one with the largest ordering value, the last of equals.
+def latest_versions(batch: Batch, arrival: pa.Array, semantics: MergeSemantics | None = None) -> Batch:
+    """One row a record key: the one with the largest ordering values, the last of equals.
 
     A null ordering value is smaller than any other.
 
     :param batch: rows, keys may repeat.
     :param arrival: numbers that grow in the order in which the rows came.
+    :param semantics: where a version keeps values of another one, they are merged one after the other, in the
+        order in which they came.
     """
     encoded = batch.keys.dictionary_encode()
     if len(encoded.dictionary) == len(batch.keys):
         return batch
-    columns = {"key": encoded.indices, "arrival": arrival}
-    if batch.ordering is not None:
-        columns["known"] = batch.ordering.is_valid().cast(pa.int8())
-        columns["ordering"] = _comparable(batch.ordering)
-    order = [(name, "ascending") for name in ("key", "known", "ordering", "arrival") if name in columns]
-    positions = pc.sort_indices(pa.table(columns), sort_keys=order).to_numpy()
+    if semantics is not None and semantics.keeps_values:
+        return _folded(batch, encoded.indices, arrival, semantics)
+    columns = {"key": encoded.indices}
+    for number, values in enumerate(batch.ordering):
+        columns[f"known {number}"] = values.is_valid().cast(pa.int8())
+        columns[f"ordering {number}"] = _comparable(values)
+    columns["arrival"] = arrival
+    positions = _sorted(columns)
     codes = encoded.indices.to_numpy()[positions]
     chosen = np.zeros(len(codes), np.bool_)
     chosen[positions[np.append(codes[1:] != codes[:-1], True)]] = True
     return batch.filter(chosen)
 
 
-@dataclass
-class Matches:
-    """What became of a batch's rows while a base file passed by.
+def _folded(batch: Batch, codes: pa.Array, arrival: pa.Array, semantics: MergeSemantics) -> Batch:
+    """Every key's versions merged in the order in which they came: the n-th of all keys at once."""
+    positions = _sorted({"key": codes, "arrival": arrival})
+    sorted_codes = codes.to_numpy()[positions]
+    starts = np.flatnonzero(np.append(True, sorted_codes[1:] != sorted_codes[:-1]))
+    counts = np.diff(np.append(starts, len(positions)))
+    merged, done, number = batch.take(positions[starts]), [], 0
+    while len(starts):
+        number += 1
+        goes_on = counts > number
+        done.append(merged.filter(~goes_on))
+        starts, counts = starts[goes_on], counts[goes_on]
+        newer = batch.take(positions[starts + number])
+        merged = _merged(merged.filter(goes_on), newer, semantics)[0]
+    return Batch.of_parts(done)
 
-    :param found: rows whose key is in the base file.
-    :param beaten: rows that are older than the version in the base file.
+
+def _merged(older: Batch, newer: Batch, semantics: MergeSemantics) -> tuple[Batch, Mask, Mask]:
+    """Two versions of the same records, row by row.
+
+    :return: what they are together, where the newer one wins, and where the one that wins took a value of the
+        other.
     """
+    wins = _at_least(newer.ordering, older.ordering, len(newer))
+    both = np.arange(len(newer), dtype=np.int64)
+    chosen = pa.array(np.where(wins, both + len(newer), both))
+    took = np.zeros(len(newer), np.bool_)
+    may_take = ~(older.deletions | newer.deletions)
+    columns = []
+    for name in newer.rows.column_names:
+        new, old = newer.rows[name].combine_chunks(), older.rows[name].combine_chunks()
+        gaps = semantics.says_nothing(new), semantics.says_nothing(old)
+        gap = may_take & np.where(wins, *gaps)
+        took |= gap & ~np.where(wins, gaps[1], gaps[0])
+        taken = np.where(wins ^ gap, both + len(newer), both)
+        columns.append(pa.concat_arrays([old.cast(new.type), new]).take(pa.array(taken)))
+    rows = pa.Table.from_arrays(columns, schema=newer.rows.schema)
+    ordering = tuple(
+        pa.concat_arrays([old.cast(new.type), new]).take(chosen)
+        for old, new in zip(older.ordering, newer.ordering, strict=True)
+    )
+    deletes = np.where(wins, newer.deletions, older.deletions)
+    return Batch(rows, newer.keys, ordering, None if newer.deletes is None else deletes), wins, took
 
-    found: Mask
-    beaten: Mask
 
-    @classmethod
-    def none(cls, batch: Batch) -> Matches:
-        """Before the first row group."""
-        return cls(np.zeros(len(batch.keys), np.bool_), np.zeros(len(batch.keys), np.bool_))
-
-
-def surviving(batch: Batch, old: pa.Table, ordering_field: str | None, matches: Matches) -> pa.Table:
-    """The rows of a row group that the batch does not replace.
+class Merge:
+    """One row a record from a batch and from a base file that passes by.
 
     :param batch: one row a key.
-    :param old: rows of the base file, with Hudi's columns.
-    :param ordering_field: the ordering column in ``old``; None where the batch always wins.
-    :param matches: is updated.
+    :param semantics: of the table.
+    :ivar updated: rows of the base file that a row of the batch replaces.
+    :ivar deleted: rows of the base file that one takes out.
+    :ivar found: rows of the batch whose key is in the base file.
     """
-    position = pc.index_in(old[_RECORD_KEY], value_set=batch.keys).combine_chunks()
-    hit = _mask(position.is_valid())
-    if not hit.any():
-        return old
-    where = position.drop_null().to_numpy()
-    matches.found[where] = True
-    replaced = hit
-    if ordering_field is not None and batch.ordering is not None:
-        stored = old[ordering_field].combine_chunks().filter(pa.array(hit))
-        wins = _at_least(batch.ordering.take(pa.array(where)), stored)
-        matches.beaten[where[~wins]] = True
-        replaced = hit.copy()
-        replaced[hit] = wins
-    return old.filter(pa.array(~replaced))
+
+    def __init__(self, batch: Batch, semantics: MergeSemantics) -> None:
+        self._batch = batch
+        self._semantics = semantics
+        self._beaten = np.zeros(len(batch), np.bool_)
+        self._merged: list[Batch] = []
+        self.found = np.zeros(len(batch), np.bool_)
+        self.deleted = 0
+
+    def surviving(self, old: pa.Table) -> pa.Table:
+        """The rows of a row group that stay as they are.
+
+        :param old: rows of the base file, with Hudi's columns.
+        """
+        batch = self._batch
+        position = pc.index_in(old[_RECORD_KEY], value_set=batch.keys).combine_chunks()
+        hit = position.is_valid().to_numpy(zero_copy_only=False)
+        if not hit.any():
+            return old
+        where = position.drop_null().to_numpy().astype(np.int64)
+        self.found[where] = True
+        gone = hit.copy()
+        gone[hit] = self._replaced(old, hit, where)
+        return old.filter(pa.array(~gone))
+
+    def written(self) -> Iterator[tuple[Batch, Mask]]:
+        """The rows that this write brings, when the base file has passed by; and whose key was in it."""
+        for merged in self._merged:
+            yield merged, np.ones(len(merged), np.bool_)
+        left = ~(self._beaten | self._batch.deletions)
+        if self._semantics.keeps_values:
+            left &= ~self.found
+        if left.any():
+            yield (self._batch if left.all() else self._batch.filter(left)), self.found[left]
+
+    def _replaced(self, old: pa.Table, hit: Mask, where: Positions) -> Mask:
+        """Which of the rows whose key is in the batch do not stay."""
+        batch = self._batch
+        if self._semantics.keeps_values:
+            return self._taking_values(_stored(old.filter(pa.array(hit)), batch, self._semantics), where)
+        if batch.ordering:
+            mask = pa.array(hit)
+            stored = tuple(
+                old[name].combine_chunks().filter(mask) for name in self._semantics.ordering_fields
+            )
+            wins = _at_least(
+                tuple(values.take(pa.array(where)) for values in batch.ordering), stored, len(where)
+            )
+            self._beaten[where[~wins]] = True
+        else:
+            wins = np.ones(len(where), np.bool_)
+        self.deleted += int((wins & batch.deletions[where]).sum())
+        return wins
+
+    def _taking_values(self, stored: Batch, where: Positions) -> Mask:
+        merged, wins, took = _merged(stored, self._batch.take(where), self._semantics)
+        deletes = wins & merged.deletions
+        self.deleted += int(deletes.sum())
+        changed = (wins | took) & ~deletes
+        if changed.any():
+            self._merged.append(merged.filter(changed))
+        return changed | deletes
 
 
-def _at_least(new: pa.Array, old: pa.Array) -> Mask:
-    """Where ``new >= old``; null is smaller than any value, and equal to itself."""
-    new, old = _comparable(new), _comparable(old)
-    larger = pc.fill_null(pc.greater_equal(new, old.cast(new.type)), False)
-    return _mask(pc.or_(larger, old.is_null()))
+def _stored(rows: pa.Table, batch: Batch, semantics: MergeSemantics) -> Batch:
+    """Rows of a base file, with the columns of a batch."""
+    names, ordering = batch.rows.column_names, semantics.ordering_fields if batch.ordering else ()
+    columns = [
+        rows[name].combine_chunks() if name in rows.column_names else pa.nulls(len(rows), kind)
+        for name, kind in zip(names, batch.rows.schema.types, strict=True)
+    ]
+    return Batch(
+        pa.Table.from_arrays(columns, names),
+        rows[_RECORD_KEY].combine_chunks(),
+        tuple(rows[name].combine_chunks() for name in ordering),
+    )
+
+
+def _at_least(new: Sequence[pa.Array], old: Sequence[pa.Array], count: int) -> Mask:
+    """Where ``new >= old``, the first column before the second; null is smaller than any value."""
+    found = np.ones(count, np.bool_)
+    for one, other in reversed(list(zip(new, old, strict=True))):
+        one, other = _comparable(one), _comparable(other).cast(one.type)
+        larger = pc.or_(pc.fill_null(pc.greater(one, other), False), pc.and_(one.is_valid(), other.is_null()))
+        equal = pc.or_(pc.fill_null(pc.equal(one, other), False), pc.and_(one.is_null(), other.is_null()))
+        found = _mask(larger) | (_mask(equal) & found)
+    return found
+
+
+def _sorted(columns: dict[str, pa.Array]) -> Positions:
+    order = [(name, "ascending") for name in columns]
+    positions: Positions = pc.sort_indices(pa.table(columns), sort_keys=order).to_numpy().astype(np.int64)
+    return positions
 
 
 def _mask(values: pa.Array) -> Mask:

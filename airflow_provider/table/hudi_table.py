@@ -42,6 +42,7 @@ from airflow_provider.table.storage import Storage
 from airflow_provider.table.time_travel import settled_timeline, timeline_as_of, without_restored
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect, ValidWriteIds, check_not_cleaned, left_out
+from airflow_provider.table.writable import check_layout
 
 
 class HudiTable:
@@ -312,7 +313,8 @@ class HudiTable:
         """Make sure that this package can write to the table.
 
         :raises UnsupportedTableError: when its version, layout or type is another than the one
-            that we write.
+            that we write, its files are laid out otherwise, see
+            :func:`~airflow_provider.table.writable.check_layout`, or it has an index that is not kept here.
         """
         config = self.config
         found = (config.table_type, config.version, config.layout)
@@ -322,6 +324,7 @@ class HudiTable:
                 "only COPY_ON_WRITE of version 9, layout 2 can be written",
                 location=self.location,
             )
+        check_layout(config)
         kept = {*config.metadata_partitions, *config.inflight_metadata_partitions}
         if unknown := sorted(kept - set(MetadataPartition)):
             raise UnsupportedTableError(

@@ -29,7 +29,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import tenacity
 
-from airflow_provider.exceptions import CheckpointExpiredError, InvalidInputError, NoSuchInstantError
+from airflow_provider.exceptions import (
+    CheckpointExpiredError,
+    InvalidInputError,
+    NoSuchInstantError,
+    UnsupportedTableError,
+)
 from airflow_provider.table.archived_timeline import archived_commits
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
@@ -162,10 +167,18 @@ def increment(
     :raises InvalidInputError: when a checkpoint is not an instant time, or the order is unknown.
     :raises CheckpointExpiredError: when commits of the window were archived, files that it needs were
         cleaned, or a restore has undone commits up to the checkpoint.
-    :raises UnsupportedTableError: for a merge-on-read table.
+    :raises UnsupportedTableError: for a merge-on-read table, and for one whose rows do not say which commit
+        wrote them.
     """
     order = _order(order)
     table.check_mergeable()
+    if not table.config.has_meta_columns:
+        raise UnsupportedTableError(
+            f"table {table.location} has hoodie.populate.meta.fields=false: its rows do not say which commit "
+            "wrote them, so that nobody can tell what changed; read its snapshot",
+            location=table.location,
+            property="hoodie.populate.meta.fields",
+        )
     if order is Order.COMPLETION and table.config.layout == 1:
         order = Order.FENCED
     start, end = _checkpoint(start, "start"), _checkpoint(end, "end")

@@ -113,9 +113,16 @@ def partition_values(path: str, config: TableConfig) -> tuple[str | None, ...]:
     :param path: partition path relative to the table.
     :param config: the table's configuration.
     :return: one text a partition column; None for null.
-    :raises NotATableError: when the path is not a partition of such a table.
+    :raises NotATableError: when the path is not a partition of such a table, or its key generator makes
+        something else than values of it.
     """
     columns = config.partition_fields
+    if not config.folders_hold_values:
+        raise NotATableError(
+            f"folder {path!r} of table {config.name!r} says no values of {list(columns)}: its name is what "
+            f"the key generator {config.key_generator} makes of them",
+            path=path,
+        )
     # A single value may itself hold slashes where values are not escaped (dates as 2024/01/31).
     segments = path.split("/") if len(columns) > 1 else [path] if columns else []
     values: list[str | None] = []

@@ -34,6 +34,7 @@ TIMELINE_ZONE = "hoodie.table.timeline.timezone.name"
 LOCAL = "LOCAL"
 _KEY_GENERATOR_TYPE = "hoodie.table.keygenerator.type"
 _KEY_GENERATOR_CLASS = "hoodie.table.keygenerator.class"
+_META_FIELDS = "hoodie.populate.meta.fields"
 _METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 _INFLIGHT_METADATA_PARTITIONS = "hoodie.table.metadata.partitions.inflight"
 
@@ -45,7 +46,6 @@ _TABLE_TYPES = ("COPY_ON_WRITE", "MERGE_ON_READ")
 # What a table must not have switched on (or off), as HoodieTableConfig names it.
 _REQUIRED_SETTINGS = {
     "hoodie.table.base.file.format": ("PARQUET", "only Parquet base files are read and written"),
-    "hoodie.populate.meta.fields": ("true", "the _hoodie_ columns are needed to upsert"),
     "hoodie.datasource.write.drop.partition.columns": ("false", "partition columns must be in the files"),
 }
 
@@ -138,7 +138,7 @@ class TableConfig:
             version=version,
             layout=layout,
             record_key_fields=_names(props.get(_RECORD_KEY)),
-            partition_fields=_names(props.get(_PARTITION)),
+            partition_fields=_partition_names(props.get(_PARTITION)),
             ordering_fields=_names(props.get(_ORDERING) or props.get(_ORDERING_V8)),
             hive_style=props.get(_HIVE_STYLE, "false").lower() == "true",
             url_encode=props.get(_URL_ENCODE, "false").lower() == "true",
@@ -169,7 +169,7 @@ class TableConfig:
         optional = {
             _DATABASE: self.database,
             _RECORD_KEY: ",".join(self.record_key_fields),
-            _PARTITION: ",".join(self.partition_fields),
+            _PARTITION: self._partition_property(),
             ordering: ",".join(self.ordering_fields),
             _CREATE_SCHEMA: self.create_schema or "",
         }
@@ -177,7 +177,7 @@ class TableConfig:
 
     @property
     def key_generator(self) -> str:
-        """How Hudi builds keys and paths: ``SIMPLE``, ``COMPLEX`` or ``NON_PARTITION``.
+        """How Hudi builds keys and paths: ``SIMPLE``, ``COMPLEX``, ``NON_PARTITION``; others are only read.
 
         Where the table does not say, inferred as Hudi's ``KeyGenUtils`` does.
         """
@@ -190,6 +190,20 @@ class TableConfig:
             return "NON_PARTITION"
         plain = len(self.partition_fields) == 1 and len(self.record_key_fields) <= 1
         return "SIMPLE" if plain else "COMPLEX"
+
+    @property
+    def folders_hold_values(self) -> bool:
+        """Whether folders are named by the values of the partition columns.
+
+        Those of other key generators (``TIMESTAMP``, ``CUSTOM``, a class of somebody's own) are named by what
+        these make of the values.
+        """
+        return self.key_generator in _KEY_GENERATORS
+
+    @property
+    def has_meta_columns(self) -> bool:
+        """Whether Hudi's own columns are filled."""
+        return self.raw.get(_META_FIELDS, "true").lower() == "true"
 
     @property
     def prefixed_record_key(self) -> bool:
@@ -221,6 +235,13 @@ class TableConfig:
         }
         return replace(self, raw=self.to_properties() | partitions)
 
+    def _partition_property(self) -> str:
+        # A custom key generator keeps the kind of each column there: "city:SIMPLE,day:TIMESTAMP".
+        written = self.raw.get(_PARTITION)
+        if written is not None and _partition_names(written) == self.partition_fields:
+            return written
+        return ",".join(self.partition_fields)
+
     def _initial_properties(self) -> dict[str, str]:
         return {
             "hoodie.archivelog.folder": "archived",
@@ -249,11 +270,6 @@ class TableConfig:
         if self.layout != (layout := _LAYOUTS[self.version]):
             why = f"that is the layout of version {self.version}"
             raise self._unsupported(_LAYOUT, str(self.layout), str(layout), why)
-        if self.key_generator not in _KEY_GENERATORS:
-            kinds = ", ".join(sorted(_KEY_GENERATORS))
-            raise self._unsupported(
-                _KEY_GENERATOR_TYPE, self.key_generator, kinds, "keys would differ from Hudi's"
-            )
         for key, (wanted, why) in _REQUIRED_SETTINGS.items():
             value = self.raw.get(key, wanted)
             if value.lower() != wanted.lower():
@@ -285,6 +301,10 @@ def _integer(props: Mapping[str, str], key: str) -> int:
 
 def _names(value: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (value or "").split(",") if name.strip())
+
+
+def _partition_names(value: str | None) -> tuple[str, ...]:
+    return tuple(name.partition(":")[0] for name in _names(value))
 
 
 def _verify_checksum(props: Mapping[str, str], database: str, name: str) -> None:

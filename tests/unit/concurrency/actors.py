@@ -108,6 +108,8 @@ def add_writer(
         assert result.instant == writer.instant
         if aborted_txn is None:
             simulation.acknowledged.add(result.instant)
+            if actor.has_lost_answer:
+                simulation.unpublished.add(result.instant)
         else:
             undo_writes(table, aborted_txn)
 
@@ -247,6 +249,8 @@ def add_restorer(simulation: Simulation, name: str, undone: int = 2) -> None:
             result = restore(table, to, lock=NoLock())
             if result.instant is not None:
                 simulation.acknowledged.add(result.instant)
+                if actor.has_lost_answer:
+                    simulation.unpublished.add(result.instant)
                 simulation.restored[result.instant] = to
 
     simulation.add(name, work)
@@ -302,7 +306,7 @@ def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> 
     def work(table: HudiTable, actor: Actor) -> None:
         taken = 0
         while taken < times:
-            after = frozenset(simulation.acknowledged)
+            after = frozenset(simulation.acknowledged - simulation.unpublished)
             view = HudiTable.at(table.storage).view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
             missing: FileNotFoundError | None = None
             try:
@@ -325,7 +329,7 @@ def add_leased_reader(simulation: Simulation, name: str, times: int = 2) -> None
     def work(table: HudiTable, actor: Actor) -> None:
         for _ in range(times):
             with reader_lease(table, heartbeat_interval=3600.0):
-                after = frozenset(simulation.acknowledged)
+                after = frozenset(simulation.acknowledged - simulation.unpublished)
                 view = HudiTable.at(table.storage).view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
                 files = view.base_files(PARTITION)
                 undone = _undone(table.storage)

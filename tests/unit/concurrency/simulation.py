@@ -343,6 +343,8 @@ class Simulation:
 
     :ivar writes: by instant; of all that began, whether or not they ended.
     :ivar acknowledged: instants that their writers were told to be committed; restores as well.
+    :ivar unpublished: those that perhaps wait for the next writer to publish them, because the storage lost
+        an answer: until then they are shown to nobody.
     :ivar restored: by such a restore: the commit that it went back to.
     :ivar kept: commits that somebody was told to be kept by a savepoint.
     :ivar let_go: commits whose savepoint somebody began to delete.
@@ -354,6 +356,7 @@ class Simulation:
     files: dict[str, tuple[bytes, float]] = field(default_factory=dict)
     writes: dict[str, Write] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
+    unpublished: set[str] = field(default_factory=set)
     logged: dict[str, bytes] = field(default_factory=dict)
     restored: dict[str, str] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
@@ -374,6 +377,7 @@ class Simulation:
             dict(self.files),
             dict(self.writes),
             set(self.acknowledged),
+            set(self.unpublished),
             dict(self.logged),
             dict(self.restored),
             set(self.kept),

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
+from airflow_provider.exceptions import CorruptTableError, NotATableError, UnsupportedTableError
+from airflow_provider.table.keys import partition_values
 from airflow_provider.table.properties import (
     TableConfig,
     dump_properties,
@@ -160,15 +161,26 @@ def test_a_renamed_table_fails_its_checksum() -> None:
         ("hoodie.table.version", "5"),
         ("hoodie.table.version", "10"),
         ("hoodie.timeline.layout.version", "1"),
-        ("hoodie.table.keygenerator.type", "CUSTOM"),
         ("hoodie.table.base.file.format", "ORC"),
-        ("hoodie.populate.meta.fields", "false"),
         ("hoodie.datasource.write.drop.partition.columns", "true"),
     ],
 )
 def test_tables_of_another_kind_are_refused(key: str, value: str) -> None:
     with pytest.raises(UnsupportedTableError, match=f"{key}={value}"):
         TableConfig.from_properties(VALID | {key: value})
+
+
+def test_what_a_custom_key_generator_says_of_its_columns_is_kept() -> None:
+    written = {
+        "hoodie.table.keygenerator.type": "CUSTOM",
+        "hoodie.table.partition.fields": "city:SIMPLE,day:TIMESTAMP",
+    }
+    config = TableConfig.from_properties(VALID | written)
+    assert config.partition_fields == ("city", "day")
+    assert not config.folders_hold_values
+    assert config.to_properties()["hoodie.table.partition.fields"] == "city:SIMPLE,day:TIMESTAMP"
+    with pytest.raises(NotATableError, match=r"says no values.*CUSTOM"):
+        partition_values("city=a/day=20240101", config)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,229 @@
+"""How a table merges two versions of a record, as its ``hoodie.properties`` say it.
+
+Sources: Hudi 1.2's ``HoodieTableConfig.inferMergingConfigsForV9TableCreation`` (which properties a payload
+class becomes), ``BufferedRecordMergerFactory`` (the merge modes), ``PartialUpdateHandler`` (partial updates),
+``DeleteContext`` and ``RecordContext.isDeleteRecord`` (rows that take their record out).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider.exceptions import UnsupportedTableError
+from airflow_provider.table.properties import TableConfig
+
+Mask = npt.NDArray[np.bool_]
+
+MERGE_MODE = "hoodie.record.merge.mode"
+STRATEGY = "hoodie.record.merge.strategy.id"
+PAYLOAD = "hoodie.compaction.payload.class"
+LEGACY_PAYLOAD = "hoodie.table.legacy.payload.class"
+PARTIAL_UPDATE = "hoodie.table.partial.update.mode"
+MERGE_PROPERTY = "hoodie.record.merge.property."
+DELETE_FIELD = "hoodie.payload.delete.field"
+DELETE_MARKER = "hoodie.payload.delete.marker"
+UNAVAILABLE = "hoodie.write.partial.update.unavailable.value"
+
+IS_DELETED = "_hoodie_is_deleted"
+"""A column of the table: where it is true, a row takes its record out (``HOODIE_IS_DELETED_FIELD``)."""
+
+COMMIT_TIME, EVENT_TIME = "COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"
+
+_STRATEGIES = {
+    "ce9acb64-bde0-424c-9b91-f6ebba25356d": COMMIT_TIME,
+    "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5": EVENT_TIME,
+}
+_MODELS = "org.apache.hudi.common.model"
+PAYLOADS = {
+    f"{_MODELS}.OverwriteWithLatestAvroPayload": COMMIT_TIME,
+    f"{_MODELS}.OverwriteNonDefaultsWithLatestAvroPayload": COMMIT_TIME,
+    f"{_MODELS}.AWSDmsAvroPayload": COMMIT_TIME,
+    f"{_MODELS}.DefaultHoodieRecordPayload": EVENT_TIME,
+    f"{_MODELS}.EventTimeAvroPayload": EVENT_TIME,
+    f"{_MODELS}.PartialUpdateAvroPayload": EVENT_TIME,
+    f"{_MODELS}.debezium.PostgresDebeziumAvroPayload": EVENT_TIME,
+    f"{_MODELS}.debezium.MySqlDebeziumAvroPayload": EVENT_TIME,
+}
+"""Payload classes that Hudi maps onto a merge mode, which other properties complete."""
+
+_WITH_THE_JVM = "write it with the Hudi that made it; it can be read here"
+
+
+class PartialUpdate(StrEnum):
+    """Which values of the newer version say nothing, so that the older one's stay (``PartialUpdateMode``)."""
+
+    NONE = "NONE"
+    IGNORE_DEFAULTS = "IGNORE_DEFAULTS"
+    """Nulls."""
+    FILL_UNAVAILABLE = "FILL_UNAVAILABLE"
+    """Texts and bytes that are a marker, as Debezium's for values that PostgreSQL has not told again."""
+
+
+@dataclass(frozen=True)
+class MergeSemantics:
+    """How a table merges two versions of a record.
+
+    :param ordering_fields: columns of which the larger values win, the first before the second, and the later
+        write of equals; none where the later write always wins.
+    :param partial_update: which values of the newer version are taken from the older one.
+    :param unavailable: the marker of :attr:`PartialUpdate.FILL_UNAVAILABLE`.
+    :param delete_field: a column by which a row takes its record out.
+    :param delete_marker: by which value there, as text.
+    """
+
+    ordering_fields: tuple[str, ...] = ()
+    partial_update: PartialUpdate = PartialUpdate.NONE
+    unavailable: str | None = None
+    delete_field: str | None = None
+    delete_marker: str | None = None
+
+    @classmethod
+    def of(cls, config: TableConfig) -> MergeSemantics:
+        """What a table's properties say.
+
+        :param config: the table's configuration.
+        :raises UnsupportedTableError: when they name something that is not known here, such as the merge mode
+            ``CUSTOM``: rows that it would merge otherwise are not written.
+        """
+        properties = _merge_properties(config)
+        field, marker = properties.get(DELETE_FIELD), properties.get(DELETE_MARKER)
+        if (field is None) != (marker is None):
+            name = DELETE_MARKER if field is None else DELETE_FIELD
+            why = f"Hudi needs {DELETE_FIELD} and {DELETE_MARKER}; set both or neither"
+            raise _refused(config, MERGE_PROPERTY + name, properties[name], why)
+        return cls(
+            config.ordering_fields if _merge_mode(config) == EVENT_TIME else (),
+            _partial_update(config),
+            properties.get(UNAVAILABLE),
+            field,
+            marker,
+        )
+
+    @property
+    def keeps_values(self) -> bool:
+        """Whether a newer version may take values from the older one."""
+        if self.partial_update is PartialUpdate.FILL_UNAVAILABLE:
+            return self.unavailable is not None
+        return self.partial_update is PartialUpdate.IGNORE_DEFAULTS
+
+    def says_nothing(self, column: pa.Array) -> Mask:
+        """Which values of a newer version are taken from the older one.
+
+        :param column: values of one top-level column.
+        """
+        if self.partial_update is PartialUpdate.IGNORE_DEFAULTS:
+            return _mask(column.is_null())
+        if self.unavailable is not None and _is_text_or_bytes(column.type):
+            marker = pa.scalar(self.unavailable.encode()).cast(column.type)
+            return _mask(pc.fill_null(pc.equal(column, marker), False))
+        return np.zeros(len(column), np.bool_)
+
+    def deletions(self, rows: pa.Table) -> Mask | None:
+        """Which rows take their record out.
+
+        :param rows: incoming rows, with the table's types.
+        :return: None where no row can.
+        """
+        found: Mask | None = None
+        if IS_DELETED in rows.column_names and pa.types.is_boolean(rows[IS_DELETED].type):
+            found = _mask(pc.fill_null(rows[IS_DELETED].combine_chunks(), False))
+        if self.delete_field in rows.column_names:
+            values = rows[self.delete_field].combine_chunks().cast(pa.string())
+            marked = _mask(pc.fill_null(pc.equal(values, self.delete_marker), False))
+            found = marked if found is None else found | marked
+        return found
+
+
+def check_rows_can_be_merged(config: TableConfig, columns: pa.Schema) -> None:
+    """Hold a table's columns against its merge semantics, before rows are written.
+
+    :param config: the table's configuration.
+    :param columns: its columns.
+    :raises UnsupportedTableError: when its properties name something that is not known here, or a column's
+        type cannot be compared as Hudi would.
+    """
+    semantics = MergeSemantics.of(config)
+    name = semantics.delete_field
+    if name is None or name not in columns.names:
+        return
+    kind = columns.field(name).type
+    if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        raise _refused(
+            config,
+            MERGE_PROPERTY + DELETE_FIELD,
+            name,
+            f"column {name!r} is {kind}, and only texts, integers and booleans read here as in Java; "
+            f"{_WITH_THE_JVM}",
+        )
+
+
+def _merge_mode(config: TableConfig) -> str:
+    raw = config.raw
+    for name in (PAYLOAD, LEGACY_PAYLOAD):
+        if (payload := raw.get(name)) and payload not in PAYLOADS:
+            raise _refused(config, name, payload, f"rows that it merges are not merged here; {_WITH_THE_JVM}")
+    strategy = raw.get(STRATEGY)
+    if strategy and strategy not in _STRATEGIES:
+        raise _refused(config, STRATEGY, strategy, f"its merger is not known here; {_WITH_THE_JVM}")
+    said = [
+        raw.get(MERGE_MODE, "").upper(),
+        _STRATEGIES.get(strategy or "", ""),
+        PAYLOADS.get(raw.get(PAYLOAD) or raw.get(LEGACY_PAYLOAD) or "", ""),
+        EVENT_TIME if config.ordering_fields else COMMIT_TIME,
+    ]
+    mode = next(filter(None, said))
+    if mode not in (COMMIT_TIME, EVENT_TIME):
+        known = f"known are {COMMIT_TIME} and {EVENT_TIME}"
+        raise _refused(
+            config, MERGE_MODE, mode, f"rows that it merges are not merged here; {known}; {_WITH_THE_JVM}"
+        )
+    return mode
+
+
+def _partial_update(config: TableConfig) -> PartialUpdate:
+    value = config.raw.get(PARTIAL_UPDATE) or PartialUpdate.NONE
+    try:
+        return PartialUpdate(value.upper())
+    except ValueError:
+        raise _refused(
+            config, PARTIAL_UPDATE, value, f"known are {', '.join(PartialUpdate)}; {_WITH_THE_JVM}"
+        ) from None
+
+
+def _merge_properties(config: TableConfig) -> dict[str, str]:
+    known = (DELETE_FIELD, DELETE_MARKER, UNAVAILABLE)
+    found = {name: config.raw[name] for name in known if config.raw.get(name)}
+    for key, value in config.raw.items():
+        if not key.startswith(MERGE_PROPERTY):
+            continue
+        name = key.removeprefix(MERGE_PROPERTY)
+        if name not in known:
+            raise _refused(config, key, value, f"what it asks for is not known here; {_WITH_THE_JVM}")
+        if value:
+            found[name] = value
+    return found
+
+
+def _refused(config: TableConfig, key: str, value: str, why: str) -> UnsupportedTableError:
+    return UnsupportedTableError(
+        f"table {config.name!r} has {key}={value}, so that no rows can be written: {why}",
+        table=config.name,
+        property=key,
+        value=value,
+    )
+
+
+def _is_text_or_bytes(kind: pa.DataType) -> bool:
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(is_a(kind) for is_a in kinds)
+
+
+def _mask(values: pa.Array | pa.ChunkedArray) -> Mask:
+    mask: Mask = values.to_numpy(zero_copy_only=False)
+    return mask

@@ -1,0 +1,89 @@
+"""Which tables of another Hudi can be read here, but not written: said before anything is."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from airflow_provider.exceptions import UnsupportedTableError
+from airflow_provider.table.merge_semantics import check_rows_can_be_merged
+from airflow_provider.table.properties import TableConfig
+
+_REMEDY = "write it with the Hudi that made it; it can be read here"
+
+OPERATION_COLUMN = "_hoodie_operation"
+"""Hudi's sixth meta column, which says what a change was (``hoodie.allow.operation.metadata.field``)."""
+
+
+_GENERATORS = {
+    "TIMESTAMP": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
+    "CUSTOM": "org.apache.hudi.keygen.CustomKeyGenerator",
+}
+
+
+def check_layout(config: TableConfig) -> None:
+    """Make sure that the files of a table are laid out as they are written here.
+
+    :param config: the table's configuration.
+    :raises UnsupportedTableError: when Hudi's own columns are not filled, or folders are not named by the
+        values of the partition columns; names the property, its value and the remedy.
+    """
+    if not config.has_meta_columns:
+        raise UnsupportedTableError(
+            f"table {config.name!r} has hoodie.populate.meta.fields=false and cannot be written here: the "
+            f"_hoodie_ columns are needed to merge rows and to keep them apart; {_REMEDY}",
+            table=config.name,
+            property="hoodie.populate.meta.fields",
+        )
+    if not config.folders_hold_values:
+        kind = config.key_generator
+        name = config.raw.get("hoodie.table.keygenerator.class") or _GENERATORS.get(kind, kind)
+        raise UnsupportedTableError(
+            f"table {config.name!r} has hoodie.table.keygenerator.type={kind} ({name}) and cannot be written "
+            f"here: its partition paths are not made here; {_REMEDY}",
+            table=config.name,
+            property="hoodie.table.keygenerator.type",
+        )
+
+
+def check_takes_rows(config: TableConfig, columns: pa.Schema) -> None:
+    """Make sure that rows written here are merged and stored as the table's other writers do it.
+
+    :param config: the table's configuration.
+    :param columns: its columns.
+    :raises UnsupportedTableError: when its records have no key, its changes are captured (CDC), or its
+        versions are merged in a way that is not known here; names the property, its value and the remedy.
+    """
+    if not config.record_key_fields:
+        raise _refused(
+            config,
+            "hoodie.table.recordkey.fields",
+            "",
+            "it has no record key, and its rows get keys that Hudi generates; write it with the Hudi that "
+            "made it, or load its rows into a table with a record key",
+        )
+    if config.raw.get("hoodie.table.cdc.enabled", "false").lower() == "true":
+        raise _refused(
+            config,
+            "hoodie.table.cdc.enabled",
+            "true",
+            "the files of its change data are not written here, and its CDC queries would miss the changes; "
+            "write it with the Hudi that made it, or set the property to false where nobody asks for them",
+        )
+    if OPERATION_COLUMN in columns.names:
+        raise _refused(
+            config,
+            "hoodie.allow.operation.metadata.field",
+            "true",
+            f"its rows say in {OPERATION_COLUMN} what they did, which is not written here; write it with the "
+            "Hudi that made it",
+        )
+    check_rows_can_be_merged(config, columns)
+
+
+def _refused(config: TableConfig, key: str, value: str, why: str) -> UnsupportedTableError:
+    return UnsupportedTableError(
+        f"table {config.name!r} has {key}={value}, so that no rows can be written: {why}",
+        table=config.name,
+        property=key,
+        value=value,
+    )
