@@ -23,6 +23,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import age
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.writable import check_no_buckets
 
 MIB = 1024 * 1024
 LAYOUT_KEY = "clustering_layout"
@@ -212,6 +213,7 @@ def _groups_of(
     taken: frozenset[FileGroupId],
 ) -> Iterator[ClusteringGroup]:
     now = table.storage.clock()
+    check_no_buckets(table.location, view.base_files(partition))
     small = [
         base_file
         for base_file in view.base_files(partition)
