@@ -40,6 +40,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.schema import arrow_to_avro
+from airflow_provider.table.writable import check_no_buckets
 
 log = logging.getLogger(__name__)
 
@@ -199,6 +200,9 @@ class Ingestion:
         plan = plan_without_tagging(
             job, view, counts, row_bytes, first=first, written=written, closed=closed, unique=unique
         )
+        if job.kind.looks_up_keys or job.kind.fills_small_files:  # these have listed the partitions
+            for partition in counts:
+                check_no_buckets(self._table.location, view.base_files(partition))
         if plan.to_tag:
             found = rows.find(plan.to_tag, indexes)
             log.info("table %s: keys located by %s", self._table.location, rows.located_by)
@@ -295,6 +299,8 @@ class Ingestion:
         if replaces is None:
             return set()
         partitions = view.partitions() if replaces == "table" else self._rows.counts
+        for partition in partitions:
+            check_no_buckets(self._table.location, view.base_files(partition))
         return {each.file_group for partition in partitions for each in view.base_files(partition)}
 
     def _write(self, rows: IncomingRows, plan: FileGroupPlan) -> None:

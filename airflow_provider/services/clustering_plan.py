@@ -24,6 +24,7 @@ from airflow_provider.table.instant import age
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline_zone import timeline_zone
+from airflow_provider.table.writable import check_no_buckets
 
 MIB = 1024 * 1024
 LAYOUT_KEY = "clustering_layout"
@@ -213,6 +214,7 @@ def _groups_of(
     taken: frozenset[FileGroupId],
 ) -> Iterator[ClusteringGroup]:
     now, zone = table.storage.clock(), timeline_zone(table.storage)
+    check_no_buckets(table.location, view.base_files(partition))
     small = [
         base_file
         for base_file in view.base_files(partition)

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.column_properties import with_statistics, worth_a_dictionary
+from airflow_provider.table.file_ids import is_bucket
 from airflow_provider.table.full_storage import told_when_full
 from airflow_provider.table.schema import (
     META_COLUMNS,
@@ -68,8 +69,10 @@ def parse_base_file_name(name: str) -> tuple[str, str, str] | None:
 
 
 def new_file_id() -> str:
-    """An id for a new file group, as Hudi makes them."""
-    return f"{uuid.uuid4()}-0"
+    """An id for a new file group, as Hudi makes them; none that looks like a bucket's."""
+    while is_bucket(found := f"{uuid.uuid4()}-0"):
+        pass
+    return found
 
 
 @dataclass(frozen=True)

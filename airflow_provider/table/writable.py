@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 from airflow_provider.exceptions import UnsupportedTableError
+from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.file_ids import is_bucket
 from airflow_provider.table.merge_semantics import check_rows_can_be_merged
 from airflow_provider.table.properties import TableConfig
 
@@ -78,6 +82,24 @@ def check_takes_rows(config: TableConfig, columns: pa.Schema) -> None:
             "Hudi that made it",
         )
     check_rows_can_be_merged(config, columns)
+
+
+def check_no_buckets(table: str, base_files: Iterable[BaseFile]) -> None:
+    """Make sure that keys are not spread over file groups by their hash.
+
+    :param table: where the table is.
+    :param base_files: those of one partition.
+    :raises UnsupportedTableError: when they are the buckets of Hudi's bucket index: new rows would go into
+        other file groups here, where no writer that goes by the hash of their keys finds them.
+    """
+    found = list(base_files)
+    if found and all(is_bucket(base_file.file_id) for base_file in found):
+        raise UnsupportedTableError(
+            f"table {table} has hoodie.index.type=BUCKET: file group {found[0].file_id} in partition "
+            f"{found[0].partition_path!r} is a bucket, and rows are not spread over buckets here; {_REMEDY}",
+            location=table,
+            property="hoodie.index.type",
+        )
 
 
 def _refused(config: TableConfig, key: str, value: str, why: str) -> UnsupportedTableError:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
+import pytest
+
+from airflow_provider.exceptions import UnsupportedTableError
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.clustering import preview_clustering
+from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.table.base_file import new_file_id
 from tests.ingestion.interleaving import MeetingLock
+from tests.ingestion.lake import Lake
 from tests.ingestion.merge_semantics import *  # noqa: F403
-from tests.ingestion.merge_semantics import START, row, without
+from tests.ingestion.merge_semantics import SCHEMA, START, row, without
 
 
 def test_a_rebase_merges_as_the_table_says(started: Any) -> None:
@@ -20,3 +28,27 @@ def test_a_rebase_merges_as_the_table_says(started: Any) -> None:
     table.check_now(
         [row("1", 7, 30, name="late"), row("2", 9), row("3", 1, 12), *without(START, "1", "2", "3")]
     )
+
+
+@pytest.mark.parametrize("operation", ["upsert", "insert", "delete", "insert_overwrite"])
+def test_buckets_of_a_bucket_index_are_read_and_not_written(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    table = lake.create(SCHEMA, partition_by=["part"], ordering_field="ts")
+    with monkeypatch.context() as patched:
+        bucket = "00000003-2037-498d-82f2-0a82039771ff-0"
+        patched.setattr("airflow_provider.ingestion.file_group_plan.new_file_id", lambda: bucket)
+        table.ingest("bulk_insert", START)
+    with pytest.raises(UnsupportedTableError, match=r"00000003-2037.*is a bucket"):
+        table.ingest(operation, [row("1", 1)])
+    table.check_now(START)
+    with pytest.raises(UnsupportedTableError, match=r"hoodie.index.type=BUCKET"):
+        preview_clustering(table.table, ClusteringSettings())
+    # A partition of file groups that are none is written as ever.
+    table.ingest(operation, [row("9", 1, part="b")])
+
+
+def test_no_file_group_of_ours_looks_like_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter([UUID("00000007-2037-498d-82f2-0a82039771ff"), UUID("0000000a-2037-498d-82f2-0a82039771ff")])
+    monkeypatch.setattr("airflow_provider.table.base_file.uuid.uuid4", lambda: next(drawn))
+    assert new_file_id().startswith("0000000a-")
