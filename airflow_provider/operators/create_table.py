@@ -15,7 +15,7 @@ from airflow_provider.metastore import AnyMetastore, Column
 from airflow_provider.metastore.catalog import object_name
 from airflow_provider.metastore.objects import HUDI, PROVIDER
 from airflow_provider.metastore.table_name import is_location, split_table_name
-from airflow_provider.operators.column_types import to_schema, type_name
+from airflow_provider.table.column_types import to_schema, type_name
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
@@ -45,7 +45,7 @@ class CreateTableOperator(BaseOperator):
 
     :param table: ``database.table``; or the table's path or URL, and then it is not registered.
         A database that does not exist is created (templated).
-    :param schema: see :func:`airflow_provider.operators.column_types.to_schema` (templated).
+    :param schema: see :func:`airflow_provider.table.column_types.to_schema` (templated).
     :param record_key: columns that identify a record (templated).
     :param partition_by: columns whose values make the partition path (templated).
     :param ordering_field: of two versions of a record the one with the larger value here wins;

@@ -41,8 +41,8 @@ from airflow_provider.table.metadata import (
     WriteStat,
     decode,
 )
-from airflow_provider.table.schema import with_meta_columns
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.table_schema import TableSchema, has_never_changed
 from airflow_provider.table.time_travel import without_restored
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect
@@ -74,6 +74,7 @@ class Increment:
     :param start: the checkpoint that was read from; None for a snapshot.
     :param end: the new checkpoint, to be kept once the rows were processed; None while the
         table holds nothing to start from.
+    :param schema: the schema of the rows: the table's of now.
     :param commits: the commits of the window in the order of their completion; clustering and
         other rewrites are among them, but have no rows of their own.
     :param paths: the base files that hold rows of these commits, relative to the table.
@@ -85,6 +86,7 @@ class Increment:
     order: Order
     start: str | None
     end: str | None
+    schema: TableSchema = field(repr=False)
     commits: tuple[Instant, ...] = ()
     paths: tuple[str, ...] = field(default=(), repr=False)
     held_by: Instant | None = None
@@ -113,18 +115,20 @@ class Increment:
         """
         import pyarrow.dataset as ds  # see airflow_provider.table.read
 
-        schema = with_meta_columns(self.table.schema)
-        if self.paths:
-            filesystem, base = self.table.storage.arrow()
-            files = [f"{base}/{path}" for path in self.paths]
-            rows = ds.dataset(files, schema=schema, format="parquet", filesystem=filesystem)
-        else:
-            rows = ds.dataset(schema.empty_table())
+        from airflow_provider.table.rows import rows_of
+
+        rows = rows_of(
+            self.table.storage,
+            self.paths,
+            self.schema,
+            meta_columns=True,
+            has_never_changed=has_never_changed(self.schema, self.table.config),
+        )
         if (times := self.commit_times) is not None:
             inside = ds.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
             filter = inside if filter is None else inside & filter
         if columns is None:
-            columns = schema.names if meta_columns else self.table.schema.names
+            columns = rows.schema.names if meta_columns else self.schema.columns.names
         return rows.scanner(columns=list(columns), filter=filter)
 
 
@@ -194,7 +198,8 @@ def increment(
     held_by = None
     if order is not Order.COMPLETION and moment.in_flight and moment.withholds(upto, end):
         held_by = moment.in_flight[0]
-    return Increment(table, order, start, upto, tuple(commits), tuple(paths), held_by)
+    schema = table.schema_on(moment.timeline)
+    return Increment(table, order, start, upto, schema, tuple(commits), tuple(paths), held_by)
 
 
 @_looking_again
