@@ -61,7 +61,9 @@ def check_columns(job: IngestJob, came: pa.Schema, table: HudiTable, columns: pa
                 )
     if deletes:
         names = delete_columns(config)
-        needed = pa.schema([f.with_nullable(True) for f in columns if f.name in names and f.name in came.names])
+        needed = pa.schema(
+            [f.with_nullable(True) for f in columns if f.name in names and f.name in came.names]
+        )
         rows, changes = evolved(needed, pa.schema([came.field(name) for name in needed.names]))
         check_roles(config, changes)
         return BatchColumns(came, rows, columns, ())

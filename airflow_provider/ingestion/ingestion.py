@@ -160,7 +160,9 @@ class Ingestion:
         """About how many bytes a row takes in a base file."""
         # A few rows fit wherever there is room at all.
         enough = _NEGLIGIBLE * self._job.target_file_size / sum(self._rows.counts.values())
-        return bytes_per_row(lambda: self.writer.view.timeline, self._rows.columns.table, worth_knowing=enough)
+        return bytes_per_row(
+            lambda: self.writer.view.timeline, self._rows.columns.table, worth_knowing=enough
+        )
 
     def run(self) -> tuple[dict[str, Any], CommitResult]:
         """Plan, write, commit.
@@ -198,7 +200,7 @@ class Ingestion:
         """What the table's columns are at a moment, and will be after this write."""
         self._base = self._table.schema_on(timeline)
         found = check_columns(self._job, self._rows.columns.came, self._table, self._base.columns)
-        self._schema = self._base.with_columns(found.table, self.writer.instant)
+        self._schema = self._base.with_columns(found.table)
         self._changes = () if self._job.operation == "delete" else found.changes
 
     def _evolve(self, current: TableSchema) -> TableSchema:
@@ -220,7 +222,7 @@ class Ingestion:
         if self._job.operation == "delete":
             return current
         columns, _ = evolved(current.columns, self._rows.columns.came, fills_missing=True)
-        return current.with_columns(columns, self.writer.instant)
+        return current.with_columns(columns)
 
     @property
     def _stats(self) -> list[WriteStat]:

@@ -15,8 +15,8 @@ from airflow_provider.metastore import AnyMetastore, Column
 from airflow_provider.metastore.catalog import object_name
 from airflow_provider.metastore.objects import HUDI, PROVIDER
 from airflow_provider.metastore.table_name import is_location, split_table_name
-from airflow_provider.table.column_types import to_schema, type_name
 from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.table.column_types import to_schema, type_name
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import arrow_to_avro, avro_to_arrow

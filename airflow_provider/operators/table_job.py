@@ -48,6 +48,7 @@ _RESULT_KEYS = (
     "rows_deleted",
     "files_written",
     "rebases",
+    "schema_changes",
     "txn_id",
     "write_id",
     "event_id",
@@ -68,7 +69,7 @@ class TableJobOperator(SparkOperator, abc.ABC):
 
     The result is ``table``, ``instant``, ``completion_time``, ``action``, ``operation``, ``txn_id``,
     ``write_id``, ``event_id`` (the last three None without a transaction), ``rows_inserted``,
-    ``rows_updated``, ``rows_deleted``, ``files_written``, ``rebases`` and ``bytes``.
+    ``rows_updated``, ``rows_deleted``, ``files_written``, ``rebases``, ``schema_changes`` and ``bytes``.
 
     Arguments: see :class:`~airflow_provider.operators.spark_operator.SparkOperator`.
     """

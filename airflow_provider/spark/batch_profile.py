@@ -42,9 +42,7 @@ class BatchProfile:
     rows: Mapping[str, int]
 
 
-def profile_batch(
-    job: IngestJob, frame: DataFrame, table: HudiTable, columns: BatchColumns
-) -> BatchProfile:
+def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable, columns: BatchColumns) -> BatchProfile:
     """Count the rows of every partition and refuse those that cannot be written.
 
     Only counts come to the driver.
@@ -84,9 +82,7 @@ def profile_batch(
     return BatchProfile(values, tuple(paths), rows)
 
 
-def _aggregated(
-    job: IngestJob, frame: DataFrame, table: HudiTable, columns: BatchColumns
-) -> pa.Table:
+def _aggregated(job: IngestJob, frame: DataFrame, table: HudiTable, columns: BatchColumns) -> pa.Table:
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     counts = [F.count(F.lit(1)).alias(_ROWS)]

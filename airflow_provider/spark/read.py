@@ -218,7 +218,9 @@ def _cast(value: Column, source: DataType, kind: DataType, origins: Origins | No
     if isinstance(kind, ArrayType) and isinstance(source, ArrayType):
         return F.transform(value, lambda each: _cast(each, source.elementType, kind.elementType, origins))
     if isinstance(kind, MapType) and isinstance(source, MapType):
-        return F.transform_values(value, lambda _, each: _cast(each, source.valueType, kind.valueType, origins))
+        return F.transform_values(
+            value, lambda _, each: _cast(each, source.valueType, kind.valueType, origins)
+        )
     # As HoodieParquetFileFormatHelper does it, so that 1.1 stays 1.1; what is no number becomes null.
     by_text = isinstance(source, FloatType) and isinstance(kind, DoubleType)
     if by_text or (isinstance(kind, DecimalType) and not isinstance(source, DecimalType)):

@@ -153,7 +153,9 @@ def conformed(frame: DataFrame, rows: pa.Schema, config: TableConfig) -> DataFra
 
     sources, targets = frame.schema, spark_schema(rows)
     by_value = {*config.record_key_fields, *config.partition_fields, *config.ordering_fields}
-    casts = {name for name in rows.names if name in by_value and sources[name].dataType != targets[name].dataType}
+    casts = {
+        name for name in rows.names if name in by_value and sources[name].dataType != targets[name].dataType
+    }
     if not casts and sources.names == rows.names:
         return frame
 

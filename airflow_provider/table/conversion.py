@@ -120,8 +120,6 @@ def _check_nulls(field: pa.Field, is_null: pa.BooleanArray) -> None:
         raise pa.ArrowInvalid(f"{field.name} must not be null, and is {is_null.true_count} times")
 
 
-
-
 # --- plain ------------------------------------------------------------------------------------
 
 
@@ -172,8 +170,6 @@ def _as_text(values: pa.Array, exact: bool) -> pa.Array:
     if exact or not is_bytes(source):
         return values.cast(pa.string())
     return pa.array([each and each.decode(errors="replace") for each in values.to_pylist()], pa.string())
-
-
 
 
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

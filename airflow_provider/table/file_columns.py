@@ -75,7 +75,9 @@ class FileColumns:
             return False
         found = ((file.get_field_index(name), name) for name in self._asked(columns))
         return all(
-            position < 0 or name in META_COLUMNS or _same(file.field(position).type, self.table.field(name).type)
+            position < 0
+            or name in META_COLUMNS
+            or _same(file.field(position).type, self.table.field(name).type)
             for position, name in found
         )
 

@@ -23,7 +23,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -74,7 +74,7 @@ class Increment:
     :param start: the checkpoint that was read from; None for a snapshot.
     :param end: the new checkpoint, to be kept once the rows were processed; None while the
         table holds nothing to start from.
-    :param schema: the schema of the rows: the table's of now.
+    :param timeline: the timeline at its end.
     :param commits: the commits of the window in the order of their completion; clustering and
         other rewrites are among them, but have no rows of their own.
     :param paths: the base files that hold rows of these commits, relative to the table.
@@ -86,10 +86,15 @@ class Increment:
     order: Order
     start: str | None
     end: str | None
-    schema: TableSchema = field(repr=False)
+    timeline: Timeline = field(repr=False)
     commits: tuple[Instant, ...] = ()
     paths: tuple[str, ...] = field(default=(), repr=False)
     held_by: Instant | None = None
+
+    @cached_property
+    def schema(self) -> TableSchema:
+        """The schema of the rows: the table's of now."""
+        return self.table.schema_on(self.timeline)
 
     @property
     def commit_times(self) -> list[str] | None:
@@ -198,8 +203,7 @@ def increment(
     held_by = None
     if order is not Order.COMPLETION and moment.in_flight and moment.withholds(upto, end):
         held_by = moment.in_flight[0]
-    schema = table.schema_on(moment.timeline)
-    return Increment(table, order, start, upto, schema, tuple(commits), tuple(paths), held_by)
+    return Increment(table, order, start, upto, moment.timeline, tuple(commits), tuple(paths), held_by)
 
 
 @_looking_again

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -76,17 +76,31 @@ class ColumnIds:
     def history(self) -> str:
         """What :data:`HISTORY_FOLDER` has for a commit with these versions."""
         newest_first = [record for _, record in reversed(self._versions)]
-        return json.dumps({"schemas": newest_first}, separators=(",", ":"), ensure_ascii=False)
+        return _dumped({"schemas": newest_first})
 
-    def following(self, record: Record, version: str) -> ColumnIds:
-        """These versions, and a newer one.
+    def following(self, record: Record) -> ColumnIds:
+        """These versions, and a newer one, which gets its id from its commit: see :meth:`of_version`.
 
         :param record: the newer one.
-        :param version: requested time of its commit.
         """
-        newest = {**record, "version_id": int(version)}
-        shown = json.dumps(newest, separators=(",", ":"), ensure_ascii=False)
-        return ColumnIds(shown, (*(_dumped(each) for _, each in self._versions),))
+        newest = {**record, "version_id": self.version + 1}
+        return ColumnIds(_dumped(newest), tuple(_dumped(each) for _, each in self._versions))
+
+    def of_version(self, instant: str) -> ColumnIds:
+        """These versions, the newest made by a commit.
+
+        :param instant: its requested time.
+        """
+        return replace(self, latest=_dumped({**self.record, "version_id": int(instant)}))
+
+
+def history_path(instant: str, completion_time: str) -> str:
+    """Where a commit keeps the history, relative to the table.
+
+    :param instant: requested time of the commit.
+    :param completion_time: of the commit.
+    """
+    return f"{HISTORY_FOLDER}/{instant}_{completion_time}.schemacommit"
 
 
 def read_history(storage: Storage, is_shown: Callable[[str], bool]) -> tuple[str, ...]:
@@ -205,9 +219,7 @@ def _type(kind: pa.DataType, ids: Iterator[int]) -> Any:
     return _name(kind)
 
 
-def _following(
-    record: Record, before: pa.DataType, kind: pa.DataType, ids: Iterator[int]
-) -> dict[str, Any]:
+def _following(record: Record, before: pa.DataType, kind: pa.DataType, ids: Iterator[int]) -> dict[str, Any]:
     known = {column["name"]: column for column in record["fields"]}
     own = {column.name: next(ids) for column in kind if column.name not in known}
     fields = []

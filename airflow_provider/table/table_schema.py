@@ -84,13 +84,19 @@ class TableSchema:
         """What a commit of a table with this schema says of it."""
         return {SCHEMA: self.text} | ({} if self.ids is None else {LATEST_SCHEMA: self.ids.latest})
 
-    def with_columns(self, columns: pa.Schema, version: str) -> TableSchema:
+    def of_version(self, instant: str) -> TableSchema:
+        """This schema, changed by a commit.
+
+        :param instant: its requested time.
+        """
+        return self if self.ids is None else replace(self, ids=self.ids.of_version(instant))
+
+    def with_columns(self, columns: pa.Schema) -> TableSchema:
         """This schema, after columns were added or changed.
 
         What has not changed stays as it is written, with its remarks.
 
         :param columns: the data columns to be.
-        :param version: requested time of the commit that changes them.
         :raises IncompatibleSchemaError: when a name or a type cannot be stored.
         :raises UnsupportedTableError: when the table has schema on read, and Hudi cannot read the type back.
         """
@@ -101,26 +107,24 @@ class TableSchema:
         if self.ids is None:
             return TableSchema(text)
         changed = renumbered(self.ids.record, self.columns, columns)
-        return TableSchema(text, self.ids.following(changed, version))
+        return TableSchema(text, self.ids.following(changed))
 
-    def with_comment(self, path: tuple[str, ...], comment: str, version: str) -> TableSchema:
+    def with_comment(self, path: tuple[str, ...], comment: str) -> TableSchema:
         """This schema with another remark on a column.
 
         :param path: the column, with ``element`` and ``value`` inside arrays and maps.
         :param comment: the remark.
-        :param version: requested time of the commit that changes it.
         """
         record = json.loads(self.text)
         _column(record, path)["doc"] = comment
-        ids = self.ids and self.ids.following(with_changed(self.ids.record, path, doc=comment), version)
+        ids = self.ids and self.ids.following(with_changed(self.ids.record, path, doc=comment))
         return TableSchema(_dumped(record), ids)
 
-    def with_name(self, path: tuple[str, ...], name: str, version: str) -> TableSchema:
+    def with_name(self, path: tuple[str, ...], name: str) -> TableSchema:
         """This schema with another name for a column; it has schema on read from then on.
 
         :param path: the column, with ``element`` and ``value`` inside arrays and maps.
         :param name: the name to be.
-        :param version: requested time of the commit that changes it.
         :raises UnsupportedTableError: when the table has a column of a type that Hudi cannot read back then.
         """
         ids = self.ids or ColumnIds(_dumped(numbered(self.columns)))
@@ -129,7 +133,7 @@ class TableSchema:
         # Nested types are named after their columns.
         columns = without_meta_columns(avro_to_arrow(_dumped(record)))
         text = _rewritten(record, columns, columns, anew=True)
-        return TableSchema(text, ids.following(with_changed(ids.record, path, name=name), version))
+        return TableSchema(text, ids.following(with_changed(ids.record, path, name=name)))
 
     def comments(self) -> dict[str, str]:
         """The remarks on the data columns, by name."""
@@ -170,6 +174,17 @@ def has_never_changed(schema: TableSchema, config: TableConfig) -> bool:
     """
     created = _created(config)
     return schema.ids is None and created is not None and created.columns.equals(schema.columns)
+
+
+def says_schema_after(storage: Storage, timeline: Timeline, instant: str) -> bool:
+    """Whether a commit that was requested later than another one says what the table's schema is.
+
+    :param storage: the table's storage.
+    :param timeline: the timeline.
+    :param instant: requested time of the other one.
+    """
+    later = timeline.showing(lambda each: each.requested_time > instant)
+    return next(_said(storage, later), None) is not None
 
 
 def _created(config: TableConfig) -> TableSchema | None:
