@@ -169,8 +169,8 @@ class Committing:
     def _look_at_schema(self, moment: Moment, changes: Sequence[Change]) -> None:
         """Take up what others have made of the table's columns, so that no commit takes a column away.
 
-        Readers go by the commit that was requested last. So a write that one has overtaken which was requested
-        later changes the columns by a commit of its own, right before.
+        Readers go by the commit that was requested last. So a write that one has overtaken which was
+        requested later changes the columns by a commit of its own, right before.
         """
         write = self._write
         if self._evolve is None or self._content.schema is None:

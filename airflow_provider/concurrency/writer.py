@@ -119,8 +119,9 @@ class Writer(Write):
 
         :param write_stats: one per data file written.
         :param replaced: file ids that this write takes out, by partition path.
-        :param evolve: of the table's schema makes what it is from this commit on; asked again when others have
-            changed it meanwhile. What it raises then ends the write. The schema stays what it is when None.
+        :param evolve: of the table's schema makes what it is from this commit on; asked again when others
+            have changed it meanwhile. What it raises then ends the write. The schema stays what it is when
+            None.
         :param extra_metadata: goes into the commit metadata.
         :param txn_id: the metastore transaction that this commit belongs to.
         :param write_id: the table's write id in that transaction.

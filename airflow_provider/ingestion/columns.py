@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from airflow_provider.exceptions import IncompatibleSchemaError, MissingColumnError
+from airflow_provider.exceptions import MissingColumnError
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.table.evolution import FILL, ColumnChange, evolved
+from airflow_provider.table.evolution import FILL, ColumnChange, check_roles, evolved
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
 from airflow_provider.table.properties import TableConfig
@@ -82,37 +81,6 @@ def fills_missing(job: IngestJob, table: HudiTable) -> bool:
     validates = said.get(VALIDATE, False) if job.validate_schema is None else job.validate_schema
     fills = job.set_null_for_missing_columns
     return not validates and bool(said.get(FILL, False) if fills is None else fills)
-
-
-def check_roles(config: TableConfig, changes: Iterable[ColumnChange]) -> None:
-    """Make sure that keys, partitions and the order of versions stay what they are.
-
-    A key, and a folder, is made of a value's text; so the text must be the same with the new type.
-
-    :param config: the table's configuration.
-    :param changes: of its columns.
-    :raises IncompatibleSchemaError: when they would not stay; names the column.
-    """
-    texts = {*config.record_key_fields, *config.partition_fields}
-    for change in changes:
-        if change.change == "added":
-            continue
-        told = f"column {change.column!r} would be {change.change} from {change.before} to {change.after}"
-        if change.column in texts and (change.before, change.after) not in _SAME_TEXT:
-            raise IncompatibleSchemaError(
-                f"{told}, but table {config.name!r} makes record keys or partitions of it, and these would be "
-                f"others; cast it to {change.before} in the source",
-                column=change.column,
-            )
-        if change.column in config.ordering_fields and change.after == "string":
-            raise IncompatibleSchemaError(
-                f"{told}, but table {config.name!r} orders the versions of a record by it, and texts have "
-                f"another order; cast it to {change.before} in the source",
-                column=change.column,
-            )
-
-
-_SAME_TEXT = frozenset({("int", "bigint"), ("int", "string"), ("bigint", "string")})
 
 
 def check_locations(columns: pa.Schema, config: TableConfig) -> None:

@@ -18,6 +18,7 @@ from airflow_provider.concurrency.recovery import recover_transactions
 from airflow_provider.concurrency.revert import revert
 from airflow_provider.concurrency.transactions import insertions, partition_specs, settle_transactions
 from airflow_provider.exceptions import (
+    MetastoreError,
     MetastoreUnavailableError,
     NoSuchTransactionError,
     TableError,
@@ -32,6 +33,7 @@ from airflow_provider.metastore import Insertion, PartitionSpec, TableTransactio
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.spark_operator import SparkOperator, nobody
 from airflow_provider.operators.task_operation import TaskOperation
+from airflow_provider.services.metastore_columns import follow_columns
 from airflow_provider.table.hudi_options import EffectiveOptions
 from airflow_provider.table.hudi_table import HudiTable
 
@@ -114,7 +116,20 @@ class TableJobOperator(SparkOperator, abc.ABC):
         )
         job.validate()
         with self._in_open_txn(table, job):
-            return self._result(self._work(resolved, table, operation, job))
+            summary = self._work(resolved, table, operation, job)
+        if summary.get("schema_changes"):
+            self._tell_columns(resolved, table)
+        return self._result(summary)
+
+    def _tell_columns(self, resolved: ResolvedTable, table: HudiTable) -> None:
+        """The metastore knows what columns a table has; where it cannot be told now, a later change tells "
+        "it."""
+        if resolved.database is None or resolved.name is None:
+            return
+        try:
+            follow_columns(self._metastore_hook().get_metastore(), resolved.database, resolved.name, table)
+        except MetastoreError as error:
+            self.log.warning("the metastore was not told of the columns of %s: %s", self.table, error)
 
     def _operation(self, context: Context) -> TaskOperation:
         return TaskOperation(context)

@@ -180,7 +180,7 @@ def _java_text(text: str | None) -> str | None:
     if text is None or text in _NOT_FINITE:
         return _NOT_FINITE.get(text) if text else None
     number = Decimal(text)
-    sign, digits, exponent = number.as_tuple()
+    sign, digits, _ = number.as_tuple()
     if not number:
         return "-0.0" if sign else "0.0"
     if number.copy_abs() >= _LARGE or number.copy_abs() < _SMALL:

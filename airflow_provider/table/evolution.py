@@ -19,6 +19,7 @@ import pyarrow as pa
 from airflow_provider.exceptions import IncompatibleSchemaError, MissingColumnError
 from airflow_provider.table.column_types import type_name
 from airflow_provider.table.conversion import is_bytes, is_list, is_text
+from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.schema import arrow_to_avro, avro_to_arrow, without_meta_columns
 
 FILL = "hoodie.write.set.null.for.missing.columns"
@@ -73,6 +74,37 @@ def evolved(
             columns=merge.missing,
         )
     return columns, tuple(merge.changes)
+
+
+def check_roles(config: TableConfig, changes: Iterable[ColumnChange]) -> None:
+    """Make sure that keys, partitions and the order of versions stay what they are.
+
+    A key, and a folder, is made of a value's text; so the text must be the same with the new type.
+
+    :param config: the table's configuration.
+    :param changes: of its columns.
+    :raises IncompatibleSchemaError: when they would not stay; names the column.
+    """
+    texts = {*config.record_key_fields, *config.partition_fields}
+    for change in changes:
+        if change.change == "added":
+            continue
+        told = f"column {change.column!r} would be {change.change} from {change.before} to {change.after}"
+        if change.column in texts and (change.before, change.after) not in _SAME_TEXT:
+            raise IncompatibleSchemaError(
+                f"{told}, but table {config.name!r} makes record keys or partitions of it, and these would "
+                f"be others; keep it {change.before}",
+                column=change.column,
+            )
+        if change.column in config.ordering_fields and change.after == "string":
+            raise IncompatibleSchemaError(
+                f"{told}, but table {config.name!r} orders the versions of a record by it, and texts have "
+                f"another order; keep it {change.before}",
+                column=change.column,
+            )
+
+
+_SAME_TEXT = frozenset({("int", "bigint"), ("int", "string"), ("bigint", "string")})
 
 
 def widened(current: pa.DataType, wanted: pa.DataType) -> bool:
@@ -143,16 +175,16 @@ class _Merge:
         name = _shown(path, column.name)
         if same := next((each for each in known if each.lower() == column.name.lower()), None):
             raise IncompatibleSchemaError(
-                f"column {name!r} of the data differs from column {_shown(path, same)!r} of the table in upper "
-                f"and lower case only; rename it to {same!r} in the source",
+                f"column {name!r} of the data differs from column {_shown(path, same)!r} of the table in "
+                f"upper and lower case only; rename it to {same!r} in the source",
                 column=name,
             )
         if pa.types.is_null(column.type):
             near = difflib.get_close_matches(column.name, list(known), n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise IncompatibleSchemaError(
-                f"column {name!r} of the data is not in the table{hint}, and has no type, so that it cannot be "
-                "added; cast it in the source, or leave it out",
+                f"column {name!r} of the data is not in the table{hint}, and has no type, so that it cannot "
+                "be added; cast it in the source, or leave it out",
                 column=name,
             )
         if not column.nullable and not self.fills_missing:
@@ -187,8 +219,8 @@ class _Merge:
                 self.changes.append(change)
                 return stored
         raise IncompatibleSchemaError(
-            f"column {_shown(path)!r} is {incoming} in the data and {table} in the table, and neither becomes "
-            f"the other without loss; cast it to {table} in the source",
+            f"column {_shown(path)!r} is {incoming} in the data and {table} in the table, and neither "
+            f"becomes the other without loss; cast it to {table} in the source",
             column=_shown(path),
             found=str(incoming),
             expected=str(table),

@@ -100,8 +100,8 @@ class FileColumns:
             return converted(found, kind, origins=origin.inner)
         except pa.ArrowException as error:
             raise UnsupportedTableError(
-                f"base file {self.location}: column {origin.name!r} is {found.type}, and {kind} in the table as "
-                f"{name!r}, which it cannot be read as: {error}",
+                f"base file {self.location}: column {origin.name!r} is {found.type}, and {kind} in the table "
+                f"as {name!r}, which it cannot be read as: {error}",
                 location=self.location,
                 column=name,
             ) from error

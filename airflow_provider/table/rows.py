@@ -52,8 +52,8 @@ def rows_of(
 class EvolvedRows(ds.Dataset):  # type: ignore[misc]  # as far as pyarrow's stubs go
     """Rows of files that may have other columns, and other types, than the table.
 
-    Arrow's own reader goes by names and has types of its own mind. Where a file has exactly the table's it reads
-    it; all others are brought to the table's columns, row group by row group, while they are scanned.
+    Arrow's own reader goes by names and has types of its own mind. Where a file has exactly the table's it
+    reads it; all others are brought to the table's columns, row group by row group, while they are scanned.
 
     :param files: the files, as pyarrow has them.
     :param columns: what becomes of their columns, one a file.

@@ -135,6 +135,13 @@ class TableSchema:
         text = _rewritten(record, columns, columns, anew=True)
         return TableSchema(text, ids.following(with_changed(ids.record, path, name=name)))
 
+    def comment(self, path: tuple[str, ...]) -> str | None:
+        """The remark on a column; None where there is none.
+
+        :param path: the column, with ``element`` and ``value`` inside arrays and maps.
+        """
+        return _column(json.loads(self.text), path).get("doc")
+
     def comments(self) -> dict[str, str]:
         """The remarks on the data columns, by name."""
         fields = json.loads(self.text)["fields"]

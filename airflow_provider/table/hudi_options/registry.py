@@ -115,8 +115,8 @@ _SCHEMA = (
         "hoodie.write.set.null.for.missing.columns",
         Topic.SCHEMA,
         FLAG,
-        "Whether columns that the rows lack are null, also in a column that must not be null so far; else such "
-        "rows are refused.",
+        "Whether columns that the rows lack are null, also in a column that must not be null so far; else "
+        "such rows are refused.",
         "set_null_for_missing_columns",
         default=False,
     ),
@@ -132,8 +132,8 @@ _SCHEMA = (
         "hoodie.schema.on.read.enable",
         Topic.SCHEMA,
         FLAG,
-        "Whether columns may be renamed: the table then keeps an id for each column, and readers go by it. Other "
-        "Hudi readers do so only where they have this option too.",
+        "Whether columns may be renamed: the table then keeps an id for each column, and readers go by it. "
+        "Other Hudi readers do so only where they have this option too.",
         default=False,
     ),
 )
