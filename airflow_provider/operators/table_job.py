@@ -122,8 +122,7 @@ class TableJobOperator(SparkOperator, abc.ABC):
         return self._result(summary)
 
     def _tell_columns(self, resolved: ResolvedTable, table: HudiTable) -> None:
-        """The metastore knows what columns a table has; where it cannot be told now, a later change tells "
-        "it."""
+        """Tell the metastore what columns the table has; where it cannot be told now, a later change does."""
         if resolved.database is None or resolved.name is None:
             return
         try:
