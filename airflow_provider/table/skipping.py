@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider.exceptions import NotATableError, TableServiceError
+from airflow_provider.table.conversion import converted
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.keys import partition_values, record_keys
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
@@ -324,7 +325,9 @@ def _bounds(stats: ColumnStats, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar
         low, high = (
             _scalar(each.value, then, stats.type_info) for each in (stats.min_value, stats.max_value)
         )
-        return low.cast(kind), high.cast(kind)
+        # As the rows of a file whose column was narrower are read.
+        low, high = converted(pa.array([low, high]), kind)
+        return low, high
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ArithmeticError, ValueError, TypeError):
         return None
 
