@@ -46,14 +46,14 @@ BY_HUDI: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("table", (*PLAIN, *DECIMALS, *NESTED))
+@pytest.mark.parametrize("table", [*PLAIN, *DECIMALS, *NESTED])
 def test_types_become_what_hudi_makes_of_them(table: str) -> None:
     before = to_schema({"c": table})
     for batch in (*PLAIN, *DECIMALS, *NESTED):
         expected = table if batch == table else BY_HUDI.get(table, {}).get(batch)
         if expected is None:
             with pytest.raises(
-                IncompatibleSchemaError, match="column 'c' is .* in the data and .* in the table"
+                IncompatibleSchemaError, match=r"column 'c' is .* in the data and .* in the table"
             ):
                 evolved(before, to_schema({"c": batch}))
         else:
@@ -127,7 +127,7 @@ def test_a_column_that_must_not_be_null_and_is_filled_may_be_null_from_then_on()
 def test_a_new_column_that_must_not_be_null_is_refused_unless_it_is_filled(text: str) -> None:
     table = to_schema("id bigint, st struct<a:int>")
     batch = pa.schema([*to_schema(text), *([table.field("st")] if "st" not in text else [])])
-    with pytest.raises(IncompatibleSchemaError, match="not null.*would have null there; make it nullable"):
+    with pytest.raises(IncompatibleSchemaError, match=r"not null.*would have null there; make it nullable"):
         evolved(table, batch)
     assert all(field.nullable for field in evolved(table, batch, fills_missing=True)[0])
 
