@@ -326,10 +326,10 @@ def _bounds(stats: ColumnStats, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar
             _scalar(each.value, then, stats.type_info) for each in (stats.min_value, stats.max_value)
         )
         # As the rows of a file whose column was narrower are read.
-        low, high = converted(pa.array([low, high]), kind)
-        return low, high
+        found = converted(pa.array([low, high]), kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ArithmeticError, ValueError, TypeError):
         return None
+    return found[0], found[1]
 
 
 _UNITS = {"MILLIS": "ms", "MICROS": "us", "NANOS": "ns"}

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from airflow_provider.exceptions import UnsupportedTableError
+from airflow_provider.exceptions import NoSuchInstantError, UnsupportedTableError
 from airflow_provider.table.archived_timeline import metadata_of
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.conversion import Origins
@@ -205,7 +205,10 @@ def _said(storage: Storage, timeline: Timeline) -> Iterator[TableSchema]:
     known = _known.setdefault(storage, {})
     for instant in sorted(timeline.commits(), key=_requested, reverse=True):
         if instant.file_name not in known:  # what a completed instant says never changes
-            known[instant.file_name] = _schema_of(storage, timeline, instant)
+            try:
+                known[instant.file_name] = _schema_of(storage, timeline, instant)
+            except NoSuchInstantError:  # undone in this moment: it says nothing any more
+                continue
         if (schema := known[instant.file_name]) is not None:
             yield schema
 
