@@ -32,6 +32,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": _modules("hooks", "lock_provider", "metastore", "table"),
         "operators": _modules(
             "operators",
+            "alter_table",
             "archive",
             "backfill",
             "clean",

@@ -25,8 +25,7 @@ given_metastore: ContextVar[str | None] = ContextVar("given_metastore", default=
 given_lock: ContextVar[str | None] = ContextVar("given_lock", default=None)
 """The option ``--lock``."""
 
-_is_registered: ContextVar[bool] = ContextVar("_is_registered", default=False)
-"""Whether the command's table was given by its name."""
+_name: ContextVar[tuple[str, str] | None] = ContextVar("_name", default=None)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one document.")]
 
@@ -39,7 +38,7 @@ def opened_table(table: str) -> HudiTable:
     :raises NoSuchObjectError: when the metastore does not know it.
     :raises NotATableError: when there is no table.
     """
-    _is_registered.set(not is_location(table))
+    _name.set(None if is_location(table) else split_table_name(table))
     if is_location(table):
         return HudiTable.open(table)
     database, name = split_table_name(table)
@@ -53,11 +52,16 @@ def opened_table(table: str) -> HudiTable:
         return HudiTable.open(metastore.get_table(database, name).location)
 
 
+def registered_name() -> tuple[str, str] | None:
+    """Database and name of the command's table; None where it was given by its path."""
+    return _name.get()
+
+
 @contextmanager
 def table_metastore() -> Iterator[AnyMetastore | None]:
     """The metastore in which the command's table is registered; None where it was given by its path."""
     url = given_metastore.get()
-    if url is None or not _is_registered.get():
+    if url is None or _name.get() is None:
         yield None
         return
     # Imported here: a table that is given by its path needs no database.

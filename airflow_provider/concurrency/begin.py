@@ -12,7 +12,7 @@ from airflow_provider.concurrency.held import hold, release
 from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.instant_time import request_instant
 from airflow_provider.concurrency.log_entry import Commit, LogEntry, Plan
-from airflow_provider.concurrency.others import unfinished_write
+from airflow_provider.concurrency.others import unfinished_error, unfinished_write
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.concurrency.writer import Writer
 from airflow_provider.exceptions import (
@@ -101,7 +101,7 @@ def begin_write(
         unfinished = None if lock.excludes_hudi else unfinished_write(storage, base.look())
         if unfinished is not None:
             storage.delete(heartbeat_path(instant))
-            raise _unfinished(storage, unfinished)
+            raise unfinished_error(storage, unfinished)
         # Another Hudi writer knows no such claims, and may have taken the same millisecond for anything.
         if base.look().find(instant) is not None:
             storage.delete(heartbeat_path(instant))
@@ -219,17 +219,6 @@ def _pending_plan(storage: Storage, commit_log: CommitLog, instant: str) -> Plan
             )
     raise NoSuchInstantError(
         f"table {storage.root}: there is no plan {instant}; schedule one first", instant=instant
-    )
-
-
-def _unfinished(storage: Storage, write: Instant) -> WriteConflictError:
-    return WriteConflictError(
-        f"table {storage.root}: {write.action} {write.requested_time} of another Hudi writer is pending "
-        "without a heartbeat: it has died, or counts on being alone. After a later commit that engine could "
-        "neither roll it back nor write any more. Wait for its end, write once with that engine, which rolls "
-        "it back, or roll it back here (table-services rollback, with the instant); then give both engines "
-        "the same lock",
-        instant=write.requested_time,
     )
 
 

@@ -19,6 +19,7 @@ from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.concurrency.new_keys import same_new_keys
 from airflow_provider.concurrency.others import OWNER
 from airflow_provider.concurrency.revert import revert_rewrite
+from airflow_provider.concurrency.schema_change import change_schema, keep_history, may_change_schema
 from airflow_provider.concurrency.turns import (
     LOSSES_BEFORE_A_TURN,
     SECONDS_FOR_ANOTHER_ENGINE,
@@ -28,6 +29,7 @@ from airflow_provider.concurrency.turns import (
 )
 from airflow_provider.concurrency.write import Write
 from airflow_provider.exceptions import CommitError, LockUnavailableError
+from airflow_provider.table.table_schema import TableSchema, says_schema_after
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,8 @@ class Committing:
 
     :param write: the write; has written its data files.
     :param content: what it commits.
+    :param evolve: of the table's schema makes what it is from this commit on; None where the commit says what
+        the content says, whatever others have made of it.
     :param rebase: merges again what is lost; None where a lost conflict raises.
     :param writing_took: seconds, without the time that was spent on waiting for the lock, which grows with
         every lost conflict.
@@ -48,11 +52,14 @@ class Committing:
         self,
         write: Write,
         content: Content,
+        evolve: Callable[[TableSchema], TableSchema] | None,
         rebase: Callable[[Rebase], Rebased] | None,
         writing_took: float,
     ) -> None:
         self._write = write
         self._content = content
+        self._evolve = evolve
+        self._alters_first = False  # a commit that was requested later says another schema
         self._merge_again = rebase
         self._writing_took = writing_took
         self._storage = write.storage
@@ -129,10 +136,13 @@ class Committing:
     def _put_entry(self, tries: int | None = None) -> Commit | None:
         """The entry; None where the write has conflicts, or every try lost its place to another entry."""
         while True:
-            self._conflicts, self._to_revert = [], []
+            self._conflicts, self._to_revert, self._alters_first = [], [], False
             entry = commit(
                 self._storage, self._decide, since=self._clear, tries=tries, once_put=self._end_write
             )
+            if self._alters_first and self._evolve is not None:
+                change_schema(self._write.table, self._evolve, self._write.info, shared=self._is_shared)
+                continue
             if entry is not None or not self._to_revert:
                 return entry
             rewrite = self._to_revert[0]
@@ -158,8 +168,11 @@ class Committing:
         if conflicts := conflicts or yields:
             self._conflicts, self._lost_at = conflicts, moment
             return None
+        self._look_at_schema(moment, changes)
         self._clear = moment
-        indexes = moment.indexes
+        if self._alters_first:
+            return None
+        content, indexes = self._content, moment.indexes
         if not write.uncommitted.is_logged_to(indexes):  # one was scheduled, or dropped, since
             write.uncommitted.log_to(indexes, content, lambda: write.view)
         if indexes:
@@ -176,9 +189,31 @@ class Committing:
         for entry in (change.entry for change in changes if change.entry.owner == OWNER):
             log.warning(told, self._storage.root, entry.operation, entry.instant, self._write.instant, lock)
 
-    def _end_write(self, _: Commit) -> None:
+    def _look_at_schema(self, moment: Moment, changes: Sequence[Change]) -> None:
+        """Take up what others have made of the table's columns, so that no commit takes a column away.
+
+        Readers go by the commit that was requested last. So a write that one has overtaken which was
+        requested later changes the columns by a commit of its own, right before.
+        """
+        write = self._write
+        if self._evolve is None or self._content.schema is None:
+            return
+        if any(may_change_schema(change.entry) for change in changes):
+            current = write.table.schema_on(moment.timeline)
+            evolved = self._evolve(current)
+            if evolved != current:
+                evolved = evolved.of_version(write.instant)
+            before, self._content = self._content, self._content.with_schema(evolved, evolved != current)
+            if evolved != before.schema:
+                write.uncommitted.stage(self._content)
+        self._alters_first = self._content.evolves and says_schema_after(
+            self._storage, moment.timeline, write.instant
+        )
+
+    def _end_write(self, entry: Commit) -> None:
         self._write.ended = True
         self._write.heartbeat.stop()  # a beat after the publication would bring its file back
+        keep_history(self._storage, entry, self._content)
 
     def _conflicts_with(self, this: WriteDescription, changes: Sequence[Change]) -> list[Conflict]:
         write, content = self._write, self._content

@@ -13,6 +13,7 @@ from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
+from airflow_provider.table.table_schema import TableSchema
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class Content:
     :param unique_keys: whether its new record keys must not be another write's new keys too.
     :param metadata: content of the completed instant where it is not commit metadata.
     :param parts: file groups that are lost together, where the others are worth a commit without them.
+    :param schema: the table's schema from this commit on; None where it says nothing of it.
+    :param evolves: whether that is another one than before.
     """
 
     write_stats: tuple[WriteStat, ...]
@@ -79,6 +82,8 @@ class Content:
     unique_keys: bool
     metadata: bytes | None = None
     parts: tuple[frozenset[FileGroupId], ...] = ()
+    schema: TableSchema | None = None
+    evolves: bool = False
 
     @property
     def written(self) -> frozenset[FileGroupId]:
@@ -141,6 +146,14 @@ class Content:
         lost = frozenset(group for part in self.parts if part & named for group in part)
         return replace(self.with_rebased(lost, Rebased(())), parts=left) if left else None
 
+    def with_schema(self, schema: TableSchema, evolves: bool) -> Content:
+        """The same write on what others have made of the table's schema.
+
+        :param schema: the table's schema from this commit on.
+        :param evolves: whether that is another one than before.
+        """
+        return replace(self, schema=schema, evolves=evolves)
+
     def share_of(self, file_groups: frozenset[FileGroupId]) -> float:
         """The part of the data files that belongs to some file groups, 0 to 1."""
         return sum(_group(stat) in file_groups for stat in self.write_stats) / max(1, len(self.write_stats))
@@ -169,7 +182,8 @@ class Content:
         """The content of the completed instant."""
         if self.metadata is not None:
             return self.metadata
-        metadata = CommitMetadata(operation, self.write_stats, self.replaced, self.extra_metadata)
+        extra = {**self.extra_metadata, **(self.schema.extra_metadata if self.schema else {})}
+        metadata = CommitMetadata(operation, self.write_stats, self.replaced, extra)
         return encode_commit_metadata(metadata, self.completed_action(pending))
 
     def renamed_action(self, pending: Action) -> Action | None:
@@ -190,6 +204,7 @@ class Content:
             metadata_path=staged_metadata_path(instant),
             pending_action=pending if self.renamed_action(pending) else None,
             operation_key=info.operation_key,
+            evolves=self.evolves,
             seen=seen,
             owner=info.owner,
         )

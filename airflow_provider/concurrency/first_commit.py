@@ -23,6 +23,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import requested_content
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.table_schema import TableSchema
 from airflow_provider.table.timeline import Timeline, instant_path
 
 
@@ -40,9 +41,9 @@ def _put_commit_before(storage: Storage, dead: str) -> None:
     info = HeartbeatInfo(describe_owner(), Action.COMMIT, "INSERT", 0, 10.0, 6)
     instant = _take_instant_before(storage, dead, info)
     extra = {"priority": str(info.priority)}
-    if schema := HudiTable.at(storage).config.create_schema:
-        extra["schema"] = schema  # where readers look for it
-    content, uncommitted = Content((), {}, extra, False), Uncommitted(storage, instant, Action.COMMIT, info)
+    text = HudiTable.at(storage).config.create_schema
+    content = Content((), {}, extra, False, schema=TableSchema(text) if text else None)
+    uncommitted = Uncommitted(storage, instant, Action.COMMIT, info)
     requested = Instant(instant, Action.COMMIT, State.REQUESTED)
     storage.put_if_absent(instant_path(requested), requested_content(Action.COMMIT))
     uncommitted.plan((), ())

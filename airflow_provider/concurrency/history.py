@@ -130,6 +130,11 @@ class Moment:
         return self._seen
 
     @property
+    def last_look(self) -> Timeline:
+        """The timeline of the last look at it, at this moment or a little later; see :meth:`look`."""
+        return self._timeline or self._seen or self.timeline
+
+    @property
     def known_timeline(self) -> Timeline | None:
         """The timeline of the moment, where somebody has asked for it."""
         return self._timeline

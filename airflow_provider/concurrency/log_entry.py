@@ -135,6 +135,7 @@ class Commit(LogEntry):
     :param pending_action: the action under which the instant was pending, where that is another
         one: a commit that had to take file groups out becomes a replacecommit.
     :param operation_key: the caller's key for finding this commit again.
+    :param evolves: whether it changes the table's columns, so that who commits next has to look at them.
     :param seen: the newest completion time on the timeline that it was decided on, under a lock that other
         Hudi writers hold as well. What of theirs completed later came while its writer stood still; who
         publishes it looks for that. Empty under another lock.
@@ -146,6 +147,7 @@ class Commit(LogEntry):
     metadata_path: str | None = None
     pending_action: Action | None = None
     operation_key: str | None = None
+    evolves: bool = False
     seen: str = ""
 
     @property

@@ -11,6 +11,7 @@ from airflow_provider.concurrency.conflicts import PRIORITIES, WriteDescription,
 from airflow_provider.concurrency.fate import fate_of
 from airflow_provider.concurrency.heartbeat import heartbeat_path
 from airflow_provider.concurrency.log_entry import Commit, LogEntry, Plan, Restore, Rollback
+from airflow_provider.exceptions import WriteConflictError
 from airflow_provider.table.archived_timeline import content_of
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
@@ -129,6 +130,22 @@ def unfinished_write(storage: Storage, timeline: Timeline) -> Instant | None:
         if now is not None and now.state is not State.COMPLETED:  # nor has it ended between the looks
             return instant
     return None
+
+
+def unfinished_error(storage: Storage, write: Instant) -> WriteConflictError:
+    """The error that tells why nothing can be committed beside a write of another Hudi writer.
+
+    :param storage: the table's storage.
+    :param write: from :func:`unfinished_write`.
+    """
+    return WriteConflictError(
+        f"table {storage.root}: {write.action} {write.requested_time} of another Hudi writer is pending "
+        "without a heartbeat: it has died, or counts on being alone. After a later commit that engine could "
+        "neither roll it back nor write any more. Wait for its end, write once with that engine, which rolls "
+        "it back, or roll it back here (table-services rollback, with the instant); then give both engines "
+        "the same lock",
+        instant=write.requested_time,
+    )
 
 
 def _beats(storage: Storage, instant: str) -> bool:

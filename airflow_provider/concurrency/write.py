@@ -88,6 +88,11 @@ class Write:
             self._view = self.base.view()
         return self._view
 
+    @property
+    def schema_timeline(self) -> Timeline:
+        """The timeline that tells the table's schema; what has come since the base is met at the commit."""
+        return self.base.last_look
+
     def rebase_onto(self, moment: Moment) -> None:
         """Go on from another moment."""
         self.base, self._view = moment, None

@@ -24,9 +24,10 @@ from airflow_provider.concurrency.content import CommitResult, Content, Rebase, 
 from airflow_provider.concurrency.failed_writes import rollback
 from airflow_provider.concurrency.turns import LOSSES_BEFORE_A_TURN
 from airflow_provider.concurrency.write import Write
-from airflow_provider.exceptions import NoSuchInstantError, TableServiceError
+from airflow_provider.exceptions import NoSuchInstantError, TableServiceError, UnsupportedTableError
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
-from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.metadata import REWRITES, WriteStat
+from airflow_provider.table.table_schema import TableSchema
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +106,7 @@ class Writer(Write):
         write_stats: Sequence[WriteStat],
         *,
         replaced: Mapping[str, Sequence[str]] | None = None,
+        evolve: Callable[[TableSchema], TableSchema] | None = None,
         extra_metadata: Mapping[str, str] | None = None,
         txn_id: int | None = None,
         write_id: int | None = None,
@@ -117,6 +119,9 @@ class Writer(Write):
 
         :param write_stats: one per data file written.
         :param replaced: file ids that this write takes out, by partition path.
+        :param evolve: of the table's schema makes what it is from this commit on; asked again when others
+            have changed it meanwhile. What it raises then ends the write. The schema stays what it is when
+            None.
         :param extra_metadata: goes into the commit metadata.
         :param txn_id: the metastore transaction that this commit belongs to.
         :param write_id: the table's write id in that transaction.
@@ -141,23 +146,37 @@ class Writer(Write):
         """
         said = {"txn_id": txn_id, "write_id": write_id, "operation_key": self.info.operation_key}
         extra = {**(extra_metadata or {}), "priority": str(self.info.priority)}
-        if self.table.config.create_schema is not None:
-            extra.setdefault("schema", self.table.config.create_schema)  # where readers look for it
         extra |= {name: str(value) for name, value in said.items() if value is not None}
-        content = Content(
-            tuple(write_stats),
-            {partition: tuple(ids) for partition, ids in (replaced or {}).items() if ids},
-            extra,
-            unique_keys,
-            metadata,
-            tuple(parts),
-        )
+        writing_took = time.monotonic() - self._planned_at
         try:
-            entry = Committing(self, content, rebase, time.monotonic() - self._planned_at).run()
+            schema = self._schema() if metadata is None else None
+            evolved = schema if schema is None or evolve is None else evolve(schema)
+            if evolved is not None and evolved != schema:
+                evolved = evolved.of_version(self.instant)
+            content = Content(
+                tuple(write_stats),
+                {partition: tuple(ids) for partition, ids in (replaced or {}).items() if ids},
+                extra,
+                unique_keys,
+                metadata,
+                tuple(parts),
+                evolved,
+                evolves=evolved != schema,
+            )
+            if self.info.operation not in REWRITES:  # whose files have the columns of their plan's moment
+                evolve = evolve or _as_it_is
+            entry = Committing(self, content, evolve, rebase, writing_took).run()
         except BaseException as error:
             self._give_up(error)
             raise
         return CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence, self.rebases)
+
+    def _schema(self) -> TableSchema | None:
+        """The table's schema; None where nobody has said it yet."""
+        try:
+            return self.table.schema_on(self.schema_timeline)
+        except UnsupportedTableError:
+            return None
 
     def abort(self, reason: str = "given up by its writer") -> None:
         """Give the write up: a rollback entry, then its files are deleted.
@@ -196,3 +215,7 @@ class Writer(Write):
             # The error that led here is the one to tell; the heartbeat has stopped, so the
             # next writer rolls this instant back.
             log.warning("instant %s could not be rolled back now: %s", self.instant, failure)
+
+
+def _as_it_is(schema: TableSchema) -> TableSchema:
+    return schema

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider.exceptions import EmptySourceError
-from airflow_provider.ingestion.columns import check_columns, delete_columns
+from airflow_provider.ingestion.columns import BatchColumns, check_columns
 from airflow_provider.ingestion.earlier_try import earlier_try
 from airflow_provider.ingestion.file_group_plan import FileGroupPlan
 from airflow_provider.ingestion.file_group_task import ARRIVAL, ROWS_A_WRITE, FileGroupTask, Report, WritePlan
@@ -56,7 +56,8 @@ def ingest_arrow(
         ingest_arrow("/srv/lake/flights", pa.Table.from_pylist(rows), "upsert")
 
     :param table: the table, or its absolute path or URL. One that is open spares opening it.
-    :param data: the rows; columns that the table allows to be null may be missing.
+    :param data: the rows. What the table has not got is added to it, and becomes wider where the rows are
+        wider; see :func:`~airflow_provider.table.evolution.evolved`.
     :param operation: a key of :data:`~airflow_provider.ingestion.OPERATIONS`.
     :param lock: the table lock, to be used for many writes; by the setting ``lock``, or the table's
         options, when None.
@@ -113,6 +114,7 @@ class _Sent:
 class ArrowRows(IncomingRows):
     """Rows in memory, that fit into a table.
 
+    :param columns: what their columns mean to the table.
     :param rows: the rows, with the table's types.
     :param keys: their record keys.
     :param paths: partition paths.
@@ -120,6 +122,7 @@ class ArrowRows(IncomingRows):
     :param storage: the table's storage.
     """
 
+    columns: BatchColumns
     rows: pa.Table
     keys: pa.Array
     paths: Sequence[str]
@@ -141,21 +144,16 @@ class ArrowRows(IncomingRows):
         :param data: the rows.
         :raises InvalidInputError: when a row cannot be written.
         """
-        check_columns(job, data.schema, table)
+        columns = check_columns(job, data.schema, table, table.schema)
         if not data.num_rows:
             raise EmptySourceError(f"the data for table {table.location} holds no row; nothing was written")
-        schema = table.schema
-        if job.operation == "delete":
-            names = [name for name in delete_columns(table.config) if name in data.schema.names]
-            schema = pa.schema([schema.field(name).with_nullable(True) for name in names])
-        rows = conform(data, schema).combine_chunks()
+        rows = conform(data, columns.rows).combine_chunks()
         keys = record_keys(rows, table.config)
         paths = partition_paths(rows, table.config).dictionary_encode()
         if job.kind.looks_up_keys:
             rows = rows.append_column(ARRIVAL, pa.array(np.arange(rows.num_rows)))
-        return cls(
-            rows, keys, paths.dictionary.to_pylist(), paths.indices.to_numpy().astype(np.int64), table.storage
-        )
+        partitions = paths.indices.to_numpy().astype(np.int64)
+        return cls(columns, rows, keys, paths.dictionary.to_pylist(), partitions, table.storage)
 
     def find(
         self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes | None = None
@@ -225,6 +223,7 @@ class ArrowRows(IncomingRows):
             (sent.rows, sent.positions[np.isin(sent.targets, list(numbers))]) for sent in list(self._sent)
         ]
         return ArrowRows(
+            self.columns,
             pa.concat_tables([each.rows.take(pa.array(at)) for each, at in chosen]).combine_chunks(),
             pa.concat_arrays([each.keys.take(pa.array(at)) for each, at in chosen]),
             self.paths,

@@ -234,6 +234,7 @@ class Backfill:
             **newest,
             **{name: sum(result[name] for result in results) for name in _SUMS},
             "partitions": sorted({path for result in results for path in result["partitions"]}),
+            "schema_changes": [change for result in results for change in result["schema_changes"]],
             "windows": len(self.windows),
             "windows_done": len(results),
             "windows_skipped": self._skipped,

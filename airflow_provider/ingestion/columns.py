@@ -2,60 +2,102 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 
 from airflow_provider.exceptions import MissingColumnError
 from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.table.evolution import FILL, ColumnChange, check_roles, evolved
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
 from airflow_provider.table.merge_semantics import MergeSemantics
 from airflow_provider.table.properties import TableConfig
-from airflow_provider.table.schema import writable_schema
 from airflow_provider.table.writable import check_takes_rows
 
+VALIDATE = "hoodie.avro.schema.validate"
+"""Hudi's option by which data that lack a column are refused, also where they would be filled."""
 
-def check_columns(job: IngestJob, incoming: pa.Schema, table: HudiTable) -> None:
+
+@dataclass(frozen=True)
+class BatchColumns:
+    """What a batch's columns mean to a table.
+
+    :param came: the batch's columns.
+    :param rows: those that are handed over, with the types that the table has after the write.
+    :param table: the table's columns after the write.
+    :param changes: how they differ from those of before.
+    """
+
+    came: pa.Schema
+    rows: pa.Schema
+    table: pa.Schema
+    changes: tuple[ColumnChange, ...] = ()
+
+
+def check_columns(job: IngestJob, came: pa.Schema, table: HudiTable, columns: pa.Schema) -> BatchColumns:
     """Hold the incoming columns against what the operation needs and the table allows.
 
     :param job: the ingestion.
-    :param incoming: the source's columns.
+    :param came: the source's columns.
     :param table: the table.
+    :param columns: the table's columns as they are.
     :raises UnsupportedTableError: when no rows can be written into such a table, see
         :func:`~airflow_provider.table.writable.check_takes_rows`.
-    :raises MissingColumnError: when a record key, partition or ordering column is missing.
-    :raises IncompatibleSchemaError: when a column does not fit.
+    :raises MissingColumnError: when a column is missing that the operation needs, or that the table has, and
+        the job does not say that it is null then.
+    :raises IncompatibleSchemaError: when a column does not fit, or would change what keys, partitions or the
+        order of versions are made of.
     """
     config = table.config
-    check_takes_rows(config, table.schema)
-    wanted = {"record key": config.record_key_fields, "partition": config.partition_fields}
+    check_takes_rows(config, columns)
     deletes = job.operation == "delete"
+    wanted = {"record key": config.record_key_fields, "partition": config.partition_fields}
     if not deletes:
         wanted["ordering"] = MergeSemantics.of(config).ordering_fields
-    for role, columns in wanted.items():
-        for column in columns:
-            if column not in incoming.names:
+    for role, names in wanted.items():
+        for name in names:
+            if name not in came.names:
                 raise MissingColumnError(
-                    f"{role} column {column!r} of table {table.location} is not in the source, which has "
-                    f"{', '.join(incoming.names)}; add or rename it",
-                    column=column,
+                    f"{role} column {name!r} of table {table.location} is not in the source, which has "
+                    f"{', '.join(came.names)}; add or rename it",
+                    column=name,
                 )
     if deletes:
-        needed = [field for field in table.schema if field.name in delete_columns(config)]
-        present = [field for field in incoming if field.name in delete_columns(config)]
-        writable_schema(pa.schema(present), pa.schema([f.with_nullable(True) for f in needed]))
-    else:
-        writable_schema(incoming, table.schema)
+        names = delete_columns(config)
+        needed = pa.schema(
+            [f.with_nullable(True) for f in columns if f.name in names and f.name in came.names]
+        )
+        rows, changes = evolved(needed, pa.schema([came.field(name) for name in needed.names]))
+        check_roles(config, changes)
+        return BatchColumns(came, rows, columns, ())
+    after, changes = evolved(columns, came, fills_missing=fills_missing(job, table))
+    check_roles(config, changes)
+    return BatchColumns(came, pa.schema([f for f in after if f.name in came.names]), after, changes)
 
 
-def check_locations(table: HudiTable) -> None:
-    """Hold the types of the table's key and partition columns against what these can be made of.
+def fills_missing(job: IngestJob, table: HudiTable) -> bool:
+    """Whether columns that the rows lack are null: as the job says, or else the table's options.
 
+    :param job: the ingestion.
     :param table: the table.
+    """
+    said = table.hudi_options.values
+    validates = said.get(VALIDATE, False) if job.validate_schema is None else job.validate_schema
+    fills = job.set_null_for_missing_columns
+    return not validates and bool(said.get(FILL, False) if fills is None else fills)
+
+
+def check_locations(columns: pa.Schema, config: TableConfig) -> None:
+    """Hold the types of the key and partition columns against what these can be made of.
+
+    :param columns: the table's columns.
+    :param config: its configuration.
     :raises InvalidRecordKeyError: when a key column's type cannot be a key.
     :raises InvalidPartitionValueError: when a partition column's type cannot be a folder.
     """
-    record_keys(table.schema.empty_table(), table.config)
-    partition_paths(table.schema.empty_table(), table.config)
+    record_keys(columns.empty_table(), config)
+    partition_paths(columns.empty_table(), config)
 
 
 def delete_columns(config: TableConfig) -> tuple[str, ...]:

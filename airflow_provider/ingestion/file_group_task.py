@@ -22,6 +22,7 @@ from airflow_provider.table.partition_metadata import write_partition_metadata
 from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.schema import conform
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.table_schema import TableSchema
 
 ARRIVAL = "_arrival"
 """Column that numbers the incoming rows, where the last of equals counts."""
@@ -38,7 +39,7 @@ class WritePlan:
 
     :param storage: the table's storage.
     :param config: the table's configuration.
-    :param schema: the table's data columns.
+    :param schema: the table's schema, as it is after the write.
     :param instant: requested time of the write.
     :param looks_up_keys: whether rows replace older versions of their records.
     :param deletes: whether rows take their records out.
@@ -48,7 +49,7 @@ class WritePlan:
 
     storage: Storage
     config: TableConfig
-    schema: pa.Schema
+    schema: TableSchema
     instant: str
     looks_up_keys: bool
     deletes: bool
@@ -205,7 +206,9 @@ class FileGroupTask:
 
     def _stored(self) -> AbstractContextManager[BaseFileReader | None]:
         base_file = self._target.base_file
-        return BaseFileReader(self._plan.storage, base_file.path) if base_file else nullcontext()
+        if base_file is None:
+            return nullcontext()
+        return BaseFileReader(self._plan.storage, base_file.path, self._plan.schema)
 
     def _open(self, file_id: str, stored: BaseFileReader | None = None) -> BaseFileWriter:
         plan = self._plan
@@ -215,7 +218,7 @@ class FileGroupTask:
             file_id=file_id,
             write_token=self._write_token,
             instant=plan.instant,
-            schema=plan.schema,
+            schema=plan.schema.columns,
             table_name=plan.config.name,
             first_row=self._next_row,
             preserved_bloom=stored.footer.bloom if stored else None,

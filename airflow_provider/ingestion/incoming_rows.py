@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Collection, Mapping, Sequence
 
+from airflow_provider.ingestion.columns import BatchColumns
 from airflow_provider.ingestion.file_group_plan import FileGroupPlan
 from airflow_provider.ingestion.file_group_task import Report, WritePlan
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
@@ -18,10 +19,12 @@ FOOTERS = "footers"
 class IncomingRows(abc.ABC):
     """Rows on their way into a table.
 
+    :ivar columns: what their columns mean to the table.
     :ivar counts: number of rows by partition path.
     :ivar located_by: what told :meth:`find` where the keys live: the index, or :data:`FOOTERS`.
     """
 
+    columns: BatchColumns
     counts: Mapping[str, int]
     located_by: str = ""
 

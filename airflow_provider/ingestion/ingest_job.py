@@ -96,6 +96,10 @@ class IngestJob:
     :param table_name: the table's name for people; the one in its properties when None.
     :param target_file_size: bytes; files are filled up to about so much.
     :param small_file_limit: bytes; smaller files take new rows before new files are opened.
+    :param set_null_for_missing_columns: whether columns of the table that the rows lack are null; else the
+        rows are refused. As the table's options say when None.
+    :param validate_schema: whether rows that lack a column are refused in any case, as with Hudi's
+        ``hoodie.avro.schema.validate``. As the table's options say when None.
     :param extra_metadata: goes into the commit metadata.
     :param job_id: names the outcome's file.
     :param spark_conf: configuration of a session that the job opens for itself.
@@ -128,6 +132,8 @@ class IngestJob:
     table_name: str | None = None
     target_file_size: int = 120 * MIB
     small_file_limit: int = 100 * MIB
+    set_null_for_missing_columns: bool | None = None
+    validate_schema: bool | None = None
     extra_metadata: Mapping[str, str] = field(default_factory=dict)
     job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     spark_conf: Mapping[str, str] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,7 @@ from airflow_provider.concurrency.turns import LOSSES_BEFORE_A_TURN, turn_second
 from airflow_provider.exceptions import CommitError, HigherPriorityWriteError, WriteConflictError, from_dict
 from airflow_provider.indexing.after_load import build_enabled_indexes
 from airflow_provider.indexing.base_files import Build, build_in_process
+from airflow_provider.ingestion.columns import check_columns
 from airflow_provider.ingestion.file_group_plan import (
     FileGroupPlan,
     Target,
@@ -31,15 +32,17 @@ from airflow_provider.ingestion.file_group_plan import (
 from airflow_provider.ingestion.file_group_task import Report, WritePlan
 from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.ingestion.result import result_of
+from airflow_provider.ingestion.result import result_of, told_in_commit
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.services.archival import archive_when_due
 from airflow_provider.services.compaction import compact_when_due
+from airflow_provider.table.evolution import ColumnChange, evolved
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.schema import arrow_to_avro
+from airflow_provider.table.table_schema import TableSchema
+from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.writable import check_no_buckets
 
 log = logging.getLogger(__name__)
@@ -149,6 +152,7 @@ class Ingestion:
         self._job = job
         self._table = table
         self._rows = rows
+        self._changes: Sequence[ColumnChange] = ()
         self._targets: dict[int, Target] = {}
         self._reports: dict[int, Report] = {}
 
@@ -157,7 +161,9 @@ class Ingestion:
         """About how many bytes a row takes in a base file."""
         # A few rows fit wherever there is room at all.
         enough = _NEGLIGIBLE * self._job.target_file_size / sum(self._rows.counts.values())
-        return bytes_per_row(lambda: self.writer.view.timeline, self._table.schema, worth_knowing=enough)
+        return bytes_per_row(
+            lambda: self.writer.view.timeline, self._rows.columns.table, worth_knowing=enough
+        )
 
     def run(self) -> tuple[dict[str, Any], CommitResult]:
         """Plan, write, commit.
@@ -166,22 +172,58 @@ class Ingestion:
         """
         job, table, writer = self._job, self._table, self.writer
         began = time.monotonic()
+        self._look_at_columns(writer.schema_timeline)
         plan = self._planned(self._rows, writer.view)
         replaced = self._replaced(writer.view)
         writer.plan([*plan.file_groups, *replaced], plan.new_in)
         self._write(self._rows, plan)
         self.writing_took = time.monotonic() - began
-        schema = arrow_to_avro(table.schema, table.config.name)
         commit = writer.commit(
             self._stats,
             replaced=_by_partition(replaced),
-            extra_metadata={"schema": schema, **job.extra_metadata},
+            evolve=self._evolve,
+            extra_metadata=told_in_commit(self._changes) | dict(job.extra_metadata),
             txn_id=job.txn_id,
             write_id=job.write_id,
             unique_keys=job.kind.promises_unique_keys or self._has_record_index,
             rebase=self._merge_again,
         )
-        return result_of(job, table, commit, self._stats, rebases=commit.rebases), commit
+        for change in self._changes:
+            log.info("table %s: %s", table.location, change)
+        result = result_of(
+            job, table, commit, self._stats, rebases=commit.rebases, schema_changes=self._changes
+        )
+        return result, commit
+
+    # --- columns --------------------------------------------------------------------------
+
+    def _look_at_columns(self, timeline: Timeline) -> None:
+        """What the table's columns are at a moment, and will be after this write."""
+        self._base = self._table.schema_on(timeline)
+        found = check_columns(self._job, self._rows.columns.came, self._table, self._base.columns)
+        self._schema = self._base.with_columns(found.table)
+        self._changes = () if self._job.operation == "delete" else found.changes
+
+    def _evolve(self, current: TableSchema) -> TableSchema:
+        """The same on what others have made of the schema since.
+
+        The rows come before that: they have null in columns that have come since, and whatever type a column
+        has now they are read as.
+
+        :raises IncompatibleSchemaError: when others have added the same column with another type.
+        """
+        if current == self._base:
+            return self._schema
+        if current.version != self._base.version:
+            raise _BeginAgainError(
+                f"table {self._table.location}: columns were renamed, dropped or moved by {current.version} "
+                f"while instant {self.writer.instant} wrote; run the write again",
+                instant=self.writer.instant,
+            )
+        if self._job.operation == "delete":
+            return current
+        columns, _ = evolved(current.columns, self._rows.columns.came, fills_missing=True)
+        return current.with_columns(columns)
 
     @property
     def _stats(self) -> list[WriteStat]:
@@ -238,6 +280,7 @@ class Ingestion:
         :param rebase: what was lost, from :meth:`Writer.commit`.
         :raises CommitError: when the rows are no longer the same.
         """
+        self._look_at_columns(rebase.view.timeline)
         lost = self._lost(rebase.lost)
         for number in lost:
             del self._reports[number]
@@ -310,7 +353,7 @@ class Ingestion:
         write_plan = WritePlan(
             storage=table.storage,
             config=table.config,
-            schema=table.schema,
+            schema=self._schema,
             instant=self.writer.instant,
             looks_up_keys=job.kind.looks_up_keys,
             deletes=job.operation == "delete",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider.concurrency import CommitResult
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.table.evolution import ColumnChange
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import WriteStat
 
@@ -19,6 +21,7 @@ def result_of(
     write_stats: Sequence[WriteStat],
     *,
     rebases: int = 0,
+    schema_changes: Sequence[ColumnChange] = (),
     already_committed: bool = False,
 ) -> dict[str, Any]:
     """What a person wants to know of an ingestion.
@@ -28,10 +31,12 @@ def result_of(
     :param commit: its commit.
     :param write_stats: one a file written.
     :param rebases: how often conflicting file groups were merged again.
+    :param schema_changes: how it has changed the table's columns.
     :param already_committed: whether an earlier try did it.
     :return: JSON-able dict: table, location, instant, completion_time, action, operation, txn_id,
         write_id, rows_inserted, rows_updated, rows_deleted, files_written, bytes_written,
-        partitions (paths that got files), rebases, already_committed.
+        partitions (paths that got files), rebases, already_committed, schema_changes (a list of dicts with
+        column, change, from and to, see :class:`~airflow_provider.table.evolution.ColumnChange`).
     """
     return {
         "table": job.table_name or table.config.name,
@@ -49,8 +54,20 @@ def result_of(
         "bytes_written": sum(stat.total_write_bytes for stat in write_stats),
         "partitions": sorted({stat.partition_path for stat in write_stats}),
         "rebases": rebases,
+        "schema_changes": [change.to_dict() for change in schema_changes],
         "already_committed": already_committed,
     }
+
+
+_CHANGES = "schema_changes"
+
+
+def told_in_commit(changes: Sequence[ColumnChange]) -> dict[str, str]:
+    """What an ingestion puts into its commit metadata about columns, for a later try to tell.
+
+    :param changes: how it changes the table's columns.
+    """
+    return {_CHANGES: json.dumps([change.to_dict() for change in changes])} if changes else {}
 
 
 def earlier_result(job: IngestJob, table: HudiTable, commit: CommitResult) -> dict[str, Any]:
@@ -71,4 +88,6 @@ def earlier_result(job: IngestJob, table: HudiTable, commit: CommitResult) -> di
     _, metadata = found
     told = {name: metadata.extra_metadata.get(name) for name in ("txn_id", "write_id")}
     ids = {name: None if text is None else int(text) for name, text in told.items()}
-    return {**result_of(job, table, commit, metadata.write_stats, already_committed=True), **ids}
+    changes = json.loads(metadata.extra_metadata.get(_CHANGES, "[]"))
+    result = result_of(job, table, commit, metadata.write_stats, already_committed=True)
+    return {**result, **ids, _CHANGES: changes}

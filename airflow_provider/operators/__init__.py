@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_provider.operators.alter_table import AlterTableOperator
     from airflow_provider.operators.archive import ArchiveTimelineOperator
     from airflow_provider.operators.backfill import BackfillOperator
     from airflow_provider.operators.clean import CleanOperator
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AbortTransactionOperator",
+    "AlterTableOperator",
     "ArchiveTimelineOperator",
     "BackfillOperator",
     "BeginTransactionOperator",
@@ -52,6 +54,7 @@ __all__ = [
 
 _MODULES = {
     "AbortTransactionOperator": "transaction",
+    "AlterTableOperator": "alter_table",
     "ArchiveTimelineOperator": "archive",
     "BackfillOperator": "backfill",
     "BeginTransactionOperator": "transaction",

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from airflow.sdk import BaseOperator
 
-from airflow_provider.exceptions import AlreadyExistsError, NoSuchObjectError, TableExistsError
+from airflow_provider.exceptions import (
+    AlreadyExistsError,
+    InvalidInputError,
+    NoSuchObjectError,
+    TableExistsError,
+)
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.metastore import AnyMetastore, Column
 from airflow_provider.metastore.catalog import object_name
 from airflow_provider.metastore.objects import HUDI, PROVIDER
 from airflow_provider.metastore.table_name import is_location, split_table_name
-from airflow_provider.operators.column_types import to_schema, type_name
 from airflow_provider.operators.failing import failing_without_retries
+from airflow_provider.table.column_types import to_schema, type_name
+from airflow_provider.table.evolution import evolved
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import arrow_to_avro, avro_to_arrow
@@ -45,7 +51,7 @@ class CreateTableOperator(BaseOperator):
 
     :param table: ``database.table``; or the table's path or URL, and then it is not registered.
         A database that does not exist is created (templated).
-    :param schema: see :func:`airflow_provider.operators.column_types.to_schema` (templated).
+    :param schema: see :func:`airflow_provider.table.column_types.to_schema` (templated).
     :param record_key: columns that identify a record (templated).
     :param partition_by: columns whose values make the partition path (templated).
     :param ordering_field: of two versions of a record the one with the larger value here wins;
@@ -201,7 +207,7 @@ class CreateTableOperator(BaseOperator):
             "record key": (_listed(self.record_key), config.record_key_fields),
             "partition columns": (_listed(self.partition_by), config.partition_fields),
             "ordering field": (ordering, config.ordering_fields),
-            "columns": (_columns(schema, config.name), _columns(table.schema, config.name)),
+            "columns": _columns_asked_and_found(schema, table),
             "options": (_settings(options), _settings(found_options, only=options)),
         }
         for what, (wanted, found) in wanted_and_found.items():
@@ -248,6 +254,20 @@ def _columns(schema: pa.Schema, record_name: str) -> tuple[Column, ...]:
     # As the table will store them: Avro has fewer types than Arrow.
     stored = avro_to_arrow(arrow_to_avro(schema, record_name))
     return tuple(Column(field.name, type_name(field.type), None) for field in stored)
+
+
+def _columns_asked_and_found(
+    schema: pa.Schema, table: HudiTable
+) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+    """The columns, the same where the table's may have come of those asked for: some added, some wider."""
+    found = table.schema
+    try:
+        has_come_of_them = evolved(found, schema, fills_missing=True)[0].equals(found)
+    except InvalidInputError:
+        has_come_of_them = False
+    asked = _columns(schema, table.config.name)
+    is_first = found.names[: len(schema)] == schema.names
+    return asked, asked if has_come_of_them and is_first else _columns(found, table.config.name)
 
 
 def _settings(options: Mapping[str, str], only: Container[str] | None = None) -> tuple[str, ...]:

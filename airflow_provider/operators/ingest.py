@@ -68,6 +68,9 @@ class IngestOperator(TableJobOperator):
         by default.
     :param target_file_size: bytes; files are filled up to about so much.
     :param small_file_limit: bytes; smaller files take new rows before new files are opened.
+    :param set_null_for_missing_columns: whether columns of the table that the rows lack are null; else such
+        rows are refused, which is the default.
+    :param validate_schema: whether rows that lack a column are refused in any case.
     :param heartbeat_interval: seconds between two signs of life of the job.
     :param tolerable_misses: signs of life that may be missing before others roll the job back.
     :param extra_metadata: goes into the commit's metadata (templated).
@@ -109,6 +112,8 @@ class IngestOperator(TableJobOperator):
         yield_timeout: float | None = None,
         target_file_size: int | None = None,
         small_file_limit: int | None = None,
+        set_null_for_missing_columns: bool | None = None,
+        validate_schema: bool | None = None,
         heartbeat_interval: float | None = None,
         tolerable_misses: int | None = None,
         extra_metadata: Mapping[str, str] | None = None,
@@ -129,6 +134,8 @@ class IngestOperator(TableJobOperator):
         self.yield_timeout = yield_timeout
         self.target_file_size = target_file_size
         self.small_file_limit = small_file_limit
+        self.set_null_for_missing_columns = set_null_for_missing_columns
+        self.validate_schema = validate_schema
         self.heartbeat_interval = heartbeat_interval
         self.tolerable_misses = tolerable_misses
         self.extra_metadata = extra_metadata
@@ -149,6 +156,7 @@ class IngestOperator(TableJobOperator):
         """See :meth:`TableJobOperator.job`."""
         tuning = {"on_conflict": self.usual_on_conflict} | options.arguments(
             Topic.WRITING,
+            Topic.SCHEMA,
             Topic.HEARTBEAT,
             on_conflict=self.on_conflict,
             on_rewrite=self.on_rewrite,
@@ -158,6 +166,8 @@ class IngestOperator(TableJobOperator):
             yield_timeout=self.yield_timeout,
             target_file_size=self.target_file_size,
             small_file_limit=self.small_file_limit,
+            set_null_for_missing_columns=self.set_null_for_missing_columns,
+            validate_schema=self.validate_schema,
             heartbeat_interval=self.heartbeat_interval,
             tolerable_misses=self.tolerable_misses,
         )

@@ -18,6 +18,7 @@ from airflow_provider.concurrency.recovery import recover_transactions
 from airflow_provider.concurrency.revert import revert
 from airflow_provider.concurrency.transactions import insertions, partition_specs, settle_transactions
 from airflow_provider.exceptions import (
+    MetastoreError,
     MetastoreUnavailableError,
     NoSuchTransactionError,
     TableError,
@@ -32,6 +33,7 @@ from airflow_provider.metastore import Insertion, PartitionSpec, TableTransactio
 from airflow_provider.operators.failing import failing_without_retries
 from airflow_provider.operators.spark_operator import SparkOperator, nobody
 from airflow_provider.operators.task_operation import TaskOperation
+from airflow_provider.services.metastore_columns import follow_columns
 from airflow_provider.table.hudi_options import EffectiveOptions
 from airflow_provider.table.hudi_table import HudiTable
 
@@ -48,6 +50,7 @@ _RESULT_KEYS = (
     "rows_deleted",
     "files_written",
     "rebases",
+    "schema_changes",
     "txn_id",
     "write_id",
     "event_id",
@@ -68,7 +71,7 @@ class TableJobOperator(SparkOperator, abc.ABC):
 
     The result is ``table``, ``instant``, ``completion_time``, ``action``, ``operation``, ``txn_id``,
     ``write_id``, ``event_id`` (the last three None without a transaction), ``rows_inserted``,
-    ``rows_updated``, ``rows_deleted``, ``files_written``, ``rebases`` and ``bytes``.
+    ``rows_updated``, ``rows_deleted``, ``files_written``, ``rebases``, ``schema_changes`` and ``bytes``.
 
     Arguments: see :class:`~airflow_provider.operators.spark_operator.SparkOperator`.
     """
@@ -113,7 +116,19 @@ class TableJobOperator(SparkOperator, abc.ABC):
         )
         job.validate()
         with self._in_open_txn(table, job):
-            return self._result(self._work(resolved, table, operation, job))
+            summary = self._work(resolved, table, operation, job)
+        if summary.get("schema_changes"):
+            self._tell_columns(resolved, table)
+        return self._result(summary)
+
+    def _tell_columns(self, resolved: ResolvedTable, table: HudiTable) -> None:
+        """Tell the metastore what columns the table has; where it cannot be told now, a later change does."""
+        if resolved.database is None or resolved.name is None:
+            return
+        try:
+            follow_columns(self._metastore_hook().get_metastore(), resolved.database, resolved.name, table)
+        except MetastoreError as error:
+            self.log.warning("the metastore was not told of the columns of %s: %s", self.table, error)
 
     def _operation(self, context: Context) -> TaskOperation:
         return TaskOperation(context)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from airflow_provider.concurrency import (
@@ -44,7 +45,7 @@ from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import WriteStat
-from airflow_provider.table.schema import arrow_to_avro
+from airflow_provider.table.table_schema import TableSchema
 from airflow_provider.table.timeline import instant_path
 
 log = logging.getLogger(__name__)
@@ -342,7 +343,6 @@ class Clustering:
             [stat for stats in self._written.values() for stat in stats],
             replaced=replaced,
             extra_metadata={
-                "schema": arrow_to_avro(self.table.schema, self.table.config.name),
                 LAYOUT_KEY: self.plan.settings.described_layout,
                 **self.job.extra_metadata,
             },
@@ -367,15 +367,17 @@ class Clustering:
             self._conflict = error
             self._end(group, f"left out: {error}")
             return
-        table, settings = self.table, self.plan.settings
+        table, settings, schema = self.table, self.plan.settings, self._schema
         tasks = [
-            ClusteringTask(
-                table.storage, table.config, table.schema, self.writer.instant, settings, group, number
-            )
+            ClusteringTask(table.storage, table.config, schema, self.writer.instant, settings, group, number)
             for number in range(group.outputs)
         ]
         self._written[group] = self.write_group(tasks)
         self._end(group, "done")
+
+    @cached_property
+    def _schema(self) -> TableSchema:
+        return self.table.schema_on(self.writer.schema_timeline)
 
     def _end(self, group: ClusteringGroup, outcome: str) -> None:
         with self._telling:

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from airflow_provider.concurrency import ServicePlan
 from airflow_provider.exceptions import InvalidInputError, MissingColumnError
 from airflow_provider.services.row_order import LAYOUTS, MOST_COLUMNS, can_order
@@ -71,14 +73,15 @@ class ClusteringSettings:
             raise InvalidInputError(
                 f"sort_by must name up to {MOST_COLUMNS} columns, each once, not {list(self.sort_by)}"
             )
+        columns = table.schema if self.sort_by else pa.schema([])
         for column in self.sort_by:
-            if column not in table.schema.names:
+            if column not in columns.names:
                 raise MissingColumnError(
                     f"table {table.location} has no column {column!r} to sort by; it has: "
-                    f"{', '.join(table.schema.names)}",
+                    f"{', '.join(columns.names)}",
                     column=column,
                 )
-            if not can_order(kind := table.schema.field(column).type):
+            if not can_order(kind := columns.field(column).type):
                 raise InvalidInputError(f"sort_by: values of column {column!r} ({kind}) have no order")
         for name in ("small_file_limit", "target_file_size", "max_groups", "max_group_size"):
             value = getattr(self, name)

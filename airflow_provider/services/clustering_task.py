@@ -30,8 +30,9 @@ from airflow_provider.table.base_file import (
 )
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.properties import TableConfig
-from airflow_provider.table.schema import META_COLUMNS, conform
+from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.table_schema import TableSchema
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
@@ -49,7 +50,7 @@ class ClusteringTask:
 
     :param storage: the table's storage.
     :param config: the table's configuration.
-    :param schema: the table's data columns.
+    :param schema: the table's schema, as it was when the clustering was planned.
     :param instant: requested time of the clustering.
     :param settings: of the plan.
     :param group: the clustering group.
@@ -58,7 +59,7 @@ class ClusteringTask:
 
     storage: Storage
     config: TableConfig
-    schema: pa.Schema
+    schema: TableSchema
     instant: str
     settings: ClusteringSettings
     group: ClusteringGroup
@@ -79,7 +80,7 @@ class ClusteringTask:
             file_id=file_id,
             write_token=write_token,
             instant=self.instant,
-            schema=self.schema,
+            schema=self.schema.columns,
             table_name=self.config.name,
             row_group_rows=_ORDERED_ROW_GROUP_ROWS if self.settings.sort_by else ROW_GROUP_ROWS,
         ) as writer:
@@ -137,14 +138,11 @@ class ClusteringTask:
         return rows * self.number // self.group.outputs, rows * (self.number + 1) // self.group.outputs
 
     def _read(self, path: str) -> pa.Table:
-        rows = read_base_file(self.storage, path, [*_KEPT, *self.schema.names])
-        data = conform(rows, self.schema)
-        return pa.table([*(rows[name] for name in _KEPT), *data.columns], [*_KEPT, *data.column_names])
+        names = [*_KEPT, *self.schema.columns.names]
+        return read_base_file(self.storage, path, names, schema=self.schema)
 
     def _read_keys(self, path: str) -> pa.Table:
-        columns = self.settings.sort_by
-        keys = pa.schema([self.schema.field(name).with_nullable(True) for name in columns])
-        return conform(read_base_file(self.storage, path, columns), keys)
+        return read_base_file(self.storage, path, self.settings.sort_by, schema=self.schema)
 
     def _write_stat(self, file_id: str, written: WrittenFile) -> WriteStat:
         return WriteStat(

@@ -14,6 +14,7 @@ from airflow_provider.exceptions import (
     IncompatibleSchemaError,
     InvalidRecordKeyError,
 )
+from airflow_provider.ingestion.columns import BatchColumns
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.spark.source import is_text, spark_errors, unreadable
 from airflow_provider.table.hudi_table import HudiTable
@@ -41,7 +42,7 @@ class BatchProfile:
     rows: Mapping[str, int]
 
 
-def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable) -> BatchProfile:
+def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable, columns: BatchColumns) -> BatchProfile:
     """Count the rows of every partition and refuse those that cannot be written.
 
     Only counts come to the driver.
@@ -49,13 +50,14 @@ def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable) -> BatchPr
     :param job: the ingestion.
     :param frame: rows with the table's types.
     :param table: the table.
+    :param columns: what the rows' columns mean to it.
     :raises EmptySourceError: when there is no row.
     :raises UnreadableSourceError: when Spark fails to read the rows.
     :raises InvalidRecordKeyError: when a key is null or empty, or could be taken for another.
     :raises InvalidPartitionValueError: when a value cannot become a folder.
     :raises IncompatibleSchemaError: when a column that must not be null is.
     """
-    found = _aggregated(job, frame, table)
+    found = _aggregated(job, frame, table, columns)
     total = pc.sum(found[_ROWS]).as_py() or 0
     if not total:
         raise EmptySourceError(
@@ -80,7 +82,7 @@ def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable) -> BatchPr
     return BatchProfile(values, tuple(paths), rows)
 
 
-def _aggregated(job: IngestJob, frame: DataFrame, table: HudiTable) -> pa.Table:
+def _aggregated(job: IngestJob, frame: DataFrame, table: HudiTable, columns: BatchColumns) -> pa.Table:
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     counts = [F.count(F.lit(1)).alias(_ROWS)]
@@ -89,7 +91,7 @@ def _aggregated(job: IngestJob, frame: DataFrame, table: HudiTable) -> pa.Table:
     if ambiguous is not None:
         counts.append(F.count_if(ambiguous).alias(_AMBIGUOUS))
     for field in frame.schema:
-        if field.nullable and not table.schema.field(field.name).nullable:
+        if field.nullable and not columns.rows.field(field.name).nullable:
             counts.append(F.count_if(F.col(field.name).isNull()).alias(f"{_NULLS}{field.name}"))
     if is_text(job):
         # Makes Spark parse every value of every column: what is not of its type must be found

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.ingestion.columns import check_columns, check_locations, delete_columns
+import pyarrow as pa
+
+from airflow_provider.ingestion.columns import check_columns, check_locations
 from airflow_provider.ingestion.earlier_try import earlier_try
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.ingestion import Ingestion, write_rows
@@ -50,24 +52,23 @@ def ingest(
     table = HudiTable.open(job.location, job.storage_options)
     if (earlier := earlier_try(job, table)) is not None:
         return earlier
-    incoming = open_source(spark, job, table) if dataframe is None else dataframe
-    found = arrow_schema(incoming, table.schema)
-    check_columns(job, found, table)
-    check_locations(table)
+    before = table.schema
+    incoming = open_source(spark, job, before) if dataframe is None else dataframe
+    columns = check_columns(job, arrow_schema(incoming, before), table, before)
+    check_locations(columns.table, table.config)
     if job.window is not None:
-        incoming = in_window(incoming, job.window, table)
-    wanted = delete_columns(table.config) if job.operation == "delete" else tuple(table.schema.names)
-    frame = conformed(incoming, tuple(name for name in wanted if name in found.names), table.schema)
+        incoming = in_window(incoming, job.window, columns.table)
+    frame = conformed(incoming, columns.rows, table.config)
     with _settings(spark, _PROFILING):
-        profile = profile_batch(job, frame, table)
+        profile = profile_batch(job, frame, table, columns)
 
     @contextmanager
     def around(ingestion: Ingestion) -> Iterator[None]:
-        transfer = _transfer(table, ingestion.row_bytes)
+        transfer = _transfer(columns.table, ingestion.row_bytes)
         with tasks_end_with(spark, ingestion.writer.instant), _settings(spark, transfer), rows:
             yield
 
-    rows = SparkRows.of(job, table, frame, profile)
+    rows = SparkRows.of(job, table, columns, frame, profile)
     return write_rows(
         job,
         table,
@@ -87,11 +88,9 @@ _ROWS_A_BATCH = 16_384
 _LARGE_ROW = 2048  # bytes in a base file
 
 
-def _transfer(table: HudiTable, row_bytes: float) -> dict[str, str]:
+def _transfer(columns: pa.Schema, row_bytes: float) -> dict[str, str]:
     """Settings for sending rows to Python."""
-    import pyarrow as pa
-
-    large = any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in table.schema.types)
+    large = any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in columns.types)
     if large or row_bytes > _LARGE_ROW:
         return {}
     # With its largest value, Spark does not measure the batch after every row, which costs more

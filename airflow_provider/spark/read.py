@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING
@@ -12,14 +13,19 @@ import pyarrow as pa
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.spark.source import spark_schema
+from airflow_provider.table.base_file import BaseFileReader
+from airflow_provider.table.conversion import Origin, Origins
+from airflow_provider.table.file_columns import FileColumns
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.incremental import COMMIT_TIME, Increment, Order, increment
 from airflow_provider.table.predicates import COMPARISONS, Filter, alternatives, expression, literal
-from airflow_provider.table.schema import with_meta_columns
+from airflow_provider.table.schema import META_COLUMNS, with_meta_columns
+from airflow_provider.table.table_schema import TableSchema, has_never_changed
 from airflow_provider.table.visibility import ValidWriteIds
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 _GLOB = re.compile(r"([\\*?\[\]{}])")
 
@@ -49,10 +55,10 @@ def read_snapshot(
     :raises NoSuchInstantError: when nothing had completed as of then.
     :raises SnapshotUnavailableError: when the files cannot tell apart what is seen and what is not.
     """
-    condition = None if where is None else _condition(where, table)
-    found = table.base_files(as_of, valid_write_ids=valid_write_ids, where=where)
-    paths = [base_file.path for base_file in found]
-    rows = _read(spark, table, paths, with_meta_columns(table.schema) if meta_columns else table.schema)
+    found, schema = table.select_rows(where, as_of, valid_write_ids=valid_write_ids)
+    condition = None if where is None else _condition(where, schema.columns)
+    paths = [base_file.path for base_file in found.base_files]
+    rows = _read(spark, table, paths, schema, meta_columns=meta_columns)
     return rows if condition is None else rows.where(condition)
 
 
@@ -79,13 +85,13 @@ def read_incremental(
     :raises CheckpointExpiredError: when the window was archived or cleaned.
     """
     found = increment(table, start, order=order, end=end)
-    rows = _read(spark, table, found.paths, with_meta_columns(table.schema))
+    rows = _read(spark, table, found.paths, found.schema, meta_columns=True)
     if found.paths and (times := found.commit_times) is not None:
         rows = rows.where(rows[COMMIT_TIME].isin(times))
-    return rows if meta_columns else rows.select(table.schema.names), found
+    return rows if meta_columns else rows.select(found.schema.columns.names), found
 
 
-def _condition(where: Sequence[Filter] | Sequence[Sequence[Filter]], table: HudiTable) -> Column:
+def _condition(where: Sequence[Filter] | Sequence[Sequence[Filter]], columns: pa.Schema) -> Column:
     """Filters as Spark's condition, with pyarrow's meaning: what is no number compares with nothing."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -95,11 +101,11 @@ def _condition(where: Sequence[Filter] | Sequence[Sequence[Filter]], table: Hudi
             f"where={where} is a pyarrow expression, which Spark cannot evaluate; give filters such as "
             '[("dep_delay", ">", 300)]'
         )
-    _ = expression(where, table.schema)  # with its errors
+    _ = expression(where, columns)  # with its errors
 
     def condition(each: Filter) -> Column:
         name, operator, value = each
-        column, kind = F.col(f"`{name}`"), table.schema.field(name).type
+        column, kind = F.col(f"`{name}`"), columns.field(name).type
         if operator in ("is null", "is not null"):
             return column.isNull() if operator == "is null" else column.isNotNull()
         if operator in ("in", "not in"):
@@ -114,10 +120,109 @@ def _condition(where: Sequence[Filter] | Sequence[Sequence[Filter]], table: Hudi
     return reduce(or_, (reduce(and_, map(condition, group)) for group in groups))
 
 
-def _read(spark: SparkSession, table: HudiTable, paths: Iterable[str], schema: pa.Schema) -> DataFrame:
+def _read(
+    spark: SparkSession,
+    table: HudiTable,
+    paths: Sequence[str],
+    schema: TableSchema,
+    *,
+    meta_columns: bool,
+) -> DataFrame:
+    columns = with_meta_columns(schema.columns) if meta_columns else schema.columns
+    if not paths:
+        return spark.createDataFrame([], spark_schema(columns))
+    if has_never_changed(schema, table.config):
+        return _parquet(spark, table, paths, columns)
+    return reduce(
+        lambda one, other: one.unionByName(other),
+        (
+            _parquet(spark, table, alike, columns)
+            if stored is None
+            else _brought(_parquet(spark, table, alike, stored), columns, origins)
+            for stored, origins, alike in _alike(table, paths, schema, columns)
+        ),
+    )
+
+
+def _parquet(spark: SparkSession, table: HudiTable, paths: Iterable[str], columns: pa.Schema) -> DataFrame:
     # Spark takes a path for a pattern. Each file is its own root, so that Spark does not take
     # folders named column=value for columns: those are in the files.
     roots = [_GLOB.sub(r"\\\1", table.storage.url(path)) for path in paths]
-    if not roots:
-        return spark.createDataFrame([], spark_schema(schema))
-    return spark.read.schema(spark_schema(schema)).parquet(*roots)
+    return spark.read.schema(spark_schema(columns)).parquet(*roots)
+
+
+# --- files of other columns than the table's ------------------------------------------------------
+
+_AT_ONCE = 8  # footers that are read at the same time
+
+
+def _alike(
+    table: HudiTable, paths: Sequence[str], schema: TableSchema, columns: pa.Schema
+) -> list[tuple[pa.Schema | None, Origins, list[str]]]:
+    """The files with their own columns, those together that have the same; None for the table's."""
+
+    def look(path: str) -> tuple[pa.Schema | None, Origins]:
+        found = FileColumns.of(table.storage, path, schema)
+        with BaseFileReader(table.storage, path) as base_file:
+            file = base_file.parquet.schema_arrow
+        if found.is_same(file, columns.names):
+            return None, {}
+        wanted = found.stored(file, columns.names)
+        # Hudi's columns are read as dictionaries.
+        kinds = [pa.string() if name in META_COLUMNS else file.field(name).type for name in wanted]
+        return pa.schema(list(zip(wanted, kinds, strict=True))), found.origins
+
+    groups: list[tuple[pa.Schema | None, Origins, list[str]]] = []
+    with ThreadPoolExecutor(_AT_ONCE, "footers") as pool:
+        for path, (stored, origins) in zip(paths, pool.map(look, paths), strict=True):
+            same = next((each for each in groups if each[0] == stored and each[1] == origins), None)
+            if same is None:
+                same = (stored, origins, [])
+                groups.append(same)
+            same[2].append(path)
+    return groups
+
+
+def _brought(rows: DataFrame, columns: pa.Schema, origins: Origins) -> DataFrame:
+    """Rows of a file as rows of the table; what :meth:`FileColumns.bring` does, in Spark."""
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    sources, targets = rows.schema, spark_schema(columns)
+
+    def column(name: str) -> Column:
+        kind, origin = targets[name].dataType, origins.get(name) or Origin(name)
+        if origin.name is None or origin.name not in sources.names:
+            return F.lit(None).cast(kind).alias(name)
+        return _cast(F.col(f"`{origin.name}`"), sources[origin.name].dataType, kind, origin.inner).alias(name)
+
+    return rows.select(*(column(name) for name in columns.names))
+
+
+def _cast(value: Column, source: DataType, kind: DataType, origins: Origins | None) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+    from pyspark.sql.types import ArrayType, DecimalType, DoubleType, FloatType, MapType, StructType
+
+    if source == kind and origins is None:
+        return value
+    if isinstance(kind, StructType) and isinstance(source, StructType):
+        children = []
+        for child in kind:
+            origin = (origins or {}).get(child.name) or Origin(child.name)
+            if origin.name is None or origin.name not in source.names:
+                found = F.lit(None).cast(child.dataType)
+            else:
+                stored = source[origin.name].dataType
+                found = _cast(value.getField(origin.name), stored, child.dataType, origin.inner)
+            children.append(found.alias(child.name))
+        return F.when(value.isNotNull(), F.struct(*children))
+    if isinstance(kind, ArrayType) and isinstance(source, ArrayType):
+        return F.transform(value, lambda each: _cast(each, source.elementType, kind.elementType, origins))
+    if isinstance(kind, MapType) and isinstance(source, MapType):
+        return F.transform_values(
+            value, lambda _, each: _cast(each, source.valueType, kind.valueType, origins)
+        )
+    # As HoodieParquetFileFormatHelper does it, so that 1.1 stays 1.1; what is no number becomes null.
+    by_text = isinstance(source, FloatType) and isinstance(kind, DoubleType)
+    if by_text or (isinstance(kind, DecimalType) and not isinstance(source, DecimalType)):
+        value = value.cast("string")
+    return value.try_cast(kind)

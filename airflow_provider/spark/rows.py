@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 from airflow_provider.exceptions import CommitError
+from airflow_provider.ingestion.columns import BatchColumns
 from airflow_provider.ingestion.file_group_plan import FileGroupPlan
 from airflow_provider.ingestion.file_group_task import ARRIVAL, Report, WritePlan
 from airflow_provider.ingestion.incoming_rows import IncomingRows
@@ -50,11 +51,13 @@ class SparkRows(IncomingRows):
     """Rows of a DataFrame, that fit into a table. As a context manager it frees what Spark keeps.
 
     :param table: the table.
+    :param columns: what their columns mean to the table.
     :param frame: the rows; it is evaluated more than once.
     :param profile: what is known of them.
     """
 
     table: HudiTable
+    columns: BatchColumns
     frame: DataFrame
     profile: BatchProfile
     _sent: list[_Sent] = field(default_factory=list)
@@ -66,11 +69,19 @@ class SparkRows(IncomingRows):
         self._files: Sequence[BaseFile] = ()
 
     @classmethod
-    def of(cls, job: IngestJob, table: HudiTable, frame: DataFrame, profile: BatchProfile) -> SparkRows:
+    def of(
+        cls,
+        job: IngestJob,
+        table: HudiTable,
+        columns: BatchColumns,
+        frame: DataFrame,
+        profile: BatchProfile,
+    ) -> SparkRows:
         """Rows for a table.
 
         :param job: the ingestion.
         :param table: its table.
+        :param columns: what their columns mean to the table.
         :param frame: the rows, with the table's types.
         :param profile: what is known of them.
         """
@@ -78,7 +89,7 @@ class SparkRows(IncomingRows):
 
         if job.kind.looks_up_keys:
             frame = frame.withColumn(ARRIVAL, F.monotonically_increasing_id())
-        return cls(table, frame, profile)
+        return cls(table, columns, frame, profile)
 
     def __enter__(self) -> Self:
         return self
@@ -135,7 +146,7 @@ class SparkRows(IncomingRows):
         return key.as_py(), path.as_py()
 
     def _schema(self, rows: pa.Table) -> pa.Schema:
-        return pa.schema([self.table.schema.field(name).with_nullable(True) for name in rows.schema.names])
+        return pa.schema([self.columns.table.field(name).with_nullable(True) for name in rows.schema.names])
 
     def send(self, plan: FileGroupPlan, write_plan: WritePlan) -> list[Report]:
         """See :meth:`IncomingRows.send`."""
@@ -174,7 +185,7 @@ class SparkRows(IncomingRows):
                 "it come to rest, or materialise it, and try again"
             )
         profile = replace(self.profile, rows={path: count for path, count in counts.items() if count})
-        return SparkRows(self.table, frame, profile, self._sent, self._persisted)
+        return SparkRows(self.table, self.columns, frame, profile, self._sent, self._persisted)
 
     def unsent(self) -> SparkRows:
         """See :meth:`IncomingRows.unsent`."""

@@ -14,10 +14,10 @@ from airflow_provider.exceptions import (
     UnreadableSourceError,
 )
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.properties import TableConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _TEXT_FORMATS = frozenset({"csv", "json", "xml"})
@@ -30,7 +30,7 @@ def is_text(job: IngestJob) -> bool:
     return bool(job.source) and job.source_format.lower() in _TEXT_FORMATS
 
 
-def open_source(spark: SparkSession, job: IngestJob, table: HudiTable) -> DataFrame:
+def open_source(spark: SparkSession, job: IngestJob, columns: pa.Schema) -> DataFrame:
     """Open the source of an ingestion; its rows are not read yet.
 
     Columns of text formats take their types from the table, and a value that is not of its
@@ -39,7 +39,7 @@ def open_source(spark: SparkSession, job: IngestJob, table: HudiTable) -> DataFr
 
     :param spark: the session.
     :param job: the ingestion.
-    :param table: its table.
+    :param columns: the table's columns.
     :raises UnreadableSourceError: when there is nothing, or Spark cannot read it.
     :raises EmptySourceError: when there are no files in it.
     """
@@ -55,7 +55,7 @@ def open_source(spark: SparkSession, job: IngestJob, table: HudiTable) -> DataFr
         frame = reader.options(**options).load(list(job.source))
         if str(options.get("inferSchema", "false")).lower() == "true":
             return frame
-        return reader.schema(_typed_as(frame.schema, table.schema)).load(list(job.source))
+        return reader.schema(_typed_as(frame.schema, columns)).load(list(job.source))
     except spark_errors() as error:
         raise unreadable(job, error) from error
 
@@ -139,26 +139,32 @@ def arrow_schema(frame: DataFrame, table: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def conformed(frame: DataFrame, names: tuple[str, ...], table: pa.Schema) -> DataFrame:
-    """Only these columns, and of the table's types where Spark can say so.
+def conformed(frame: DataFrame, rows: pa.Schema, config: TableConfig) -> DataFrame:
+    """Only the columns that are handed over; of the table's types where Spark has to know them.
 
-    Keys and partition values have to be of the table's type before they become text.
+    Keys and partition values have to be of the table's type before they become text, and versions of a record
+    before they are compared. The other values are brought to their types where they are written.
 
     :param frame: rows that passed :func:`~airflow_provider.ingestion.columns.check_columns`.
-    :param names: columns to keep, in this order.
-    :param table: the table's columns.
+    :param rows: the columns to keep, in this order, with the table's types.
+    :param config: the table's configuration.
     """
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-    sources, targets = frame.schema, spark_schema(table)
+    sources, targets = frame.schema, spark_schema(rows)
+    by_value = {*config.record_key_fields, *config.partition_fields, *config.ordering_fields}
     casts = {
-        name: targets[name].dataType
-        for name in names
-        if sources[name].dataType != targets[name].dataType and not pa.types.is_nested(table.field(name).type)
+        name for name in rows.names if name in by_value and sources[name].dataType != targets[name].dataType
     }
-    if not casts and tuple(sources.names) == names:
+    if not casts and sources.names == rows.names:
         return frame
-    return frame.select(*(F.col(name).cast(casts[name]) if name in casts else F.col(name) for name in names))
+
+    def cast(name: str) -> Column:
+        kinds = sources[name].dataType.typeName(), targets[name].dataType.typeName()
+        column = F.col(name).cast("string") if kinds == ("float", "double") else F.col(name)
+        return column.cast(targets[name].dataType).alias(name)
+
+    return frame.select(*(cast(name) if name in casts else F.col(name) for name in rows.names))
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -175,7 +181,7 @@ def _typed_as(found: StructType, table: pa.Schema) -> StructType:
     from pyspark.sql.types import StructField, StructType
 
     known = {field.name: field for field in spark_schema(table)}
-    # Columns that the table does not have stay, so that they are named in an error.
+    # Columns that the table does not have are as the source has them, and are added to it.
     return StructType(
         [
             StructField(field.name, known[field.name].dataType if field.name in known else field.dataType)

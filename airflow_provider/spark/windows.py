@@ -43,8 +43,9 @@ def find_windows(
             "the windows, or a span of time"
         )
     schema = pa.schema([column_of(table, name) for name in names])
-    incoming = open_source(spark, job, table)
-    check_columns(job, arrow_schema(incoming, table.schema), table)
+    before = table.schema
+    incoming = open_source(spark, job, before)
+    check_columns(job, arrow_schema(incoming, before), table, before)
     found = [
         _column(incoming, name, kind.dataType) for name, kind in zip(names, spark_schema(schema), strict=True)
     ]
@@ -58,17 +59,17 @@ def find_windows(
     return value_windows(values, order=order, rows=counted[_ROWS].to_pylist())
 
 
-def in_window(incoming: DataFrame, window: Window, table: HudiTable) -> DataFrame:
+def in_window(incoming: DataFrame, window: Window, columns: pa.Schema) -> DataFrame:
     """The rows of a source that belong to a window.
 
     :param incoming: all of them.
     :param window: the window.
-    :param table: the table, whose types the window's values are of.
+    :param columns: the table's, whose types the window's values are of.
     :raises MissingColumnError: when the source lacks a column that says which rows these are.
     """
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-    kinds = spark_schema(table.schema)
+    kinds = spark_schema(columns)
     conditions = [
         _column(incoming, name, kinds[name].dataType).eqNullSafe(F.lit(text).cast(kinds[name].dataType))
         for name, text in window.values.items()
@@ -76,7 +77,7 @@ def in_window(incoming: DataFrame, window: Window, table: HudiTable) -> DataFram
     if window.column is not None:
         when = _column(incoming, window.column, kinds[window.column].dataType)
         # A span is in UTC, whatever the session's time zone is.
-        zone = "+00:00" if getattr(table.schema.field(window.column).type, "tz", None) else ""
+        zone = "+00:00" if getattr(columns.field(window.column).type, "tz", None) else ""
         low, high = (F.lit(f"{bound}{zone}").cast(kinds[window.column].dataType) for bound in _span(window))
         conditions += [when >= low, when < high]
     return incoming.where(reduce(lambda one, other: one & other, conditions))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.column_properties import with_statistics, worth_a_dictionary
+from airflow_provider.table.file_columns import FileColumns
 from airflow_provider.table.file_ids import is_bucket
 from airflow_provider.table.full_storage import told_when_full
 from airflow_provider.table.schema import (
@@ -32,6 +33,9 @@ from airflow_provider.table.schema import (
     without_meta_columns,
 )
 from airflow_provider.table.storage import Storage
+
+if TYPE_CHECKING:
+    from airflow_provider.table.table_schema import TableSchema
 
 ROW_GROUP_ROWS = 524_288
 ROW_GROUP_BYTES = 128 * 1024 * 1024  # in memory, not in the file
@@ -388,11 +392,13 @@ class BaseFileReader:
 
     :param storage: the table's storage.
     :param path: path relative to the table.
+    :param schema: the table's schema: the rows come with its columns and types, whichever the file has, see
+        :class:`~airflow_provider.table.file_columns.FileColumns`; as they lie in the file when None.
     :raises CorruptTableError: when it is not a Parquet file.
     :raises FileNotFoundError: when there is no such file.
     """
 
-    def __init__(self, storage: Storage, path: str) -> None:
+    def __init__(self, storage: Storage, path: str, schema: TableSchema | None = None) -> None:
         filesystem, root = storage.arrow()
         try:
             source = filesystem.open_input_file(f"{root}/{path}")
@@ -403,6 +409,7 @@ class BaseFileReader:
             raise CorruptTableError(
                 f"base file {storage.url(path)} is not a Parquet file: {error}", path=path
             ) from error
+        self._columns = None if schema is None else FileColumns.of(storage, path, schema)
 
     @cached_property
     def footer(self) -> BaseFileFooter:
@@ -418,16 +425,27 @@ class BaseFileReader:
         """All rows; see :func:`read_base_file`."""
         metadata = self._parquet.metadata
         size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-        return self._parquet.read(columns=_listed(columns), use_threads=size >= _WORTH_THREADS)
+        rows = self._parquet.read(columns=self._wanted(columns), use_threads=size >= _WORTH_THREADS)
+        return self._brought(rows, columns)
 
     def row_groups(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The rows, one row group at a time, each as :func:`read_base_file` gives them.
 
         :param columns: the columns to read, all when None.
         """
+        wanted = self._wanted(columns)
         for number in range(self._parquet.num_row_groups):
             is_large = self._parquet.metadata.row_group(number).total_byte_size >= _WORTH_THREADS
-            yield self._parquet.read_row_group(number, columns=_listed(columns), use_threads=is_large)
+            rows = self._parquet.read_row_group(number, columns=wanted, use_threads=is_large)
+            yield self._brought(rows, columns)
+
+    def _wanted(self, columns: Sequence[str] | None) -> list[str] | None:
+        if self._columns is not None:
+            return self._columns.stored(self._parquet.schema_arrow, columns)
+        return None if columns is None else list(columns)
+
+    def _brought(self, rows: pa.Table, columns: Sequence[str] | None) -> pa.Table:
+        return rows if self._columns is None else self._columns.bring(rows, columns)
 
     def __enter__(self) -> Self:
         return self
@@ -448,17 +466,20 @@ def read_footer(storage: Storage, path: str) -> BaseFileFooter:
         return base_file.footer
 
 
-def read_base_file(storage: Storage, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+def read_base_file(
+    storage: Storage, path: str, columns: Sequence[str] | None = None, *, schema: TableSchema | None = None
+) -> pa.Table:
     """Read a base file, ready to be copied by :meth:`BaseFileWriter.write_preserved`.
 
     :param storage: the table's storage.
     :param path: path relative to the table.
     :param columns: the columns to read, all when None.
+    :param schema: see :class:`BaseFileReader`.
     :return: the rows; Hudi's constant columns come as dictionaries.
     :raises CorruptTableError: when it is not a Parquet file.
     :raises FileNotFoundError: when there is no such file.
     """
-    with BaseFileReader(storage, path) as base_file:
+    with BaseFileReader(storage, path, schema) as base_file:
         return base_file.read(columns)
 
 
@@ -493,10 +514,6 @@ def _as_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
         return column.cast(_DICTIONARY)
     return column.cast(pa.string()).dictionary_encode()
-
-
-def _listed(columns: Sequence[str] | None) -> list[str] | None:
-    return None if columns is None else list(columns)
 
 
 _WORTH_THREADS = 1 << 20  # bytes that are read at once

@@ -36,9 +36,10 @@ from airflow_provider.table.properties import (
     dump_properties,
     parse_properties,
 )
-from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro, avro_to_arrow, without_meta_columns
+from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro
 from airflow_provider.table.skipping import Selection, select_files
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.table_schema import TableSchema, table_schema
 from airflow_provider.table.time_travel import settled_timeline, timeline_as_of, without_restored
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect, ValidWriteIds, check_not_cleaned, left_out
@@ -241,15 +242,36 @@ class HudiTable:
         :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
         :raises UnsupportedTableError: for a merge-on-read table.
         """
+        view = self._readable_view(as_of, valid_write_ids)
+        # Without a predicate no column matters: a table without a commit may not even have any.
+        columns = pa.schema([]) if where is None else self.schema_on(view.timeline).columns
+        return select_files(view, self.config, columns, where)
+
+    def select_rows(
+        self,
+        where: Where | None = None,
+        as_of: str | None = None,
+        *,
+        valid_write_ids: ValidWriteIds | None = None,
+    ) -> tuple[Selection, TableSchema]:
+        """The base files that a query has to open, and the schema of that moment.
+
+        :param where: see :meth:`select_files`, whose errors are raised here too.
+        :param as_of: see :meth:`select_files`.
+        :param valid_write_ids: see :meth:`select_files`.
+        """
+        view = self._readable_view(as_of, valid_write_ids)
+        schema = self.schema_on(view.timeline)
+        return select_files(view, self.config, schema.columns, where), schema
+
+    def _readable_view(self, as_of: str | None, valid_write_ids: ValidWriteIds | None) -> FileSystemView:
         self.check_mergeable()
         view, hidden = self._view(as_of, valid_write_ids)
         if hidden:
             check_not_cleaned(self.storage, view, view.all_base_files(), hidden)
         if hidden or as_of is not None:
             check_complete(self.storage, view, self.timeline(), as_of)
-        # Without a predicate no column matters: a table without a commit may not even have any.
-        schema = pa.schema([]) if where is None else self.schema
-        return select_files(view, self.config, schema, where)
+        return view
 
     def _view(
         self, as_of: str | None, valid_write_ids: ValidWriteIds | None
@@ -292,22 +314,21 @@ class HudiTable:
                 f"table {self.location}: {PROPERTIES_PATH}: {error}", **error.details
             ) from error
 
-    @cached_property
+    @property
     def schema(self) -> pa.Schema:
-        """The data columns, without Hudi's meta columns.
+        """The data columns as of now, without Hudi's meta columns; looks at the timeline every time.
 
         :raises UnsupportedTableError: when neither the configuration nor a commit says it.
         """
-        if self.config.create_schema is not None:
-            return without_meta_columns(avro_to_arrow(self.config.create_schema))
-        timeline = self.timeline()
-        for instant in reversed(timeline.commits()):
-            if text := timeline.commit_metadata(instant).extra_metadata.get("schema"):
-                return without_meta_columns(avro_to_arrow(text))
-        raise UnsupportedTableError(
-            f"table {self.location}: no schema in {PROPERTIES_PATH} and no commit with one",
-            location=self.location,
-        )
+        return self.schema_on(self.timeline()).columns
+
+    def schema_on(self, timeline: Timeline) -> TableSchema:
+        """The schema at the moment of a timeline.
+
+        :param timeline: from :meth:`timeline`, or of a view.
+        :raises UnsupportedTableError: when neither the configuration nor a commit says it.
+        """
+        return table_schema(self.storage, timeline, self.config)
 
     def check_writable(self) -> None:
         """Make sure that this package can write to the table.

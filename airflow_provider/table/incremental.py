@@ -23,7 +23,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -46,8 +46,8 @@ from airflow_provider.table.metadata import (
     WriteStat,
     decode,
 )
-from airflow_provider.table.schema import with_meta_columns
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.table_schema import TableSchema, has_never_changed
 from airflow_provider.table.time_travel import without_restored
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect
@@ -79,6 +79,7 @@ class Increment:
     :param start: the checkpoint that was read from; None for a snapshot.
     :param end: the new checkpoint, to be kept once the rows were processed; None while the
         table holds nothing to start from.
+    :param timeline: the timeline at its end.
     :param commits: the commits of the window in the order of their completion; clustering and
         other rewrites are among them, but have no rows of their own.
     :param paths: the base files that hold rows of these commits, relative to the table.
@@ -90,9 +91,15 @@ class Increment:
     order: Order
     start: str | None
     end: str | None
+    timeline: Timeline = field(repr=False)
     commits: tuple[Instant, ...] = ()
     paths: tuple[str, ...] = field(default=(), repr=False)
     held_by: Instant | None = None
+
+    @cached_property
+    def schema(self) -> TableSchema:
+        """The schema of the rows: the table's of now."""
+        return self.table.schema_on(self.timeline)
 
     @property
     def commit_times(self) -> list[str] | None:
@@ -118,18 +125,20 @@ class Increment:
         """
         import pyarrow.dataset as ds  # see airflow_provider.table.read
 
-        schema = with_meta_columns(self.table.schema)
-        if self.paths:
-            filesystem, base = self.table.storage.arrow()
-            files = [f"{base}/{path}" for path in self.paths]
-            rows = ds.dataset(files, schema=schema, format="parquet", filesystem=filesystem)
-        else:
-            rows = ds.dataset(schema.empty_table())
+        from airflow_provider.table.rows import rows_of
+
+        rows = rows_of(
+            self.table.storage,
+            self.paths,
+            self.schema,
+            meta_columns=True,
+            has_never_changed=has_never_changed(self.schema, self.table.config),
+        )
         if (times := self.commit_times) is not None:
             inside = ds.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
             filter = inside if filter is None else inside & filter
         if columns is None:
-            columns = schema.names if meta_columns else self.table.schema.names
+            columns = rows.schema.names if meta_columns else self.schema.columns.names
         return rows.scanner(columns=list(columns), filter=filter)
 
 
@@ -207,7 +216,7 @@ def increment(
     held_by = None
     if order is not Order.COMPLETION and moment.in_flight and moment.withholds(upto, end):
         held_by = moment.in_flight[0]
-    return Increment(table, order, start, upto, tuple(commits), tuple(paths), held_by)
+    return Increment(table, order, start, upto, moment.timeline, tuple(commits), tuple(paths), held_by)
 
 
 @_looking_again

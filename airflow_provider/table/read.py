@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.predicates import Where, expression
-from airflow_provider.table.schema import with_meta_columns
+from airflow_provider.table.table_schema import has_never_changed
 from airflow_provider.table.visibility import ValidWriteIds
 
 if TYPE_CHECKING:
@@ -48,15 +46,16 @@ def snapshot(
     :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
     :raises UnsupportedTableError: for a merge-on-read table.
     """
-    import pyarrow.dataset as ds  # pulls pandas in, which would cost every import of the engine a second
+    # Imported here: it pulls pandas in, which would cost every import of the engine a second.
+    from airflow_provider.table.rows import rows_of
 
-    schema: pa.Schema = with_meta_columns(table.schema) if meta_columns else table.schema
-    filesystem, base = table.storage.arrow()
-    found = table.base_files(as_of, valid_write_ids=valid_write_ids, where=where)
-    paths = [f"{base}/{base_file.path}" for base_file in found]
-    rows = (
-        ds.dataset(paths, schema=schema, format="parquet", filesystem=filesystem)
-        if paths
-        else ds.dataset(schema.empty_table())
+    found, schema = table.select_rows(where, as_of, valid_write_ids=valid_write_ids)
+    paths = [base_file.path for base_file in found.base_files]
+    rows = rows_of(
+        table.storage,
+        paths,
+        schema,
+        meta_columns=meta_columns,
+        has_never_changed=has_never_changed(schema, table.config),
     )
-    return rows if where is None else rows.filter(expression(where, schema))
+    return rows if where is None else rows.filter(expression(where, rows.schema))

@@ -6,7 +6,6 @@ nested types named after the path of their column, nullable as ``["null", type]`
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -14,9 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from airflow_provider.exceptions import CorruptTableError, IncompatibleSchemaError, UnsupportedTableError
+from airflow_provider.table.conversion import converted, is_bytes, is_list, is_text
 
 META_COLUMNS = (
     "_hoodie_commit_time",
@@ -74,48 +73,11 @@ def avro_to_arrow(text: str) -> pa.Schema:
         raise CorruptTableError(f"not an Avro record schema ({error!r}): {text[:200]!r}") from error
 
 
-def writable_schema(incoming: pa.Schema, table: pa.Schema) -> None:
-    """Hold data's columns against a table's, before any of it is written.
-
-    A column may be missing where the table allows null, and may be narrower than the
-    table's. Hudi's own columns are ignored.
-
-    :param incoming: the data's columns.
-    :param table: the table's columns, without Hudi's own.
-    :raises IncompatibleSchemaError: naming the first column that does not fit, both types
-        and what to do.
-    """
-    for field in without_meta_columns(incoming):
-        matches = table.get_all_field_indices(field.name)
-        if not matches:
-            raise _unknown_column(field, table)
-        if len(incoming.get_all_field_indices(field.name)) > 1:
-            raise IncompatibleSchemaError(
-                f"column {field.name!r} comes more than once in the data; select it once", column=field.name
-            )
-        target = table.field(matches[0])
-        if not _fits(field.type, target.type):
-            raise IncompatibleSchemaError(
-                f"column {field.name!r} is {field.type} in the data and {target.type} in the table, and the "
-                f"one does not fit into the other without loss; cast it to {target.type} in the source",
-                column=field.name,
-                found=str(field.type),
-                expected=str(target.type),
-            )
-    for target in table:
-        if not target.nullable and not incoming.get_all_field_indices(target.name):
-            raise IncompatibleSchemaError(
-                f"column {target.name!r} ({target.type}, not null) of the table is not in the data; add it",
-                column=target.name,
-                expected=str(target.type),
-            )
-
-
 def conform(table: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     """Bring data into a table's columns: order, types, missing columns as null.
 
-    :param table: data that passed :func:`writable_schema`; columns that the table does
-        not have are dropped.
+    :param table: data whose columns fit, by :func:`~airflow_provider.table.evolution.evolved`; columns that
+        the table does not have are dropped.
     :param schema: the table's columns.
     :raises IncompatibleSchemaError: when a value does not fit: a null in a column that
         must not hold one, or a number that would lose digits.
@@ -136,13 +98,8 @@ def _conform_column(table: pa.Table | pa.RecordBatch, field: pa.Field) -> pa.Chu
             column=field.name,
             nulls=column.null_count,
         )
-    if column.type.equals(field.type, check_metadata=True):
-        return column
-    chunked = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     try:
-        # Arrow casts into nested types by field name, but not from nullable into not null.
-        cast = chunked.cast(_relaxed(field.type))
-        return pa.chunked_array([_named_as(chunk, field.type) for chunk in cast.chunks], type=field.type)
+        return converted(column, field.type, exact=True)
     except pa.ArrowException as error:
         raise IncompatibleSchemaError(
             f"column {field.name!r} of type {column.type} has a value that does not fit into {field.type} "
@@ -151,142 +108,6 @@ def _conform_column(table: pa.Table | pa.RecordBatch, field: pa.Field) -> pa.Chu
             found=str(column.type),
             expected=str(field.type),
         ) from error
-
-
-def _relaxed(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(child.name, _relaxed(child.type)) for child in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(pa.field(kind.value_field.name, _relaxed(kind.value_type)))
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _relaxed(kind.item_type))
-    return kind
-
-
-def _named_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same values under a type that differs in names, and in what must not be null.
-
-    What has no parent may be null all the same: that is why it is no :meth:`pyarrow.Array.view`.
-    """
-    if array.type.equals(kind, check_metadata=True):
-        return array
-    if pa.types.is_struct(kind):
-        children = [_named_as(array.field(number), child.type) for number, child in enumerate(kind)]
-        for child, values in zip(kind, children, strict=True):
-            _check_nulls(child, pc.and_(array.is_valid(), values.is_null()))
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
-    first, end = array.offsets[0].as_py(), array.offsets[-1].as_py()  # of a slice it has all values
-    offsets, nulls = pc.subtract(array.offsets, first), array.is_null() if array.null_count else None
-    if pa.types.is_map(kind):
-        keys, items = (each.slice(first, end - first) for each in (array.keys, array.items))
-        items = _named_as(items, kind.item_type)
-        _check_nulls(kind.item_field, items.is_null())
-        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=nulls)
-    items = _named_as(array.values.slice(first, end - first), kind.value_type)
-    _check_nulls(kind.value_field, items.is_null())
-    return pa.ListArray.from_arrays(offsets, items, type=kind, mask=nulls)
-
-
-def _check_nulls(field: pa.Field, is_null: pa.BooleanArray) -> None:
-    if not field.nullable and is_null.true_count:
-        raise pa.ArrowInvalid(f"{field.name} must not be null, and is {is_null.true_count} times")
-
-
-def _unknown_column(field: pa.Field, table: pa.Schema) -> IncompatibleSchemaError:
-    close = difflib.get_close_matches(field.name, table.names, n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return IncompatibleSchemaError(
-        f"column {field.name!r} ({field.type}) of the data is not in the table, which has "
-        f"{', '.join(table.names)}{hint}; drop or rename it in the source",
-        column=field.name,
-        found=str(field.type),
-    )
-
-
-# --- what fits into what ------------------------------------------------------------
-
-
-def _fits(source: pa.DataType, target: pa.DataType) -> bool:
-    if pa.types.is_dictionary(source):
-        return _fits(source.value_type, target)
-    if source.equals(target) or pa.types.is_null(source):
-        return True
-    return any(rule(source, target) for rule in (_number_fits, _text_fits, _time_fits, _nested_fits))
-
-
-_FLOAT_DIGITS = {16: 11, 32: 24, 64: 53}  # bits of the significand
-
-
-def _number_fits(source: pa.DataType, target: pa.DataType) -> bool:
-    if pa.types.is_decimal(target):
-        before_point = target.precision - target.scale
-        if pa.types.is_decimal(source):
-            return bool(target.scale >= source.scale and before_point >= source.precision - source.scale)
-        return bool(pa.types.is_integer(source) and before_point >= len(str(2 ** _value_bits(source))))
-    if pa.types.is_floating(target):
-        if pa.types.is_floating(source):
-            return bool(source.bit_width <= target.bit_width)
-        return bool(pa.types.is_integer(source) and _value_bits(source) <= _FLOAT_DIGITS[target.bit_width])
-    if pa.types.is_integer(target) and pa.types.is_integer(source):
-        signs_agree = pa.types.is_signed_integer(target) or pa.types.is_unsigned_integer(source)
-        return bool(signs_agree and _value_bits(source) <= _value_bits(target))
-    return False
-
-
-def _value_bits(kind: pa.DataType) -> int:
-    return int(kind.bit_width) - (1 if pa.types.is_signed_integer(kind) else 0)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )
-
-
-def _text_fits(source: pa.DataType, target: pa.DataType) -> bool:
-    if pa.types.is_fixed_size_binary(target):
-        return False  # only from the same width, which is equality
-    return (_is_text(source) and _is_text(target)) or (_is_bytes(source) and _is_bytes(target))
-
-
-_RESOLUTION = {"s": 0, "ms": 1, "us": 2, "ns": 3}
-
-
-def _time_fits(source: pa.DataType, target: pa.DataType) -> bool:
-    if pa.types.is_date(target):
-        return bool(pa.types.is_date(source))
-    if not (pa.types.is_timestamp(source) and pa.types.is_timestamp(target)):
-        return False
-    if (source.tz is None) != (target.tz is None):
-        return False
-    # pandas only has nanoseconds, no table has; digits that do not fit are found by the cast.
-    return source.unit == "ns" or _RESOLUTION[source.unit] <= _RESOLUTION[target.unit]
-
-
-def _nested_fits(source: pa.DataType, target: pa.DataType) -> bool:
-    if pa.types.is_list(target):
-        return _is_list(source) and _fits(source.value_type, target.value_type)
-    if pa.types.is_map(target) and pa.types.is_map(source):
-        return _fits(source.key_type, target.key_type) and _fits(source.item_type, target.item_type)
-    if pa.types.is_struct(target) and pa.types.is_struct(source):
-        targets = {child.name: child for child in target}
-        sources = {child.name: child for child in source}
-        known = all(
-            name in targets and _fits(child.type, targets[name].type) for name, child in sources.items()
-        )
-        return known and all(child.nullable for name, child in targets.items() if name not in sources)
-    return False
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 # --- Arrow to Avro ------------------------------------------------------------------
@@ -349,9 +170,9 @@ def _avro_type(kind: pa.DataType, namespace: str, path: tuple[str, ...]) -> Any:
         }
     if pa.types.is_struct(kind) and kind.num_fields:
         return _avro_record([kind.field(i) for i in range(kind.num_fields)], path[-1], namespace, path)
-    if _is_list(kind):
+    if is_list(kind):
         return {"type": "array", "items": _avro_union(kind.value_field, namespace, path)}
-    if pa.types.is_map(kind) and _is_text(kind.key_type):
+    if pa.types.is_map(kind) and is_text(kind.key_type):
         return {"type": "map", "values": _avro_union(kind.item_field, namespace, path)}
     raise IncompatibleSchemaError(
         f"column {'.'.join(path)!r} has type {kind}, which a Hudi table cannot store; cast it in the source "
@@ -379,8 +200,8 @@ _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
     (_is_long, "long"),
     (_is_float, "float"),
     (pa.types.is_float64, "double"),
-    (_is_text, "string"),
-    (_is_bytes, "bytes"),
+    (is_text, "string"),
+    (is_bytes, "bytes"),
     (pa.types.is_date, {"type": "int", "logicalType": "date"}),
 )
 

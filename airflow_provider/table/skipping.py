@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider.exceptions import NotATableError, TableServiceError
+from airflow_provider.table.conversion import converted
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.keys import partition_values, record_keys
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
@@ -324,9 +325,11 @@ def _bounds(stats: ColumnStats, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar
         low, high = (
             _scalar(each.value, then, stats.type_info) for each in (stats.min_value, stats.max_value)
         )
-        return low.cast(kind), high.cast(kind)
+        # As the rows of a file whose column was narrower are read.
+        found = converted(pa.array([low, high]), kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ArithmeticError, ValueError, TypeError):
         return None
+    return found[0], found[1]
 
 
 _UNITS = {"MILLIS": "ms", "MICROS": "us", "NANOS": "ns"}

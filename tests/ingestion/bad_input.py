@@ -57,11 +57,16 @@ def refused(table: LakeTable, error: type[TableServiceError], *named: str, act: 
     untouched(table.location, expect)
 
 
-@pytest.mark.parametrize("column", ["id", "part", "ts", "must"])
+@pytest.mark.parametrize("column", ["id", "part", "ts", "n", "must"])
 def test_a_missing_column(table: LakeTable, column: str) -> None:
     row = {name: value for name, value in GOOD.items() if name != column}
-    error = IncompatibleSchemaError if column == "must" else MissingColumnError
-    refused(table, error, repr(column), act=lambda: table.ingest("upsert", [row]))
+    refused(table, MissingColumnError, repr(column), act=lambda: table.ingest("upsert", [row]))
+
+
+def test_all_missing_columns_are_named_with_the_option_that_fills_them(table: LakeTable) -> None:
+    row = {name: value for name, value in GOOD.items() if name not in ("n", "sub")}
+    option = "hoodie.write.set.null.for.missing.columns=true"
+    refused(table, MissingColumnError, "'sub', 'n'", option, act=lambda: table.ingest("insert", [row]))
 
 
 @pytest.mark.parametrize("column", ["id", "part"])
@@ -101,12 +106,12 @@ def test_a_partition_value_that_is_too_long(table: LakeTable) -> None:
 @pytest.mark.parametrize(
     ("column", "kind", "value"),
     [
-        ("n", pa.int64(), 1),
-        ("n", pa.string(), "1"),
-        ("ts", pa.float64(), 1.0),
-        ("id", pa.int64(), 1),
-        ("id", pa.date32(), datetime.date(2024, 1, 1)),
-        ("nobody", pa.string(), "x"),
+        ("n", pa.bool_(), True),
+        ("n", pa.date32(), datetime.date(2024, 1, 1)),
+        ("n", pa.list_(pa.int32()), [1]),
+        ("ts", pa.string(), "1"),
+        ("ts", pa.timestamp("us"), datetime.datetime(2024, 1, 1)),
+        ("id", pa.bool_(), True),
         ("ID", pa.string(), "x"),
     ],
 )

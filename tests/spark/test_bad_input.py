@@ -57,12 +57,13 @@ def test_one_of_several_files_is_broken(table: SparkLakeTable, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("id,part,n,ts,must\n1,p,1,1,1\n2,p,many,1,1\n", UnreadableSourceError),
-        ("id,part,n,ts,must\n1,p,1,1,1\n2,p\n", UnreadableSourceError),
-        ("id,part,n,ts,must,extra\n1,p,1,1,1,1\n", IncompatibleSchemaError),
-        ("part,n,ts,must\np,1,1,1\n", MissingColumnError),
-        ("id,part,n,ts,must\n", EmptySourceError),
-        ("id,part,n,ts,must\n,p,1,1,1\n", InvalidRecordKeyError),
+        ("id,sub,part,n,ts,must\n1,s,p,1,1,1\n2,s,p,many,1,1\n", UnreadableSourceError),
+        ("id,sub,part,n,ts,must\n1,s,p,1,1,1\n2,s,p\n", UnreadableSourceError),
+        ("id,sub,part,n,ts,must,Sub\n1,s,p,1,1,1,1\n", IncompatibleSchemaError),
+        ("sub,part,n,ts,must\ns,p,1,1,1\n", MissingColumnError),
+        ("id,part,n,ts,must\n1,p,1,1,1\n", MissingColumnError),
+        ("id,sub,part,n,ts,must\n", EmptySourceError),
+        ("id,sub,part,n,ts,must\n,s,p,1,1,1\n", InvalidRecordKeyError),
     ],
 )
 def test_text_that_does_not_hold_the_tables_types(

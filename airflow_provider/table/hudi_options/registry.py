@@ -11,6 +11,7 @@ from airflow_provider.table.durability import DEFAULT_DURABILITY, DURABILITY, Du
 from airflow_provider.table.hudi_options.index_options import INDEX_OPTIONS
 from airflow_provider.table.hudi_options.kinds import (
     BYTES,
+    FLAG,
     MILLISECONDS,
     NAMES,
     TIME_ZONE,
@@ -116,6 +117,34 @@ _WRITING = (
         "fails, or waits for its end, for up to `yield_timeout`. What it wrote meanwhile would be lost.",
         "on_pending_clustering",
         default="fail",
+    ),
+)
+
+_SCHEMA = (
+    Option(
+        "hoodie.write.set.null.for.missing.columns",
+        Topic.SCHEMA,
+        FLAG,
+        "Whether columns that the rows lack are null, also in a column that must not be null so far; else "
+        "such rows are refused.",
+        "set_null_for_missing_columns",
+        default=False,
+    ),
+    Option(
+        "hoodie.avro.schema.validate",
+        Topic.SCHEMA,
+        FLAG,
+        "Whether rows that lack a column are refused in any case.",
+        "validate_schema",
+        default=False,
+    ),
+    Option(
+        "hoodie.schema.on.read.enable",
+        Topic.SCHEMA,
+        FLAG,
+        "Whether columns may be renamed: the table then keeps an id for each column, and readers go by it. "
+        "Other Hudi readers do so only where they have this option too.",
+        default=False,
     ),
 )
 
@@ -272,6 +301,7 @@ _ALL = (
     *_CONCURRENCY,
     *LOCK_OPTIONS,
     *_WRITING,
+    *_SCHEMA,
     *_DURABILITY,
     *_TIMELINE,
     *_CLUSTERING,

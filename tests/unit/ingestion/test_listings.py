@@ -28,11 +28,13 @@ class Listing(Storage):
         return super().names(path)
 
 
-@pytest.mark.parametrize(("operation", "looks"), [("bulk_insert", 1), ("upsert", 2)])
-def test_who_builds_on_nothing_lists_the_timeline_once(lake: Lake, operation: str, looks: int) -> None:
+@pytest.mark.parametrize(("operation", "looks"), [("bulk_insert", 2), ("upsert", 3)])
+def test_who_builds_on_nothing_lists_the_timeline_once_less(lake: Lake, operation: str, looks: int) -> None:
     location = lake.create(ROWS.schema).location
     for _ in range(2):  # at the first two commits it is looked whether there is something to compact
         ingest_arrow(location, ROWS, "upsert")
     storage = Listing(location)
     ingest_arrow(HudiTable.at(storage), ROWS, operation)
-    assert storage.listed.count(TIMELINE_FOLDER) == looks  # when it begins, and at its commit
+    assert (
+        storage.listed.count(TIMELINE_FOLDER) == looks
+    )  # for the columns, when it begins, and at its commit

@@ -195,7 +195,8 @@ def test_fewer_rows_than_new_file_groups(tmp_path: Path, sort_by: tuple[str, ...
     found = []
     with begin_write(table.table, operation="CLUSTER") as writer:
         for number in range(group.outputs):
-            args = (table.table.storage, table.table.config, table.table.schema, writer.instant)
+            schema = table.table.schema_on(writer.view.timeline)
+            args = (table.table.storage, table.table.config, schema, writer.instant)
             found.append(ClusteringTask(*args, settings_, group, number).run(f"{number}-0-0"))
         assert [stat.num_writes for stat in found if stat] == [1] * 10
         assert found.count(None) == 2
@@ -342,7 +343,8 @@ def killed(table: LakeTable, instant: str) -> None:
     storage = table.table.storage
     writer = begin_planned(table.table, instant, heartbeat_interval=3600.0)
     (group, *_) = pending_plan(table.table, instant).groups
-    task = ClusteringTask(storage, table.table.config, table.table.schema, instant, PACKED, group)
+    schema = table.table.schema_on(table.table.timeline())
+    task = ClusteringTask(storage, table.table.config, schema, instant, PACKED, group)
     assert task.run("0-0-0") is not None
     writer.heartbeat.stop()
     os.utime(Path(table.location, heartbeat_path(instant)), (0, 0))

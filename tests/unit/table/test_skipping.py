@@ -259,7 +259,8 @@ def test_a_partition_column_of_truths_skips(tmp_path: Path) -> None:
 
 def test_of_a_moment_before_the_index_keys_are_found_without_it(flights: HudiTable) -> None:
     moment = flights.timeline().commits()[1].requested_time
-    ingest_arrow(flights, pa.table({"id": [41], "month": pa.array([4], pa.int32())}), "insert")
+    row = pa.table({"id": [41], "month": pa.array([4], pa.int32())})
+    ingest_arrow(flights, row, "insert", set_null_for_missing_columns=True)
     table = indexed(flights, "record_index")
     found = table.select_files([("id", "=", 21)], moment)
     assert [step.index for step in found.steps] == []

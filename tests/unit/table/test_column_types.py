@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.operators.column_types import to_schema, type_name
+from airflow_provider.table.column_types import to_schema, type_name
 from airflow_provider.table.schema import arrow_to_avro
 
 NAMES = {

@@ -1,0 +1,3 @@
+"""A table whose columns change by what is written into it, beside a plain model of it."""
+
+from __future__ import annotations
