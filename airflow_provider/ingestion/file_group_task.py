@@ -152,7 +152,7 @@ class FileGroupTask:
     def _merge(self, batch: Batch) -> None:
         rows = batch.rows.drop_columns([ARRIVAL])
         if self._semantics.keeps_values and not self._plan.deletes:
-            rows = conform(rows, self._plan.schema)  # what did not come says nothing either
+            rows = conform(rows, self._plan.schema.columns)  # what did not come says nothing either
         merge = Merge(replace(batch, rows=rows), self._semantics)
         with self._stored() as stored, self._open(self._target.file_id, stored) as writer:
             for old in stored.row_groups() if stored else ():

@@ -29,6 +29,7 @@ MODE = "hoodie.record.merge.mode"
 ORDERING = "hoodie.table.ordering.fields"
 PARTIAL = "hoodie.table.partial.update.mode"
 PROPERTY = "hoodie.record.merge.property."
+FILLS_MISSING_COLUMNS = {"hoodie__write__set__null__for__missing__columns": "true"}
 MODELS = "org.apache.hudi.common.model"
 
 
@@ -76,7 +77,7 @@ def test_by_commit_time_the_later_write_wins_whatever_it_is_ordered_by(started: 
 
 
 def test_by_commit_time_nobody_needs_the_ordering_column(started: Any) -> None:
-    table = started(hoodie__record__merge__mode="COMMIT_TIME_ORDERING")
+    table = started(hoodie__record__merge__mode="COMMIT_TIME_ORDERING", **FILLS_MISSING_COLUMNS)
     table.ingest("upsert", [{"id": "1", "part": "a", "value": 7}])
     changed = {**dict.fromkeys(SCHEMA.names), "id": "1", "part": "a", "value": 7}
     table.check([changed, *without(START, "1")])
@@ -168,7 +169,7 @@ def test_versions_of_one_batch_fill_each_other_in_their_order(started: Any) -> N
 
 
 def test_columns_that_do_not_come_keep_their_values(started: Any) -> None:
-    table = started(hoodie__table__partial__update__mode="IGNORE_DEFAULTS")
+    table = started(hoodie__table__partial__update__mode="IGNORE_DEFAULTS", **FILLS_MISSING_COLUMNS)
     table.ingest("upsert", [{"id": "1", "part": "a", "ts": 12, "name": "x"}])
     table.check([row("1", 0, 12, name="x"), *without(START, "1")])
 
