@@ -47,6 +47,12 @@ def pending(shared: SharedTable) -> list[str]:
     return [each.requested_time for each in shared.table.timeline().pending()]
 
 
+BEATS_ONCE_A_MINUTE = {"hoodie.client.heartbeat.interval_in_ms": "60000"}
+"""So that a writer that stands still for seconds is not dead for the JVM."""
+LAZY = {"hoodie.clean.failed.writes.policy": "LAZY"}
+"""Otherwise the JVM rolls back whatever is pending when it begins."""
+
+
 def data_files(shared: SharedTable, instant: str) -> list[str]:
     return [file.name for file in Path(shared.location).glob("part=*/*.parquet") if instant in file.name]
 
@@ -62,7 +68,7 @@ def test_a_commit_of_the_jvm_between_our_data_files_and_our_lock(
     mine = [*(each for each in rows(range(8, 20), 200, 2) if each["part"] == "p1"), row(100, 2, 2, part="p1")]
     writer = OurWriter(locked.location, mine, LOCKED, signal.SIGSTOP, one_lock.ours)
     writer.wait_for_the_point()
-    locked.theirs([row(0, 300, 3)])
+    locked.theirs([row(0, 300, 3)], options=BEATS_ONCE_A_MINUTE)
     assert writer.go_on().error is None
     locked.add(mine)
     locked.check()
@@ -74,7 +80,7 @@ def test_a_commit_of_the_jvm_between_our_data_files_and_our_lock(
 def test_a_commit_of_the_jvm_beside_a_lock_that_it_does_not_share_is_warned_of(
     shared: SharedTable, caplog: pytest.LogCaptureFixture
 ) -> None:
-    meets = table_that_meets(shared.location, WRITTEN, lambda: shared.theirs([row(0, 300, 3)]))
+    meets = table_that_meets(shared.location, WRITTEN, lambda: shared.theirs([row(0, 300, 3)], options=LAZY))
     mine = [row(1, 200, 2)]
     ingest_arrow(meets, pa.Table.from_pylist(mine, SCHEMA))
     shared.add(mine)
