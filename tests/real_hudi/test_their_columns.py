@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider.exceptions import MissingColumnError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable, snapshot
 
@@ -26,6 +27,11 @@ SCHEMA = pa.schema(
     }
 )
 READ = {"hoodie.schema.on.read.enable": "true"}
+TAKES_COLUMNS_AWAY = {
+    "hoodie.datasource.write.reconcile.schema": "true",
+    "hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true",
+}
+"""Without these the JVM refuses its own change of a column's name."""
 
 Model = dict[str, dict[str, Any]]
 
@@ -48,10 +54,11 @@ class Evolving:
         self.ours([old(number) for number in range(40)])
 
     def ours(self, changed: list[dict[str, Any]]) -> None:
-        """Rows as they were before anything was changed: what they lack is null."""
-        ingest_arrow(self.location, pa.Table.from_pylist(changed, SCHEMA))
-        names = next(iter(self.model.values()), {})
-        self.model |= {each["id"]: {**dict.fromkeys(names), **each} for each in changed}
+        """Rows with the columns that the table has: what is not given is null."""
+        schema = self.table.schema
+        rows = [{name: each.get(name) for name in schema.names} for each in changed]
+        ingest_arrow(self.location, pa.Table.from_pylist(rows, schema))
+        self.model |= {each["id"]: each for each in pa.Table.from_pylist(rows, schema).to_pylist()}
 
     @property
     def table(self) -> HudiTable:
@@ -61,7 +68,8 @@ class Evolving:
     def on_read(self) -> None:
         """Columns are changed by Hudi's schema evolution on read."""
         self.options |= READ
-        self.hudi.sql("set hoodie.schema.on.read.enable=true")
+        for name, value in (READ | TAKES_COLUMNS_AWAY).items():
+            self.hudi.sql(f"set {name}={value}")
 
     def sql(self, text: str) -> None:
         self.hudi.sql(f"create table if not exists {self.name} using hudi location '{self.location}'")
@@ -171,6 +179,18 @@ def by_a_data_frame(table: Evolving) -> None:
 def test_columns_that_the_jvm_changes(changes: Callable[[Evolving], None], table: Evolving) -> None:
     changes(table)
     table.both_go_on()
+
+
+def test_rows_that_lack_a_column_of_the_jvms_are_refused_and_filled_on_demand(table: Evolving) -> None:
+    table.sql("alter table {t} add columns (extra bigint)")
+    rows = pa.Table.from_pylist([{**old(1), "v": 7, "ts": 9}], SCHEMA)
+    with pytest.raises(MissingColumnError, match="'extra'"):
+        ingest_arrow(table.location, rows)
+    ingest_arrow(table.location, rows, set_null_for_missing_columns=True)
+    for each in table.model.values():
+        each["extra"] = None
+    table.model["k0001"] |= {"v": 7, "ts": 9}
+    table.check()
 
 
 def test_the_past_has_the_columns_of_then(table: Evolving) -> None:
