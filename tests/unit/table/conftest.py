@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.table.histories import History
 
-_ARCHIVES = Path(__file__).parents[4] / "shared" / "data" / "hudi_tables"
+_ARCHIVES = Path(__file__).parents[2] / "fixtures" / "hudi_tables"
 
 
 def told_of_jvm_tables(name: str) -> Any:
@@ -53,8 +53,6 @@ class JvmTables:
 
 @pytest.fixture(scope="session")
 def jvm_tables(tmp_path_factory: pytest.TempPathFactory) -> JvmTables:
-    if not _ARCHIVES.is_dir():
-        pytest.skip(f"the tables written by the JVM Hudi are not in {_ARCHIVES}")
     root = tmp_path_factory.mktemp("jvm_tables")
     for archive in sorted(_ARCHIVES.glob("*.zip")):
         with zipfile.ZipFile(archive) as content:
