@@ -1,0 +1,102 @@
+"""Tables that the real Hudi made: this package shows the rows that the JVM shows, or refuses by name.
+
+``make fixtures`` makes them, with the JVM's answers; see :mod:`tests.real_hudi.make_fixtures`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider.exceptions import TableServiceError
+from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.incremental import increment
+from tests.real_hudi.answers import plain_rows
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "real_hudi"
+NAMES = sorted(path.stem for path in FIXTURES.glob("*.zip"))
+
+REFUSED: dict[str, dict[str, str]] = {}
+"""By question and table, both as patterns: what this package says where it does not answer."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A table, and what the JVM says of it.
+
+    :param name: of its files.
+    :param location: where it is unpacked.
+    :param answers: of the JVM, by question.
+    """
+
+    name: str
+    location: str
+    answers: dict[str, Any]
+
+    def judge(self, question: str, theirs: Any, ours: Callable[[HudiTable], Any]) -> str | None:
+        """What is wrong with this package's answer; None when nothing is."""
+        if isinstance(theirs, dict) and "error" in theirs:
+            return None  # the JVM has none
+        refusal = self._refusal(question)
+        try:
+            found = plain_rows(ours(HudiTable.open(self.location)))
+        except TableServiceError as error:
+            if refusal is not None and re.search(refusal, str(error)):
+                return None
+            return f"{question}: {type(error).__name__}: {error}"
+        if refusal is not None:
+            return f"{question}: answered now, though it is listed as refused"
+        missing, more = [row for row in theirs if row not in found], [row for row in found if row not in theirs]
+        return f"{question}: {missing[:2]} are missing, {more[:2]} too many" if missing or more else None
+
+    def _refusal(self, question: str) -> str | None:
+        for asked, tables in REFUSED.items():
+            for table, said in tables.items():
+                if re.fullmatch(asked, question) and re.fullmatch(table, self.name):
+                    return said
+        return None
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def answered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answered:
+    name: str = request.param
+    location = tmp_path_factory.mktemp(name)
+    with zipfile.ZipFile(FIXTURES / f"{name}.zip") as archive:
+        archive.extractall(location)
+    return Answered(name, str(location), json.loads((FIXTURES / f"{name}.json").read_text()))
+
+
+def test_every_question_is_answered_as_by_the_jvm_or_refused_by_name(answered: Answered) -> None:
+    wrong = [found for found in _judged(answered) if found is not None]
+    assert not wrong, "\n".join(wrong)
+
+
+def _judged(answered: Answered) -> Iterator[str | None]:
+    answers = answered.answers
+    yield answered.judge("now", answers["now"], lambda table: _rows(snapshot(table)))
+    for at, theirs in answers["as_of"].items():
+        yield answered.judge("as of", theirs, lambda table, at=at: _rows(snapshot(table, at)))
+    for after, theirs in answers["since"].items():
+        yield answered.judge("since", theirs, lambda table, after=after: _rows(increment(table, after)))
+    for each in answers["where"]:
+        where = [tuple(each["condition"])]
+        yield answered.judge(
+            "where", each["rows"], lambda table, where=where: _rows(snapshot(table, where=where))
+        )
+
+
+def _rows(found: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = (found.scanner() if hasattr(found, "scanner") else found).to_table().to_pylist()
+    return rows
+
+
+def test_there_are_tables_of_every_version_and_type() -> None:
+    made = {(json.loads((FIXTURES / f"{name}.json").read_text())["version"], name[:3]) for name in NAMES}
+    assert made == {(version, kind) for version in (6, 8, 9) for kind in ("cow", "mor")}
