@@ -98,7 +98,7 @@ def check(simulation: Simulation) -> None:
         assert not _instants_with_files(storage) - committed - reverted, "files of a dead instant are left"
 
     # A clean goes through whatever was left, changes nothing that is seen or kept, and leaves nothing else.
-    cleaned = Simulation(dict(simulation.files))
+    cleaned = Simulation(dict(simulation.files), moves_atomically=simulation.moves_atomically)
     cleaned.expire_heartbeats(READERS_FOLDER)
     table = cleaned.table()
     clean(table, EVERYTHING, lock=NoLock())
