@@ -75,7 +75,8 @@ _TIMELINES = PUBLISHED_FOLDERS[:2]
 
 _PLACES = (
     (".hoodie/.heartbeat/", Place.CLAIM),
-    (".hoodie/locks/", Place.FLEETING),
+    (".hoodie/lock", Place.FLEETING),
+    (".hoodie/.locks/", Place.FLEETING),
     (".hoodie/.readers/", Place.FLEETING),
     (".hoodie/.clock-", Place.FLEETING),
     (".hoodie/.temp/", Place.FLEETING),
