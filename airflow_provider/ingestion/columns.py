@@ -35,13 +35,16 @@ class BatchColumns:
     changes: tuple[ColumnChange, ...] = ()
 
 
-def check_columns(job: IngestJob, came: pa.Schema, table: HudiTable, columns: pa.Schema) -> BatchColumns:
+def check_columns(
+    job: IngestJob, came: pa.Schema, table: HudiTable, columns: pa.Schema, *, fills: bool | None = None
+) -> BatchColumns:
     """Hold the incoming columns against what the operation needs and the table allows.
 
     :param job: the ingestion.
     :param came: the source's columns.
     :param table: the table.
     :param columns: the table's columns as they are.
+    :param fills: whether columns that the rows lack are null; as the job and the table say when None.
     :raises UnsupportedTableError: when no rows can be written into such a table, see
         :func:`~airflow_provider.table.writable.check_takes_rows`.
     :raises MissingColumnError: when a column is missing that the operation needs, or that the table has, and
@@ -71,7 +74,8 @@ def check_columns(job: IngestJob, came: pa.Schema, table: HudiTable, columns: pa
         rows, changes = evolved(needed, pa.schema([came.field(name) for name in needed.names]))
         check_roles(config, changes)
         return BatchColumns(came, rows, columns, ())
-    after, changes = evolved(columns, came, fills_missing=fills_missing(job, table))
+    fills = fills_missing(job, table) if fills is None else fills
+    after, changes = evolved(columns, came, fills_missing=fills)
     check_roles(config, changes)
     return BatchColumns(came, pa.schema([f for f in after if f.name in came.names]), after, changes)
 

@@ -200,7 +200,9 @@ class Ingestion:
     def _look_at_columns(self, timeline: Timeline) -> None:
         """What the table's columns are at a moment, and will be after this write."""
         self._base = self._table.schema_on(timeline)
-        found = check_columns(self._job, self._rows.columns.came, self._table, self._base.columns)
+        came, columns = self._rows.columns.came, self._base.columns
+        # Against what there was before, the rows were checked before they were written.
+        found = check_columns(self._job, came, self._table, columns, fills=bool(self._reports) or None)
         self._schema = self._base.with_columns(found.table)
         self._changes = () if self._job.operation == "delete" else found.changes
 

@@ -1,3 +1,135 @@
-"""A table whose columns change by what is written into it, beside a plain model of it."""
+"""A table whose columns change by what is written into it."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider.exceptions import IncompatibleSchemaError, MissingColumnError
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.table import HudiTable, snapshot
+from tests.ingestion.interleaving import MeetingLock
+
+ADDRESS = pa.struct([("street", pa.string())])
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("v", pa.int32()),
+        ("f", pa.float32()),
+        ("address", ADDRESS),
+        ("tags", pa.list_(pa.struct([("name", pa.string())]))),
+        ("by_name", pa.map_(pa.string(), pa.struct([("n", pa.int32())]))),
+        ("ts", pa.int64()),
+    ]
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> HudiTable:
+    made = HudiTable.create(
+        str(tmp_path / "t"), name="t", schema=SCHEMA, record_key=["id"], ordering_field="ts"
+    )
+    ingest_arrow(made, pa.Table.from_pylist([old("a"), old("b")], SCHEMA), "insert")
+    return made
+
+
+def old(key: str, **more: Any) -> dict[str, Any]:
+    return {
+        "id": key,
+        "v": 1,
+        "f": 0.5,
+        "address": {"street": "s"},
+        "tags": [{"name": "t"}],
+        "by_name": [("x", {"n": 1})],
+        "ts": 1,
+    } | more
+
+
+def with_field(name: str, kind: pa.DataType) -> pa.Schema:
+    index = SCHEMA.get_field_index(name)
+    field = pa.field(name, kind)
+    return SCHEMA.append(field) if index < 0 else SCHEMA.set(index, field)
+
+
+def shown(table: HudiTable, moment: str | None = None) -> dict[str, dict[str, Any]]:
+    return {row["id"]: row for row in snapshot(HudiTable.open(table.location), moment).to_table().to_pylist()}
+
+
+NEW = [
+    ("extra", pa.string(), "x", None),
+    ("v", pa.int64(), 2**40, 1),
+    ("v", pa.float64(), 0.25, 1.0),
+    ("f", pa.float64(), 1e300, 0.5),
+    ("v", pa.string(), "text", "1"),
+    (
+        "address",
+        pa.struct([("street", pa.string()), ("zip", pa.string())]),
+        {"street": "n", "zip": "z"},
+        {"street": "s", "zip": None},
+    ),
+    (
+        "tags",
+        pa.list_(pa.struct([("name", pa.string()), ("at", pa.int64())])),
+        [{"name": "n", "at": 3}],
+        [{"name": "t", "at": None}],
+    ),
+    (
+        "by_name",
+        pa.map_(pa.string(), pa.struct([("n", pa.int32()), ("m", pa.int32())])),
+        [("y", {"n": 2, "m": 3})],
+        [("x", {"n": 1, "m": None})],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "new", "was"), NEW, ids=[f"{row[0]}-{row[1]}"[:24] for row in NEW]
+)
+def test_new_and_wider_columns_are_taken_up(
+    table: HudiTable, column: str, kind: pa.DataType, new: Any, was: Any
+) -> None:
+    [then] = table.timeline().commits()
+    batch = pa.Table.from_pylist([old("a", ts=2, **{column: new})], with_field(column, kind))
+    result = ingest_arrow(table, batch)
+    assert result["schema_changes"], "the load says what it has changed"
+    assert {key: row[column] for key, row in shown(table).items()} == {"a": new, "b": was}
+    assert HudiTable.open(table.location).schema.field(column).type == kind
+    past = shown(table, then.requested_time)["b"]
+    assert past == old("b"), "the past has the columns of then"
+
+
+def test_narrower_values_fit_into_wider_columns_and_change_nothing(table: HudiTable) -> None:
+    wide = pa.Table.from_pylist([old("a", ts=2, v=2**40)], with_field("v", pa.int64()))
+    ingest_arrow(table, wide)
+    result = ingest_arrow(table.location, pa.Table.from_pylist([old("b", ts=3, v=7)], SCHEMA))
+    assert not result["schema_changes"]
+    assert {key: row["v"] for key, row in shown(table).items()} == {"a": 2**40, "b": 7}
+
+
+def test_what_would_lose_values_is_refused(table: HudiTable) -> None:
+    with pytest.raises(IncompatibleSchemaError, match="column 'v'"):
+        ingest_arrow(table, pa.Table.from_pylist([old("a", v=True)], with_field("v", pa.bool_())))
+    assert shown(table)["a"]["v"] == 1
+
+
+def test_rows_that_lack_a_column_are_refused_by_name_or_filled_on_demand(table: HudiTable) -> None:
+    batch = pa.Table.from_pylist([old("a", ts=2)], SCHEMA).drop_columns(["v"])
+    with pytest.raises(MissingColumnError, match=r"'v'.*hoodie\.write\.set\.null\.for\.missing\.columns"):
+        ingest_arrow(table, batch)
+    assert shown(table)["a"]["v"] == 1
+    ingest_arrow(table, batch, set_null_for_missing_columns=True)
+    assert {key: row["v"] for key, row in shown(table).items()} == {"a": None, "b": 1}
+
+
+def test_two_loads_that_change_columns_at_once_both_keep_theirs(table: HudiTable) -> None:
+    def meanwhile() -> None:
+        batch = pa.Table.from_pylist([old("b", ts=2, theirs="t")], with_field("theirs", pa.string()))
+        ingest_arrow(table.location, batch)
+
+    batch = pa.Table.from_pylist([old("c", ts=2, mine="m")], with_field("mine", pa.string()))
+    ingest_arrow(table, batch, "insert", lock=MeetingLock(meanwhile), on_conflict="rebase")
+    found = {key: (row["mine"], row["theirs"]) for key, row in shown(table).items()}
+    assert found == {"a": (None, None), "b": (None, "t"), "c": ("m", None)}
