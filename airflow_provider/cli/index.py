@@ -23,6 +23,13 @@ Indexes = Annotated[
     typer.Argument(help="files, column_stats, bloom_filters, record_index, partition_stats."),
 ]
 
+ToDrop = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="The same, or any other that the table's properties name: secondary_index_..., expr_index_..."
+    ),
+]
+
 
 @commands.command("show")
 def show_indexes(table: TableArgument, as_json: AsJson = False) -> None:
@@ -71,7 +78,7 @@ def build(
 
 
 @commands.command()
-def drop(table: TableArgument, indexes: Indexes = None, as_json: AsJson = False) -> None:
+def drop(table: TableArgument, indexes: ToDrop = None, as_json: AsJson = False) -> None:
     """Drop indexes; the whole metadata table with `files`, or when none is named."""
     dropped = drop_index(table, indexes or [MetadataPartition.FILES], lock=table_lock(table))
     show([dropped.to_dict()] if dropped is not None else [], as_json)

@@ -17,7 +17,7 @@ from typing import TypeVar
 from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.instant_time import completion_time_after
-from airflow_provider.concurrency.log_entry import Commit, LogEntry
+from airflow_provider.concurrency.log_entry import Commit, LogEntry, Plan
 from airflow_provider.concurrency.publish import publish
 from airflow_provider.concurrency.undone import next_undone
 from airflow_provider.exceptions import InstantRolledBackError, NoSuchInstantError, TableServiceError
@@ -117,12 +117,15 @@ def _put(
 
 
 def _following(storage: Storage, moment: Moment, decided: Entry) -> Entry:
-    newest, bound = moment.newest, moment.newest_completion
+    newest, bound, there = moment.newest, moment.newest_completion, moment.table_indexes
     requested = decided.instant or decided.archived  # an archival is no instant
+    # An entry that changes the indexes changes the properties too, unless it only plans.
+    changes = decided.indexes is not None and not isinstance(decided, Plan)
     return replace(
         decided,
         completion_time=completion_time_after(storage, newest, requested, later_than=bound),
-        indexes=moment.indexes if decided.indexes is None else decided.indexes,
+        indexes=there.kept if decided.indexes is None else decided.indexes,
+        properties="" if changes or there.not_kept else there.properties,
         archived=max(decided.archived, newest.archived if newest else ""),
         sequence=moment.sequence + 1,
     )

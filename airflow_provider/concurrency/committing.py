@@ -14,8 +14,8 @@ from airflow_provider.concurrency.content import Content, Rebase, Rebased
 from airflow_provider.concurrency.fate import find_rollback
 from airflow_provider.concurrency.history import Change, Moment
 from airflow_provider.concurrency.in_flight import others_in_the_way, wait_for_clustering, wait_for_instant
-from airflow_provider.concurrency.indexes import log_missed
 from airflow_provider.concurrency.log_entry import Commit
+from airflow_provider.concurrency.missed import log_missed
 from airflow_provider.concurrency.new_keys import same_new_keys
 from airflow_provider.concurrency.others import OWNER
 from airflow_provider.concurrency.revert import revert_rewrite
@@ -176,7 +176,7 @@ class Committing:
         if not write.uncommitted.is_logged_to(indexes):  # one was scheduled, or dropped, since
             write.uncommitted.log_to(indexes, content, lambda: write.view)
         if indexes:
-            log_missed(self._storage, indexes, moment.timeline)
+            log_missed(self._storage, indexes, moment.timeline, after=moment.completed_until)
         seen = moment.timeline.newest_completion if self._is_shared else ""
         return content.entry(write.instant, write.action, write.info, seen=seen)
 

@@ -53,7 +53,7 @@ def rollback(
         clean, which can only be finished, or an indexing plan, which is run again, or its index dropped.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
-    table.check_writable()
+    table.check_writable(keeps_indexes=False)
     storage = table.storage
     commit_log = CommitLog(storage)
     publish_head(storage, commit_log)
@@ -102,7 +102,7 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
     :return: requested times of the instants rolled back.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
-    table.check_writable()
+    table.check_writable(keeps_indexes=False)
     storage = table.storage
     commit_log = CommitLog(storage)
     rolled_back = []

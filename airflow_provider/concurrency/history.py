@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.fate import Fate, fate_of
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
-from airflow_provider.concurrency.indexes import current_indexes, drop_staged
+from airflow_provider.concurrency.index_state import TableIndexes, table_indexes
+from airflow_provider.concurrency.indexes import drop_staged
 from airflow_provider.concurrency.instant_time import request_instant
 from airflow_provider.concurrency.log_entry import (
     Archival,
@@ -92,6 +93,7 @@ class Moment:
         self._before = before
         self._timeline = timeline
         self._seen: Timeline | None = None
+        self._indexes: TableIndexes | None = None
         self._requested: list[str] = []
         self.newest = newest
         self.is_newest_lost = False
@@ -161,14 +163,29 @@ class Moment:
         return known if self._timeline is None else max(known, self._timeline.newest_completion)
 
     @property
+    def completed_until(self) -> str:
+        """Completion time of the newest entry; what completed later others have completed."""
+        return self.newest.completion_time if self.newest else ""
+
+    @property
     def sequence(self) -> int:
         """Sequence of the newest entry; 0 for an empty log."""
         return self.newest.sequence if self.newest else 0
 
     @property
     def indexes(self) -> tuple[IndexState, ...]:
-        """The indexes that there are: whoever commits next has to log to them."""
-        return current_indexes(self._storage, self._log, self.newest)
+        """The indexes that there are: whoever commits next has to log to them.
+
+        :raises UnsupportedTableError: when there is one that is not kept here.
+        """
+        return self.table_indexes.for_writing(self._storage.root)
+
+    @property
+    def table_indexes(self) -> TableIndexes:
+        """The indexes that there are, also those that are not kept here."""
+        if self._indexes is None:
+            self._indexes = table_indexes(self._storage, self._log, self.newest)
+        return self._indexes
 
     @property
     def archived(self) -> str:
@@ -203,10 +220,11 @@ class Moment:
             return timeline.showing(lambda i: i.requested_time not in hidden)
 
         def indexes(timeline: Callable[[], Timeline]) -> UsableIndexes | None:
-            if self.newest is None or not self.newest.indexes:
-                return None
+            there = self.table_indexes.kept
             # Another Hudi writer may have completed its own since.
-            known = {each.partition for each in self.newest.indexes if each.is_complete or not each.instant}
+            known = {each.partition for each in there if each.is_complete or not each.instant}
+            if not known:
+                return None
             return UsableIndexes(self._storage, timeline(), is_moment=not undone, known=known)
 
         return FileSystemView(self._storage, load, indexes)

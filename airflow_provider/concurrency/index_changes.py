@@ -1,23 +1,24 @@
 """Publishing what the log says about the indexes themselves: one is planned, complete, or dropped.
 
-Everything follows from the entry, so that whoever finds it unpublished does the same again. The table's
-properties are written first and from the log's newest entry, whatever that is by then: readers trust
-them, and somebody who stood still must not bring an older state back.
+Everything follows from the entry, so that whoever finds it unpublished does the same again. Of the table's
+properties only what the entry is about is written, because they are other Hudi writers' too. Readers trust
+them, and somebody who stood still must not bring an older state back: where the log has gone on, what it says
+by then is written.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from airflow_provider.concurrency.commit_log import CommitLog
-from airflow_provider.concurrency.indexes import current_indexes
-from airflow_provider.concurrency.log_entry import IndexState, LogEntry, Plan
+from airflow_provider.concurrency.index_state import read_properties
+from airflow_provider.concurrency.initial_base_files import complete_base_files, drop_base_files
+from airflow_provider.concurrency.log_entry import LogEntry, Plan
 from airflow_provider.exceptions import NotATableError
 from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import decode, encode
+from airflow_provider.table.metadata import decode
 from airflow_provider.table.metadata_table.index_definitions import (
     DEFINITIONS_PATH,
     IndexDefinition,
@@ -28,7 +29,12 @@ from airflow_provider.table.metadata_table.index_definitions import (
 )
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, metadata_storage
-from airflow_provider.table.metadata_table.writer import create_metadata_table, initialise_file_groups
+from airflow_provider.table.metadata_table.writer import (
+    BULK_INSERT,
+    create_metadata_table,
+    initialise_file_groups,
+    write_instant,
+)
 from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, dump_properties, parse_properties
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
@@ -47,59 +53,98 @@ COLUMNS = "columns"
 
 
 def publish_index_change(storage: Storage, entry: LogEntry, staged: str) -> None:
-    """What comes before the instant of an entry that changes the indexes.
+    """What an entry that changes the indexes brings: file groups, a complete index, or nothing of it any
+    more.
+
+    An instant of a plan is on the timeline as long as the plan is carried out. Completed it is not: where the
+    newest completed instant is such a one, the next Hudi writer that initialises partitions of the metadata
+    table takes its time for each of them, and rolls the one before back (``generateUniqueInstantTime``). So
+    an indexing leaves nothing there, as Hudi's own initialisation does not.
 
     :param storage: the table's storage.
     :param entry: the newest entry of the commit log.
-    :param staged: path of the instant's staged content.
+    :param staged: path of the instant's staged content; it goes last, if the entry is no plan.
     """
+    try:
+        content = decode(storage.read(staged))
+    except FileNotFoundError:
+        return  # the one before got it done
     if isinstance(entry, Plan):
         try:
-            _make_file_groups(storage, entry, decode(storage.read(staged)))
-        except FileNotFoundError:
-            pass  # the one before got it done
+            _make_file_groups(storage, entry, content)
         except NotATableError:
             if CommitLog(storage).head() == entry.sequence:
                 raise
             # Dropped since, with all other indexes.
         return
-    write_index_config(storage)
+    if CommitLog(storage).head() != entry.sequence:
+        return  # done while this process stood still
+    named = [info["metadataPartitionPath"] for info in content["indexPartitionInfos"]]
     if entry.operation == DROP_INDEX:
-        with suppress(FileNotFoundError):
-            dropped = decode(storage.read(staged))["indexPartitionInfos"]
-            _remove(storage, entry, {info["metadataPartitionPath"] for info in dropped})
+        _settle(storage, dict.fromkeys(named, _ABSENT), entry)
+        _remove(storage, entry, set(named))
+    else:
+        complete = complete_base_files(storage, entry, named)
+        _settle(storage, dict.fromkeys(complete, _COMPLETE), entry)
+        if len(complete) == len(named):
+            # The plan first: without it no run begins.
+            for state in (State.REQUESTED, State.INFLIGHT):
+                storage.delete(instant_path(Instant(entry.instant, Action.INDEXING, state)))
+    storage.delete(staged)
 
 
-def write_index_config(storage: Storage) -> None:
-    """Make the table's properties name the indexes that there are, by the log's newest entry.
+def settle_index_config(storage: Storage, partitions: Collection[str]) -> None:
+    """Make the table's properties say of some indexes what the log's newest entry says.
 
-    In flight are those that somebody has begun to build. To be called under the table lock.
+    In flight are those that somebody has begun to build. Of others nothing is changed: what the properties
+    say of them is true. To be called under the table lock.
 
     :param storage: the table's storage.
+    :param partitions: of the metadata table; those that this package is changing.
     """
+    _settle(storage, dict.fromkeys(partitions, _ABSENT), None)
+
+
+_ABSENT, _IN_FLIGHT, _COMPLETE = range(3)
+
+
+def _settle(storage: Storage, wanted: Mapping[str, int], entry: LogEntry | None) -> None:
+    """Make the properties say what is wanted, or, where the log has gone on since an entry, what it says."""
     commit_log = CommitLog(storage)
     while True:
-        indexes = current_indexes(storage, commit_log, commit_log.newest())
-        config = TableConfig.from_properties(parse_properties(storage.read(PROPERTIES_PATH).decode()))
-        complete = {each.partition for each in indexes if each.is_complete}
-        in_flight = {
-            each.partition for each in indexes if not each.is_complete and _is_begun(storage, config, each)
-        }
+        newest = commit_log.newest()
+        if entry is None or newest is None or newest.sequence != entry.sequence:
+            wanted = {partition: _state_of(storage, newest, partition) for partition in wanted}
+        properties = parse_properties(read_properties(storage).decode())
+        config = TableConfig.from_properties(properties)
+        complete, in_flight = (
+            ({*named}.difference(wanted)) | {each for each, state in wanted.items() if state == what}
+            for named, what in (
+                (config.metadata_partitions, _COMPLETE),
+                (config.inflight_metadata_partitions, _IN_FLIGHT),
+            )
+        )
         named = (set(config.metadata_partitions), set(config.inflight_metadata_partitions))
         if named == (complete, in_flight):
             return
         properties = config.with_metadata_partitions(complete, in_flight).to_properties()
-        properties.pop(DEFINITIONS, None)
-        if indexes:
-            properties[DEFINITIONS] = DEFINITIONS_PATH
+        if complete or in_flight:
+            properties.setdefault(DEFINITIONS, DEFINITIONS_PATH)
+        else:
+            properties.pop(DEFINITIONS, None)
         storage.put(PROPERTIES_PATH, dump_properties(properties).encode())
         # And once more: if this one stood still before it wrote, the log has gone on.
 
 
-def _is_begun(storage: Storage, config: TableConfig, index: IndexState) -> bool:
-    if not index.instant:
-        return index.partition in config.inflight_metadata_partitions  # another Hudi writer's
-    return storage.stat(instant_path(Instant(index.instant, Action.INDEXING, State.INFLIGHT))) is not None
+def _state_of(storage: Storage, newest: LogEntry | None, partition: str) -> int:
+    known = {each.partition: each for each in (newest.indexes if newest else None) or ()}
+    index = known.get(partition)
+    if index is None:
+        return _ABSENT
+    if index.is_complete:
+        return _COMPLETE
+    begun = instant_path(Instant(index.instant, Action.INDEXING, State.INFLIGHT))
+    return _ABSENT if storage.stat(begun) is None else _IN_FLIGHT
 
 
 def _make_file_groups(storage: Storage, entry: LogEntry, plan: dict[str, Any]) -> None:
@@ -114,6 +159,10 @@ def _make_file_groups(storage: Storage, entry: LogEntry, plan: dict[str, Any]) -
     for index in entry.indexes or ():
         if index.instant == entry.instant:
             initialise_file_groups(metadata_table, index.partition, index.file_groups, entry.instant)
+    # With it another Hudi writer sees all file groups. And as long as the plan is pending on the table's
+    # timeline, it compacts nothing that was logged after this
+    # (HoodieBackedTableMetadataWriter.compactIfNecessary).
+    write_instant(metadata_table, Action.DELTA_COMMIT, entry.instant, entry.completion_time, BULK_INSERT, ())
 
 
 def _definition(info: dict[str, Any]) -> IndexDefinition | None:
@@ -125,12 +174,15 @@ def _definition(info: dict[str, Any]) -> IndexDefinition | None:
 
 def _remove(storage: Storage, entry: LogEntry, dropped: Collection[str]) -> None:
     """Delete what the dropped indexes left: nobody uses them any more."""
-    kept = {index.partition for index in entry.indexes or ()}
-    gone = set(MetadataPartition) - kept
-    definitions = read_index_definitions(storage).values()
+    config = TableConfig.from_properties(parse_properties(read_properties(storage).decode()))
+    kept = {*config.metadata_partitions, *config.inflight_metadata_partitions}
+    kept.update(index.partition for index in entry.indexes or ())
     if kept:
-        write_index_definitions(storage, [each for each in definitions if each.name not in gone])
-        folders = [f"{METADATA_FOLDER}/{partition}" for partition in sorted(gone)]
+        definitions = read_index_definitions(storage)
+        left = [each for name, each in definitions.items() if name not in dropped]
+        if len(left) < len(definitions):
+            write_index_definitions(storage, left)
+        folders = [f"{METADATA_FOLDER}/{partition}" for partition in sorted(dropped)]
         paths = [status.path for folder in folders for status in storage.list(folder)]
     else:
         paths = [DEFINITIONS_PATH, *(each.path for each in storage.list(METADATA_FOLDER, recursive=True))]
@@ -143,10 +195,8 @@ def _remove(storage: Storage, entry: LogEntry, dropped: Collection[str]) -> None
         return
     for path in paths:
         storage.delete(path)
+    drop_base_files(storage, dropped, entry.completion_time)
     _remove_plans(storage, entry, dropped)
-    nothing = encode("HoodieIndexPlan", {"version": 1, "indexPartitionInfos": []})
-    for state, content in ((State.REQUESTED, nothing), (State.INFLIGHT, b"")):
-        storage.put_if_absent(instant_path(Instant(entry.instant, Action.INDEXING, state)), content)
 
 
 def _remove_plans(storage: Storage, entry: LogEntry, dropped: Collection[str]) -> None:

@@ -10,8 +10,8 @@ from airflow_provider.concurrency.commit import commit
 from airflow_provider.concurrency.conflicts import PRIORITIES
 from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.index_changes import DROP_INDEX
-from airflow_provider.concurrency.indexes import log_missed
 from airflow_provider.concurrency.log_entry import Commit, IndexState, LogEntry, Plan
+from airflow_provider.concurrency.missed import log_missed
 from airflow_provider.concurrency.publish import staged_metadata_path, staged_plan_path
 from airflow_provider.locks import LockProvider
 from airflow_provider.locks.owner import describe_owner
@@ -48,6 +48,7 @@ def change_indexes(
     operation: str,
     instant: str | None = None,
     plans: bool = False,
+    logged_since: str | None = None,
 ) -> LogEntry | None:
     """Change the indexes by an entry of the log, and publish it.
 
@@ -60,6 +61,8 @@ def change_indexes(
     :param operation: of the entry.
     :param instant: requested time; a new one when None.
     :param plans: whether the instant is scheduled by it, and not completed.
+    :param logged_since: a completion time from which on every commit has to be in each index; that of the
+        newest entry when None.
     :return: the entry; None when there was nothing to change.
     :raises LockTimeoutError: when the table lock could not be had in time.
     """
@@ -70,8 +73,13 @@ def change_indexes(
         change = decide(moment)
         if change is None:
             return None
-        log_missed(storage, moment.indexes, moment.timeline)
         requested = instant or moment.request_instant(Action.INDEXING, operation)
+        after = change.indexes(requested)
+        # A dropped one may be such that it cannot be logged to any more.
+        stay = {index.partition for index in after}
+        stays = tuple(index for index in moment.table_indexes.kept if index.partition in stay)
+        since = moment.completed_until if logged_since is None else logged_since
+        log_missed(storage, stays, moment.timeline, after=since)
         storage.put(path_of(requested), change.content)
         return kind(
             instant=requested,
@@ -80,7 +88,7 @@ def change_indexes(
             priority=PRIORITIES["table_service"],
             metadata_path=path_of(requested),
             owner=describe_owner(),
-            indexes=change.indexes(requested),
+            indexes=after,
         )
 
     with lock:
@@ -90,7 +98,7 @@ def change_indexes(
 def drop_indexes(
     storage: Storage, is_wanted: Callable[[str], bool], lock: LockProvider
 ) -> tuple[LogEntry, tuple[str, ...]] | None:
-    """Drop indexes by an entry of the log.
+    """Drop indexes by an entry of the log, also those that are not kept here.
 
     :param storage: the table's storage.
     :param is_wanted: whether a partition of the metadata table is to go.
@@ -101,11 +109,12 @@ def drop_indexes(
     gone: list[str] = []
 
     def decide(moment: Moment) -> Change | None:
-        before = moment.indexes
-        gone[:] = [each.partition for each in before if is_wanted(each.partition)]
+        there = moment.table_indexes
+        named = (*(each.partition for each in there.kept), *there.not_kept)
+        gone[:] = [partition for partition in named if is_wanted(partition)]
         if not gone:
             return None
-        after = tuple(each for each in before if not is_wanted(each.partition))
+        after = tuple(each for each in there.kept if not is_wanted(each.partition))
         infos = [{"version": 1, "metadataPartitionPath": each} for each in gone]
         record = {"version": 1, "operationType": DROP_INDEX, "indexPartitionInfos": infos}
         return Change(lambda _: after, encode("HoodieIndexCommitMetadata", record))

@@ -1,27 +1,26 @@
 """Indexes inside a commit: what a write logs to the metadata table, before it may complete.
 
-The commit log says which indexes there are (:class:`~airflow_provider.concurrency.log_entry.IndexState`),
-so that a writer learns it with the entry that it reads anyway, and none can miss an index that was
-scheduled before its own entry. A write's records are staged before the table lock is taken: log files
+Which indexes there are the table's properties say, and the commit log who builds one
+(:mod:`~airflow_provider.concurrency.index_state`); so none can miss an index that was scheduled before its
+own entry. A write's records are staged before the table lock is taken: log files
 under their final names, and an instant of the metadata table that does not complete. They count for
 nothing until the write's entry is published, whose first step completes that instant.
 
-Where another Hudi writer has committed without logging, the next of ours makes up for it.
+Where another Hudi writer has committed without logging, the next of ours makes up for it
+(:mod:`~airflow_provider.concurrency.missed`).
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from airflow_provider.concurrency.commit_log import CommitLog
+from airflow_provider.concurrency.index_state import check_made, table_indexes
 from airflow_provider.concurrency.log_entry import IndexState, LogEntry
-from airflow_provider.exceptions import NoSuchInstantError
-from airflow_provider.table.archived_timeline import content_of, find_archived, newest_archived
+from airflow_provider.table.archived_timeline import content_of, newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
@@ -38,11 +37,8 @@ from airflow_provider.table.metadata_table.changes import TableChange, records_o
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
 from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
-from airflow_provider.table.metadata_table.reader import (
-    METADATA_FOLDER,
-    MetadataTable,
-    metadata_storage,
-)
+from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, metadata_storage
+from airflow_provider.table.metadata_table.records import Payload
 from airflow_provider.table.metadata_table.statistics import indexed_columns
 from airflow_provider.table.metadata_table.writer import (
     UPSERT,
@@ -53,41 +49,19 @@ from airflow_provider.table.metadata_table.writer import (
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
-log = logging.getLogger(__name__)
-
-_FIRST = "00000000000000"  # of the instants with which Hudi's own indexes begin
-
 _WITH_COLUMNS = frozenset({MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS})
 
 
 def current_indexes(
     storage: Storage, commit_log: CommitLog, newest: LogEntry | None
 ) -> tuple[IndexState, ...]:
-    """The indexes as of an entry: what the next entry carries on.
+    """The indexes of a table that are kept here, as of an entry; see :func:`table_indexes`.
 
     :param storage: the table's storage.
     :param commit_log: the table's commit log.
-    :param newest: the entry; None for an empty log.
+    :param newest: its newest entry; None for an empty log.
     """
-    if newest is None:
-        return _configured(storage)
-    if newest.indexes is not None:
-        return newest.indexes
-    # Writers that know nothing of indexes were here.
-    said = (entry.indexes for entry in commit_log.backwards() if entry.indexes is not None)
-    found = next(said, None)
-    return _configured(storage) if found is None else found
-
-
-def _configured(storage: Storage) -> tuple[IndexState, ...]:
-    """The indexes that another Hudi writer made, as the table's properties say."""
-    config = HudiTable.at(storage).config
-    metadata_table = MetadataTable(metadata_storage(storage))
-    complete, inflight = config.metadata_partitions, config.inflight_metadata_partitions
-    return tuple(
-        IndexState(partition, "", len(metadata_table.file_slices(partition)), partition in complete)
-        for partition in sorted({*complete, *inflight})
-    )
+    return table_indexes(storage, commit_log, newest).kept
 
 
 class StagedChange:
@@ -130,16 +104,16 @@ class StagedChange:
 
     def _write(self, indexes: Sequence[IndexState], change: TableChange) -> None:
         metadata_table = metadata_storage(self._storage)
-        partitions = [index.partition for index in indexes]
-        columns = _indexed_columns(self._storage, indexes)
-        records = records_of(self._storage, change, partitions, columns)
-        stats = []
         for index in indexes:
-            of_partition = records.get(index.partition, {})
-            for number, keys in by_file_group(of_partition, index.file_groups).items():
-                group = file_group_id(index.partition, number)
-                of_group = {key: of_partition[key] for key in keys}
-                stats.append(write_log_file(metadata_table, index.partition, group, self._instant, of_group))
+            check_made(self._storage.root, index)
+        partitions = [index.partition for index in indexes]
+        columns = columns_of(self._storage, partitions)
+        records = records_of(self._storage, change, partitions, columns)
+        stats = [
+            stat
+            for index in indexes
+            for stat in write_records(metadata_table, index, self._instant, records.get(index.partition, {}))
+        ]
         self._paths = {f"{METADATA_FOLDER}/{stat.path}" for stat in stats}
         begin_instant(metadata_table, Action.DELTA_COMMIT, self._instant, UPSERT)
         self._storage.put(staged_path(self._instant), completed_content(Action.DELTA_COMMIT, UPSERT, stats))
@@ -199,6 +173,45 @@ def drop_staged(storage: Storage, instant: str) -> None:
     for state in (State.INFLIGHT, State.REQUESTED):
         pending = Instant(instant, Action.DELTA_COMMIT, state)
         storage.delete(f"{METADATA_FOLDER}/{instant_path(pending)}")
+
+
+def write_records(
+    metadata_table: Storage, index: IndexState, instant: str, records: Mapping[str, Payload | None]
+) -> list[WriteStat]:
+    """Write the log files of an instant that hold its records in an index.
+
+    :param metadata_table: the metadata table's storage.
+    :param index: the index.
+    :param instant: requested time.
+    :param records: by key; None takes a key out.
+    """
+    return [
+        write_log_file(
+            metadata_table,
+            index.partition,
+            file_group_id(index.partition, number),
+            instant,
+            {key: records[key] for key in keys},
+        )
+        for number, keys in by_file_group(records, index.file_groups).items()
+    ]
+
+
+def _identities(indexes: Iterable[IndexState]) -> set[tuple[str, str, str, int]]:
+    return {(index.partition, index.instant, index.made, index.file_groups) for index in indexes}
+
+
+def columns_of(storage: Storage, partitions: Collection[str]) -> Sequence[str]:
+    """The columns whose statistics are kept, if any are; another Hudi writer may have changed them.
+
+    :param storage: the table's storage.
+    :param partitions: names of the indexes that are kept.
+    """
+    if not _WITH_COLUMNS.intersection(partitions):
+        return ()
+    definition = read_index_definitions(storage).get(MetadataPartition.COLUMN_STATS)
+    named = definition.source_fields if definition else ()
+    return named or tuple(indexed_columns(HudiTable.at(storage).schema))
 
 
 # --- what a change is -------------------------------------------------------------------------
@@ -316,91 +329,3 @@ def _base_file(path: str, size: int = 0) -> BaseFile | None:
     partition, _, name = path.rpartition("/")
     parsed = parse_base_file_name(name)
     return BaseFile(partition, *parsed, path, size) if parsed else None
-
-
-# --- what others did not log ------------------------------------------------------------------
-
-
-def log_missed(storage: Storage, indexes: tuple[IndexState, ...], timeline: Timeline) -> list[Instant]:
-    """Log what completed without logging: commits of writers that know nothing of an index.
-
-    To be called before an entry is put. Several may do so at once: they say the same.
-
-    :param storage: the table's storage.
-    :param indexes: the indexes that there are.
-    :param timeline: the active timeline of now.
-    :return: the instants logged, in the order in which they completed.
-    """
-    if not indexes:
-        return []
-    logged = []
-    for each in missed(storage, indexes, timeline):
-        with suppress(NoSuchInstantError):  # undone in this moment, by an earlier entry than the caller's
-            logged.append(_log(storage, indexes, timeline, each))
-    return logged
-
-
-def missed(storage: Storage, indexes: Iterable[IndexState], timeline: Timeline) -> list[Instant]:
-    """The instants that completed without logging to the indexes, in the order in which they completed.
-
-    :param storage: the table's storage.
-    :param indexes: the indexes that there are.
-    :param timeline: the active timeline of now.
-    """
-    plans = [index.instant for index in indexes if index.instant]
-    metadata_table = metadata_storage(storage)
-    # One that is pending there is of somebody who failed, or died, while making up for it.
-    logged = {each.requested_time for each in Timeline.load(metadata_table).completed()}
-    # What completed before is in what the first index began with.
-    since = min(plans, default="")
-    if any(not index.instant for index in indexes):  # another Hudi writer's, whose plan nobody knows
-        since = min((each for each in logged if not each.startswith(_FIRST)), default="")
-    found = [
-        instant
-        for instant in timeline.completed()
-        if instant.action in _LOGGED
-        and (instant.completion_time or "") > since
-        and instant.requested_time not in logged
-        and find_archived(metadata_table, instant.requested_time) is None
-    ]
-    return sorted(found, key=lambda each: each.completion_time or "")
-
-
-def _log(storage: Storage, indexes: tuple[IndexState, ...], timeline: Timeline, instant: Instant) -> Instant:
-    change = change_of_completed(storage, timeline, instant)
-    StagedChange(storage, instant.requested_time).stage(indexes, lambda: change)
-    publish_staged(storage, instant.requested_time, instant.completion_time or "")
-    log.info("table %s: logged %s to its indexes, whose writer did not", storage.root, instant)
-    return instant
-
-
-_LOGGED = frozenset(
-    {
-        Action.COMMIT,
-        Action.DELTA_COMMIT,
-        Action.REPLACE_COMMIT,
-        Action.CLEAN,
-        Action.ROLLBACK,
-        Action.RESTORE,
-    }
-)
-
-
-def _identities(indexes: Iterable[IndexState]) -> set[tuple[str, str, int]]:
-    return {(index.partition, index.instant, index.file_groups) for index in indexes}
-
-
-def _indexed_columns(storage: Storage, indexes: Iterable[IndexState]) -> Sequence[str]:
-    """The columns whose statistics are kept."""
-    wanted = next((index for index in indexes if index.partition in _WITH_COLUMNS), None)
-    if wanted is None:
-        return ()
-    known = _columns.setdefault(storage, {})
-    if wanted.instant not in known or not wanted.instant:
-        definition = read_index_definitions(storage).get(MetadataPartition.COLUMN_STATS)
-        named = definition.source_fields if definition else ()
-        known[wanted.instant] = named or tuple(indexed_columns(HudiTable.at(storage).schema))
-    return known[wanted.instant]
-
-
-_columns: WeakKeyDictionary[Storage, dict[str, Sequence[str]]] = WeakKeyDictionary()

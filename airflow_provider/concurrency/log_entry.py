@@ -24,12 +24,14 @@ class IndexState(NamedTuple):
     :param instant: requested time of the indexing plan that made it; ``""`` of another Hudi writer's.
     :param file_groups: how many file groups the partition has; that never changes.
     :param is_complete: whether it may be read; else it is being built.
+    :param made: of another Hudi writer's: the instant of the metadata table that made its file groups.
     """
 
     partition: str
     instant: str
     file_groups: int
     is_complete: bool
+    made: str = ""
 
 
 _NOTHING: frozenset[Any] = frozenset()
@@ -50,6 +52,8 @@ class LogEntry:
     :param completion_time: larger than every earlier entry's.
     :param owner: who wrote it.
     :param indexes: the table's indexes as of this entry; None when its writer knew nothing of indexes.
+    :param properties: digest of the table's properties by which that is so. Where they say something else,
+        another Hudi writer has changed them since. Empty where this entry changes them.
     :param archived: requested time up to which instants have left the timeline, or leave it.
     :param sequence: its place in the log.
     """
@@ -62,6 +66,7 @@ class LogEntry:
     owner: str = ""
     indexes: tuple[IndexState, ...] | None = None
     archived: str = ""
+    properties: str = ""
     sequence: int = field(default=0, compare=False)
 
     @property

@@ -17,8 +17,8 @@ from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.held import held_writes
 from airflow_provider.concurrency.history import Moment
 from airflow_provider.concurrency.in_flight import writers_above
-from airflow_provider.concurrency.indexes import log_missed
 from airflow_provider.concurrency.log_entry import Plan, Restore, Savepoint
+from airflow_provider.concurrency.missed import log_missed
 from airflow_provider.concurrency.others import clustered
 from airflow_provider.concurrency.publish import staged_plan_path
 from airflow_provider.exceptions import InvalidInputError
@@ -111,7 +111,7 @@ def schedule(
             above = (writer.file_groups for writer in writers_above(storage, priority))
             left_alone = reserved.union(*above)
         if on_metadata_table:  # what completed before the plan must not be logged after it
-            log_missed(storage, moment.indexes, moment.timeline)
+            log_missed(storage, moment.indexes, moment.timeline, after=moment.completed_until)
         plan = planner(moment.view(), left_alone)
         if plan is not None and (taken := plan.file_groups & reserved):
             partition, file_id = min(taken)

@@ -86,7 +86,8 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool = False) -> bool:
     if isinstance(entry, Revert) and entry.by_another:
         _clear_undone(storage, entry)
         return True
-    commit = entry if looks and isinstance(entry, Commit) else None
+    changes_indexes = isinstance(entry, Commit) and entry.action is Action.INDEXING
+    commit = entry if looks and isinstance(entry, Commit) and not changes_indexes else None
     if commit is not None and is_lost(storage, commit):
         return False
     if entry.indexes and not isinstance(entry, Plan | Savepoint):
@@ -104,7 +105,7 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool = False) -> bool:
             _publish_rollback(storage, entry)
         case Restore():
             _publish_restore(storage, entry)
-        case Commit():
+        case Commit() if not changes_indexes:
             if entry.pending_action is not None:
                 _rename_pending(storage, entry.instant, entry.pending_action, entry.action)
             _move_staged(storage, entry)
@@ -136,7 +137,7 @@ def ensure_published(storage: Storage, entry: LogEntry) -> bool:
     """
     if is_published(storage, entry) or not _is_newest(storage, entry):
         return True
-    if entry.instant <= newest_archived(storage):
+    if entry.instant <= newest_archived(storage) and entry.action is not Action.INDEXING:
         # By another Hudi writer: archival of this package is an entry of its own.
         return not isinstance(entry, Commit | Restore) or find_archived(storage, entry.instant) is not None
     storage.sync(COMMIT_LOG_FOLDER)  # who has put it has not come to that, perhaps
@@ -147,6 +148,10 @@ def is_published(storage: Storage, entry: LogEntry) -> bool:
     """Whether the instant of an entry is on the timeline, as far as the entry brings it."""
     if isinstance(entry, Archival) or (isinstance(entry, Revert) and entry.by_another):
         return True
+    if (
+        isinstance(entry, Commit) and entry.action is Action.INDEXING
+    ):  # of which nothing stays on the timeline
+        return storage.stat(_staged(entry)) is None
     return storage.stat(_published_path(entry)) is not None
 
 

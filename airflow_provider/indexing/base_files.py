@@ -48,6 +48,7 @@ class IndexBuild:
     :param storage: the table's storage.
     :param instant: requested time of the plan.
     :param file_groups: how many each index has.
+    :param initial: under which instant of the metadata table the base files of each are written.
     :param columns: whose statistics are kept.
     :param files: every committed base file.
     :param live: paths of those that a reader sees.
@@ -57,6 +58,7 @@ class IndexBuild:
     storage: Storage
     instant: str
     file_groups: dict[MetadataPartition, int]
+    initial: dict[MetadataPartition, str]
     columns: tuple[str, ...]
     files: tuple[BaseFile, ...]
     live: frozenset[str]
@@ -116,7 +118,7 @@ class IndexBuild:
         metadata_table, records = metadata_storage(self.storage), self._merged(entries)
         if partition is MetadataPartition.RECORD_INDEX:
             records = self._checked(records, self._taken_out(MetadataTable(metadata_table), file_id))
-        return write_base_file(metadata_table, partition.value, file_id, self.instant, records)
+        return write_base_file(metadata_table, partition.value, file_id, self.initial[partition], records)
 
     def _entries(
         self, change: TableChange, partitions: Iterable[MetadataPartition]
@@ -198,6 +200,7 @@ def index_build(
     view: FileSystemView,
     instant: str,
     file_groups: dict[MetadataPartition, int],
+    initial: dict[MetadataPartition, str],
     columns: tuple[str, ...],
     logged_until: str,
 ) -> IndexBuild:
@@ -207,6 +210,7 @@ def index_build(
     :param view: the snapshot.
     :param instant: requested time of the plan.
     :param file_groups: how many each index has.
+    :param initial: under which instant of the metadata table the base files of each are written.
     :param columns: whose statistics are kept.
     :param logged_until: completion time of an entry of the commit log that the snapshot shows.
     """
@@ -217,7 +221,7 @@ def index_build(
             parsed = parse_base_file_name(status.name)
             if parsed is not None and view.shows(parsed[2]):
                 files.append(BaseFile(partition, *parsed, status.path, status.size))
-    return IndexBuild(storage, instant, file_groups, columns, tuple(files), live, logged_until)
+    return IndexBuild(storage, instant, file_groups, initial, columns, tuple(files), live, logged_until)
 
 
 def build_in_process(build: IndexBuild) -> list[WriteStat]:

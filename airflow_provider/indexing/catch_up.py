@@ -18,7 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from airflow_provider.concurrency import CommitLog, PendingInstant, pending_instants
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo
-from airflow_provider.concurrency.indexes import current_indexes, log_missed, missed
+from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.missed import log_missed, missed
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.exceptions import IndexCatchUpTimeoutError
 from airflow_provider.locks import LockProvider

@@ -51,22 +51,34 @@ def drop_index(
     ``files`` is what the others rest on: without it the whole metadata table goes. ``partition_stats``
     goes with ``column_stats``.
 
+    Those that are not kept here (:mod:`~airflow_provider.table.metadata_table.not_kept`) are dropped as any
+    other.
+
     :param table: the table.
-    :param partitions: the indexes; see :func:`~airflow_provider.indexing.schedule.schedule_index`.
+    :param partitions: the indexes; see :func:`~airflow_provider.indexing.schedule.schedule_index`. One that
+        is not kept here by the name that the table's properties have.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :return: None when none of them is there.
     :raises UnknownOperationError: when an index is not known.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
-    wanted = set(known_indexes(partitions))
-    table.check_writable()
-    if MetadataPartition.FILES in wanted:
-        wanted = set(MetadataPartition)
+    config = HudiTable.at(table.storage).config
+    there = {*config.metadata_partitions, *config.inflight_metadata_partitions}
+    names = list(partitions)
+    wanted: set[str] = there.intersection(names)
+    if others := set(names) - wanted:
+        wanted.update(known_indexes(each for each in names if each in others))
+    elif not names:
+        known_indexes(names)
+    table.check_writable(keeps_indexes=False)
     if MetadataPartition.COLUMN_STATS in wanted:
         wanted.add(MetadataPartition.PARTITION_STATS)
+    everything = MetadataPartition.FILES in wanted
     rollback_dead_writers(table)
-    found = drop_indexes(table.storage, wanted.__contains__, lock or default_lock(table))
+    found = drop_indexes(
+        table.storage, lambda each: everything or each in wanted, lock or default_lock(table)
+    )
     if found is None:
         return None
     entry, gone = found

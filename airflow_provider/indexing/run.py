@@ -13,13 +13,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog, rollback_dead_writers
+from airflow_provider.concurrency.fate import commit_of
 from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo, heartbeat_path, observe
 from airflow_provider.concurrency.history import Moment
-from airflow_provider.concurrency.index_changes import INDEX, write_index_config
+from airflow_provider.concurrency.index_changes import INDEX, settle_index_config
 from airflow_provider.concurrency.index_entries import Change, Indexes, change_indexes
+from airflow_provider.concurrency.index_state import table_indexes
 from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.initial_base_files import (
+    BaseFiles,
+    are_there,
+    initial_base_files,
+    stage_base_files,
+    staged_base_files,
+)
 from airflow_provider.concurrency.log_entry import Plan
-from airflow_provider.concurrency.publish import publish_head, staged_metadata_path
+from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, stopping_itself
 from airflow_provider.exceptions import (
     HeartbeatExpiredError,
@@ -38,12 +47,12 @@ from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import WriteStat, decode_commit_metadata, encode
+from airflow_provider.table.metadata import encode
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
+from airflow_provider.table.metadata_table.initial_instants import free_initial_instants, is_initial
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, metadata_storage
+from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.statistics import indexed_columns
-from airflow_provider.table.metadata_table.writer import BULK_INSERT, begin_instant, completed_content
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline, instant_path
 
@@ -240,8 +249,9 @@ class _Run:
         try:
             with self._lock:
                 _pending(self._storage, self._log, self._instant)
-                self._begin()
-                write_index_config(self._storage)
+                if (done := self._begin()) is not None:
+                    return done
+                settle_index_config(self._storage, self._partitions)
             self._build(build, around)
             self._heartbeat.tell("catching up")
             catch_up = CatchUp(self._table, self._instant, self._lock, poll_seconds, self._heartbeat.tell)
@@ -254,7 +264,13 @@ class _Run:
             _give_up(self._table, self._instant, self._lock)
             raise
 
-    def _begin(self) -> None:
+    @property
+    def _partitions(self) -> list[str]:
+        """The indexes that the plan makes, whatever has become of them."""
+        return [each.partition for each in self._planned().indexes or () if each.instant == self._instant]
+
+    def _begin(self) -> IndexResult | None:
+        """Put the inflight instant; what another run did that has completed the plan meanwhile."""
         requested, in_flight = (
             instant_path(Instant(self._instant, Action.INDEXING, state))
             for state in (State.REQUESTED, State.INFLIGHT)
@@ -263,24 +279,36 @@ class _Run:
             # From the plan, so that nothing is left of one that is dropped in this moment.
             self._storage.link_if_absent(requested, in_flight)
         except FileNotFoundError:
-            raise _dropped(self._storage, self._instant) from None
+            done = completed_indexing(self._table, self._instant)
+            if done is None:
+                raise _dropped(self._storage, self._instant) from None
+            return done
+        return None
 
     def _build(self, build: Build, around: Callable[[str], AbstractContextManager[None]]) -> None:
         """Write the base files, unless an earlier run has."""
-        metadata_table, indexes = metadata_storage(self._storage), self._pending()
-        known = Timeline.load(metadata_table).find(self._instant)
-        if known is not None and known.state is State.COMPLETED:
-            log.info("table %s: the base files of indexing %s are there", self._storage.root, self._instant)
+        metadata_table, storage = metadata_storage(self._storage), self._storage
+        done = [each for each in staged_base_files(storage, self._instant) if are_there(storage, each)]
+        pending = (each for each in self._pending() if not each.is_complete)  # else by another run
+        left = [each for each in pending if each.partition not in {found.partition for found in done}]
+        if not left:
+            log.info("table %s: the base files of indexing %s are there", storage.root, self._instant)
             return
-        begin_instant(metadata_table, Action.DELTA_COMMIT, self._instant, BULK_INSERT)
-        definition = read_index_definitions(self._storage).get(MetadataPartition.COLUMN_STATS)
+        _remove_base_files(storage, [each.partition for each in left])
+        names = free_initial_instants(metadata_table, {each.initial for each in done})
+        written = {
+            MetadataPartition(each.partition): BaseFiles(self._instant, each.partition, name)
+            for each, name in zip(left, names, strict=False)
+        }
+        definition = read_index_definitions(storage).get(MetadataPartition.COLUMN_STATS)
         columns = definition.source_fields if definition else tuple(indexed_columns(self._table.schema))
-        newest = publish_head(self._storage, self._log)
+        newest = publish_head(storage, self._log)
         planned = index_build(
-            self._storage,
-            FileSystemView(self._storage, self._table.timeline),
+            storage,
+            FileSystemView(storage, self._table.timeline),
             self._instant,
-            {MetadataPartition(each.partition): each.file_groups for each in indexes},
+            {MetadataPartition(each.partition): each.file_groups for each in left},
+            {partition: each.initial for partition, each in written.items()},
             columns,
             newest.completion_time if newest else self._instant,
         )
@@ -288,9 +316,10 @@ class _Run:
         with around(self._instant):
             stats = build(planned)
         self._heartbeat.check()
-        content = completed_content(Action.DELTA_COMMIT, BULK_INSERT, stats)
-        done = Instant(self._instant, Action.DELTA_COMMIT, State.COMPLETED, self._planned().completion_time)
-        metadata_table.put_if_absent(instant_path(done), content)
+        for partition, base_files in written.items():
+            stage_base_files(
+                storage, base_files, [stat for stat in stats if stat.partition_path == partition]
+            )
 
     def _check_one_place(self, of_plan: Indexes, timeline: Timeline, since: str) -> None:
         if not any(each.partition == MetadataPartition.RECORD_INDEX for each in of_plan):
@@ -319,6 +348,7 @@ class _Run:
             if all(each.is_complete for each in of_plan):
                 return None  # by another run
             self._check_one_place(of_plan, moment.timeline, checked)
+            self._check_base_files(of_plan, moment.timeline)
             after = tuple(
                 each._replace(is_complete=True) if each.instant == self._instant else each for each in indexes
             )
@@ -327,9 +357,11 @@ class _Run:
                 lambda _: after, _metadata(of_plan, upto[0].requested_time if upto else self._instant)
             )
 
-        change_indexes(self._storage, self._lock, decide, operation=INDEX, instant=self._instant)
+        since = self._planned().completion_time
+        change_indexes(
+            self._storage, self._lock, decide, operation=INDEX, instant=self._instant, logged_since=since
+        )
         publish_head(self._storage, self._log)
-        self._storage.delete(staged_metadata_path(self._instant))
         result = _result(self._table, self._instant, self._pending(), caught_up)
         log.info(
             "table %s: indexing %s completed at %s: %s, %d records",
@@ -337,6 +369,37 @@ class _Run:
             result.records,
         )
         return result
+
+    def _check_base_files(self, of_plan: Indexes, timeline: Timeline) -> None:
+        """Make sure that what is built can be counted, whatever other Hudi writers have done meanwhile."""
+        storage = self._storage
+        staged = {each.partition: each for each in staged_base_files(storage, self._instant)}
+        table = MetadataTable(metadata_storage(storage))
+        for index in of_plan:
+            base_files = staged.get(index.partition)
+            if base_files is None or not are_there(storage, base_files):
+                raise WriteConflictError(
+                    f"table {storage.root}: what indexing {self._instant} has built of {index.partition} "
+                    "was taken away by another Hudi writer; run it again",
+                    instant=self._instant,
+                )
+            slices = (each.base_file for each in table.file_slices(index.partition))
+            if compacted := [each.instant for each in slices if each and not is_initial(each.instant)]:
+                raise WriteConflictError(
+                    f"table {storage.root}: another Hudi writer has compacted {index.partition} by "
+                    f"{compacted[0]}, while indexing {self._instant} built it; drop it, and build it again",
+                    instant=self._instant,
+                )
+        since = self._planned().completion_time
+        restores = (i for i in timeline.completed() if i.action is Action.RESTORE)
+        for restore in restores:
+            if (restore.completion_time or "") > since and not any(self._log.about(restore.requested_time)):
+                raise WriteConflictError(
+                    f"table {storage.root}: another Hudi writer has restored the table by "
+                    f"{restore.requested_time} while indexing {self._instant} was under way; drop its "
+                    "indexes, and build them again",
+                    instant=self._instant,
+                )
 
     def _pending(self) -> Indexes:
         return _pending(self._storage, self._log, self._instant)
@@ -353,13 +416,16 @@ def _give_up(table: HudiTable, instant: str, lock: LockProvider) -> None:
     storage, commit_log = table.storage, CommitLog(table.storage)
     try:
         with lock:
-            indexes = current_indexes(storage, commit_log, publish_head(storage, commit_log))
-            of_plan = _of_plan(indexes, instant)
+            there = table_indexes(storage, commit_log, publish_head(storage, commit_log))
+            of_plan = _of_plan(there.kept, instant)
             if not of_plan:
-                _remove_base_files(storage, instant)
+                named = {*there.not_kept, *(each.partition for each in there.kept)}
+                _remove_base_files(storage, set(MetadataPartition) - named)
+                for base_files in staged_base_files(storage, instant):
+                    storage.delete(base_files.path)
             elif not all(each.is_complete for each in of_plan):
                 storage.delete(instant_path(Instant(instant, Action.INDEXING, State.INFLIGHT)))
-                write_index_config(storage)
+                settle_index_config(storage, [each.partition for each in of_plan])
     except (TableServiceError, OSError) as error:
         # The error that led here is the one to tell; the next run does not mind what is left.
         log.warning("indexing %s is left in flight: %s", instant, error)
@@ -427,10 +493,13 @@ def _result(
     *,
     already_completed: bool = False,
 ) -> IndexResult:
-    completed, stats = table.timeline().find(instant), _base_files(table.storage, instant)
+    stats, completed = (
+        initial_base_files(table.storage, instant),
+        commit_of(CommitLog(table.storage), instant),
+    )
     return IndexResult(
         instant,
-        (completed.completion_time if completed else None) or "",  # it may be archived
+        completed.completion_time if completed else "",  # it may be trimmed
         tuple(each.partition for each in indexes),
         sum(each.file_groups for each in indexes),
         sum(stat.num_writes for stat in stats),
@@ -440,20 +509,9 @@ def _result(
     )
 
 
-def _base_files(storage: Storage, instant: str) -> tuple[WriteStat, ...]:
-    timeline = Timeline.load(metadata_storage(storage))
-    found = timeline.find(instant)
-    if found is None or found.state is not State.COMPLETED:
-        return ()  # archived
-    return decode_commit_metadata(timeline.read(found)).write_stats
-
-
-def _remove_base_files(storage: Storage, instant: str) -> None:
-    """Delete what was written after the indexes had been dropped."""
-    for partition in MetadataPartition:
+def _remove_base_files(storage: Storage, partitions: Iterable[str]) -> None:
+    """Delete base files of indexes that are not complete: an earlier run's, or written after a drop."""
+    for partition in partitions:
         for name in storage.names(f"{METADATA_FOLDER}/{partition}"):
-            if name.endswith(f"_{instant}.hfile"):
+            if name.endswith(".hfile") and is_initial(name.rpartition("_")[2]):
                 storage.delete(f"{METADATA_FOLDER}/{partition}/{name}")
-    for state in (State.INFLIGHT, State.REQUESTED):
-        pending = Instant(instant, Action.DELTA_COMMIT, state)
-        storage.delete(f"{METADATA_FOLDER}/{instant_path(pending)}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.heartbeat import observe
-from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.index_state import table_indexes
 from airflow_provider.table.hudi_table import HudiTable
 
 
@@ -16,7 +16,8 @@ class IndexStatus:
     """One index.
 
     :param index: its name.
-    :param state: ``complete``: it is used; ``building``: somebody is at it; ``planned``: nobody is.
+    :param state: ``complete``: it is used; ``building``: somebody is at it; ``planned``: nobody is; ``not
+        kept``: another Hudi writer's, of a kind that is not kept up to date here.
     :param instant: requested time of its plan; empty where another Hudi writer made it.
     :param file_groups: how many it has.
     :param owner: who builds it, host and process.
@@ -44,7 +45,8 @@ def index_status(table: HudiTable) -> list[IndexStatus]:
     used = HudiTable.at(storage).config.metadata_partitions
     heartbeats = observe(storage)
     found = []
-    for index in current_indexes(storage, commit_log, commit_log.newest()):
+    there = table_indexes(storage, commit_log, commit_log.newest())
+    for index in there.kept:
         heartbeat = heartbeats.get(index.instant)
         named = (index.partition, index.instant, index.file_groups)
         if index.is_complete and index.partition in used:
@@ -54,4 +56,4 @@ def index_status(table: HudiTable) -> list[IndexStatus]:
             found.append(IndexStatus(named[0], "building", *named[1:], info.owner, info.progress))
         else:
             found.append(IndexStatus(named[0], "planned", *named[1:]))
-    return found
+    return found + [IndexStatus(partition, "not kept", "", 0) for partition in there.not_kept]

@@ -35,8 +35,9 @@ from airflow_provider.concurrency.commit import commit
 from airflow_provider.concurrency.heartbeat import observe
 from airflow_provider.concurrency.held import held_instants
 from airflow_provider.concurrency.history import Moment
-from airflow_provider.concurrency.indexes import current_indexes, missed
+from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.log_entry import Archival, IndexState, LogEntry
+from airflow_provider.concurrency.missed import missed
 from airflow_provider.concurrency.publish import STAGED_FOLDER, clean_up, publish_head
 from airflow_provider.concurrency.readers import registered_consumers
 from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, stopping_itself

@@ -346,8 +346,9 @@ def _is_dropped(table: HudiTable, operation: CompactionOperation, instant: str) 
     config = HudiTable.at(table.storage).config
     if operation.partition not in config.metadata_partitions:
         return True
-    slices = MetadataTable(metadata_storage(table.storage)).file_slices(operation.partition)
-    return all(each.base_file is not None and each.base_file.instant > instant for each in slices)
+    own = MetadataTable(metadata_storage(table.storage))
+    slices = own.file_slices(operation.partition)
+    return all(each.base_file is not None and own.began(each.base_file.instant) > instant for each in slices)
 
 
 def _is_due(table: HudiTable, timeline: Timeline) -> bool:

@@ -17,6 +17,7 @@ from airflow_provider.table.archived_timeline import ArchivedInstant, newest_arc
 from airflow_provider.table.history_files import append_history, merge_history
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.reader import (
     FileGroup,
     MetadataFile,
@@ -84,7 +85,10 @@ def archive_metadata_timeline(table: HudiTable) -> list[str]:
     gone = []  # put there by somebody who stood still: dead, or archived since
     for instant in timeline.pending():
         time, action = instant.requested_time, instant.action
-        if time <= archived or (action is Action.DELTA_COMMIT and _has_ended(table, commit_log, instant)):
+        is_late = time <= archived or (
+            action is Action.DELTA_COMMIT and _has_ended(table, commit_log, instant)
+        )
+        if is_late and not is_initial(time):  # whose time is none
             gone.append(instant)
         else:
             bounds.append(time)
@@ -93,7 +97,8 @@ def archive_metadata_timeline(table: HudiTable) -> list[str]:
     leaving = [i for i in timeline.instants if i.requested_time < stays and i.state is State.COMPLETED]
     append_history(storage, _contents(storage, leaving))
     for file in (file for group in groups for file in group.uncommitted if file.instant < stays):
-        storage.delete(file.path)  # of a dead writer
+        if not is_initial(file.instant):  # which an index begins with that is being built
+            storage.delete(file.path)  # of a dead writer
     take_off(storage, [*leaving, *gone])
     merge_history(storage)
     if leaving:
@@ -125,9 +130,11 @@ def _superseded(group: FileGroup, last: str) -> list[MetadataFile]:
 def _needed(groups: Iterable[FileGroup]) -> Iterator[str]:
     """The first instant of each file group that has to be on the timeline for its log files to count."""
     for group in groups:
+        logs = [each.instant for each in group.log_files if not each.says_nothing]
         # One without log files is read right whatever is archived: late ones of the dead do not count.
-        if group.log_files:
-            yield min(each.instant for each in (*group.base_files[:1], *group.log_files))
+        if logs:
+            began = (each.instant for each in group.base_files[:1] if not is_initial(each.instant))
+            yield min([*began, *logs])
 
 
 def _has_ended(table: HudiTable, commit_log: CommitLog, instant: Instant) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from airflow_provider.concurrency import pending_instants
-from airflow_provider.concurrency.index_changes import write_index_config
+from airflow_provider.concurrency import CommitLog, pending_instants
+from airflow_provider.concurrency.index_changes import settle_index_config
+from airflow_provider.concurrency.log_entry import LogEntry
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.table.hudi_options import OPTIONS, HudiOptions, Option, Topic
@@ -58,7 +59,9 @@ def change_options(
         raise InvalidInputError(f"{both[0]} is to be set and unset; leave one out", option=both[0])
     new.check_columns(table.schema.names)
     storage = table.storage
+    commit_log = CommitLog(storage)
     with lock or default_lock(table):
+        before = commit_log.newest()
         properties = parse_properties(storage.read(PROPERTIES_PATH).decode())
         config = TableConfig.from_properties(properties)
         for key in (*gone, *new.values):
@@ -69,8 +72,16 @@ def change_options(
         _check_can_change(table, config, new, {*gone, *new.values})
         storage.put(PROPERTIES_PATH, dump_properties(properties).encode())
         # If this one stood still before it wrote, the log has gone on.
-        write_index_config(storage)
+        later = commit_log.newest()
+        if later != before:
+            changed = _indexes_of(before) ^ _indexes_of(later)
+            settle_index_config(storage, {partition for partition, _ in changed})
     return HudiTable.at(storage)
+
+
+def _indexes_of(entry: LogEntry | None) -> set[tuple[str, bool]]:
+    """The indexes that there are by an entry of the log, and whether each is complete."""
+    return {(each.partition, each.is_complete) for each in (entry.indexes if entry else None) or ()}
 
 
 def _check_can_change(table: HudiTable, config: TableConfig, new: HudiOptions, keys: Collection[str]) -> None:

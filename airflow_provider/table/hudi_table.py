@@ -24,7 +24,7 @@ from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.instant import Instant
 from airflow_provider.table.metadata import CommitMetadata
-from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.metadata_table.not_kept import not_kept, refusal
 from airflow_provider.table.metadata_table.usable import UsableIndexes
 from airflow_provider.table.nesting import check_not_nested
 from airflow_provider.table.predicates import Where
@@ -330,9 +330,10 @@ class HudiTable:
         """
         return table_schema(self.storage, timeline, self.config)
 
-    def check_writable(self) -> None:
+    def check_writable(self, *, keeps_indexes: bool = True) -> None:
         """Make sure that this package can write to the table.
 
+        :param keeps_indexes: whether what is written has to be logged to all of its indexes.
         :raises UnsupportedTableError: when its version, layout or type is another than the one
             that we write, its files are laid out otherwise, see
             :func:`~airflow_provider.table.writable.check_layout`, or it has an index that is not kept here.
@@ -346,13 +347,9 @@ class HudiTable:
                 location=self.location,
             )
         check_layout(config)
-        kept = {*config.metadata_partitions, *config.inflight_metadata_partitions}
-        if unknown := sorted(kept - set(MetadataPartition)):
-            raise UnsupportedTableError(
-                f"table {self.location} has the index {', '.join(unknown)}, which is not kept here: a "
-                "write would leave it behind its data; drop it with the Hudi that made it",
-                location=self.location,
-            )
+        named = {*config.metadata_partitions, *config.inflight_metadata_partitions}
+        if keeps_indexes and (foreign := not_kept(self.storage, named)):
+            raise refusal(self.location, foreign)
 
 
 def _durability(storage: Storage, config: TableConfig) -> Durability:

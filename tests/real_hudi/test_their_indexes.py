@@ -19,6 +19,10 @@ from .shared_table import ALL_INDEXES, ALL_INDEXES_OF_THE_JVM, SCHEMA, SharedTab
 
 START = rows(range(90), 0)
 MOST = ("files", "column_stats", "partition_stats")
+ALONE = {
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
+}
+"""Without a lock the JVM's SQL makes and drops no index."""
 BY_RECORD_INDEX = {**ALL_INDEXES_OF_THE_JVM, "hoodie.index.type": "GLOBAL_RECORD_LEVEL_INDEX"}
 
 
@@ -76,7 +80,7 @@ def test_the_jvm_makes_the_metadata_table_of_a_table_of_ours(hudi: Session, loca
 
 def test_the_jvm_drops_the_record_index(hudi: Session, location: Path) -> None:
     shared = SharedTable.of_ours(hudi, location, START, ALL_INDEXES)
-    shared.always(ALL_INDEXES_OF_THE_JVM)
+    shared.always({**ALL_INDEXES_OF_THE_JVM, **ALONE})
     shared.sql("drop index record_index on {t}")
     assert "record_index" not in indexes(shared)
     ours_writes(shared, 1)
@@ -109,6 +113,7 @@ def test_the_jvm_makes_the_record_index(by: str, hudi: Session, location: Path) 
     shared = SharedTable.of_ours(hudi, location, START, MOST)
     shared.ours(rows(range(5, 15), 100, 2))
     if by == "create index":
+        shared.always(ALONE)
         shared.sql("create index record_index on {t} (id)")
     else:
         shared.theirs(rows(range(4), 300, 3), options=ALL_INDEXES_OF_THE_JVM)
@@ -134,7 +139,7 @@ def test_the_jvm_makes_the_record_index(by: str, hudi: Session, location: Path) 
 def test_an_index_of_the_jvm_that_ours_does_not_write(made: str, hudi: Session, location: Path) -> None:
     """Ours refuses, by name; when it is dropped, ours goes on."""
     shared = SharedTable.of_ours(hudi, location, START, [*MOST, "record_index"])
-    shared.always(ALL_INDEXES_OF_THE_JVM)
+    shared.always({**ALL_INDEXES_OF_THE_JVM, **ALONE})
     shared.sql(made)
     [other] = indexes(shared) - set(ALL_INDEXES)
     with pytest.raises(Exception, match=other) as refused:

@@ -25,6 +25,7 @@ from airflow_provider.table.log_file import (
     valid_log_blocks,
 )
 from airflow_provider.table.log_records import block_hfile, deleted_records
+from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.records import Payload, RecordDecoder, is_tombstone, merge
@@ -34,6 +35,12 @@ from airflow_provider.table.timeline import Timeline
 METADATA_FOLDER = ".hoodie/metadata"
 
 _BASE_FILE = re.compile(r"^(?P<id>[^_.][^_]*)_(?P<token>[^_]+)_(?P<instant>\d+)\.hfile$")
+
+FIRST_TOKEN = "0-0-0"  # noqa: S105
+"""Write token of the log file that a file group is made with (``HoodieLogFormat.DEFAULT_WRITE_TOKEN``)."""
+
+EMPTY_LOG_FILE_SIZE = 80
+"""Bytes of this file: a block of deletes without a key."""
 
 _DELETED = None
 """What a log says of a key that it takes out."""
@@ -50,12 +57,14 @@ class MetadataFile:
     :param instant: requested time of the instant that wrote it.
     :param completion_time: of a log file: when that completed; the requested time otherwise.
     :param size: bytes.
+    :param says_nothing: whether it is the log file with which a file group is made, so that there is one.
     """
 
     path: str
     instant: str
     completion_time: str
     size: int
+    says_nothing: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,10 +177,10 @@ class MetadataTable:
         """The slice of a file group that is read as of the moment."""
         base_file = next((each for each in reversed(group.base_files) if self._is_current(each)), None)
         # A log file that completed after a compaction was planned is not in that compaction's base
-        # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime). The one that a file group
-        # begins with is of the instant that fills it, and says nothing.
+        # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime).
         since = base_file.instant if base_file else ""
-        after = (each for each in group.log_files if each.completion_time > since != each.instant)
+        logs = (each for each in group.log_files if base_file is None or not each.says_nothing)
+        after = (each for each in logs if each.completion_time > since != each.instant)
         shown = tuple(each for each in after if self._as_of is None or each.completion_time <= self._as_of)
         return FileSlice(group.partition, group.file_id, base_file, shown)
 
@@ -266,6 +275,18 @@ class MetadataTable:
         """
         return self._is_committed(instant)
 
+    def began(self, instant: str) -> str:
+        """Up to when a base file knows of every commit without a log file.
+
+        :param instant: requested time of the instant that wrote it.
+        :return: when that completed, of an instant with which a partition begins, whose own time is none;
+            empty where nobody knows it any more.
+        """
+        if not is_initial(instant):
+            return instant
+        known = self.timeline.find(instant)
+        return (known and known.completion_time) or self._archived.get(instant, "")
+
     def _check_not_cleaned(self, groups: Iterable[FileGroup]) -> None:
         """A slice that was superseded is deleted only once another compaction has completed after that."""
         newer = set()
@@ -298,7 +319,7 @@ class MetadataTable:
             if completed is None or not self._is_committed(instant):
                 uncommitted.append(MetadataFile(status.path, instant, instant, status.size))
             else:
-                file = MetadataFile(status.path, instant, completed, status.size)
+                file = MetadataFile(status.path, instant, completed, status.size, _says_nothing(status))
                 (logs if is_log else bases).append(file)
         bases.sort(key=lambda each: each.instant)
         logs.sort(key=_log_order)
@@ -386,6 +407,30 @@ class MetadataTable:
             content = ByteRange.of_file(self._storage, log_file.path, size=log_file.size)
             self._blocks[log_file.path] = list(read_log_blocks(content))
         return self._blocks[log_file.path]
+
+
+def made_file_groups(metadata_table: Storage, partition: str) -> tuple[int, list[str]]:
+    """How many file groups a partition has, by the names of its files, and which instants made them.
+
+    :param metadata_table: the metadata table's storage.
+    :param partition: its name.
+    :return: requested times, sorted: none where the files that say it are cleaned; the last one made what
+        there is where somebody who stood still has left files of a dropped one.
+    """
+    ids, made = set(), set()
+    for name in metadata_table.names(partition):
+        if (log_file := LogFileName.parse(name)) is not None:
+            ids.add(log_file.file_id)
+            if log_file.write_token == FIRST_TOKEN:
+                made.add(log_file.instant)
+        elif match := _BASE_FILE.match(name):
+            ids.add(match["id"])
+    return len(ids), sorted(made)
+
+
+def _says_nothing(status: FileStatus) -> bool:
+    name = LogFileName.parse(status.name)
+    return name is not None and name.write_token == FIRST_TOKEN and status.size <= EMPTY_LOG_FILE_SIZE
 
 
 def _is_base_file(file: MetadataFile) -> bool:

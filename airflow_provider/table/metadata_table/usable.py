@@ -16,6 +16,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.instant import State
+from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.keys import (
     ALL_PARTITIONS,
     bloom_filter_key,
@@ -24,6 +25,7 @@ from airflow_provider.table.metadata_table.keys import (
     partition_of_files_key,
     partition_stats_key,
 )
+from airflow_provider.table.metadata_table.not_kept import not_kept
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import (
@@ -227,11 +229,11 @@ class UsableIndexes:
             log.info("table %s: index %s is not used: %s", self._storage.root, partition, error)
             return False
         built = {each.base_file.instant for each in slices if each.base_file is not None}
-        if not built or partition not in self._complete():
+        if not built or partition not in self._complete() or not_kept(self._storage, [partition]):
             return False
-        if partition in _OF_THE_MOMENT and not all(map(self._was_complete, built)):
+        if partition in _OF_THE_MOMENT and not all(self._was_complete(table, each) for each in built):
             return False
-        since = min(built)  # what completed before is in the base files
+        since = min(map(table.began, built))  # what completed before is in the base files
         unknown = [
             commit
             for commit in self._timeline.commits()
@@ -246,9 +248,15 @@ class UsableIndexes:
             )
         return not unknown
 
-    def _was_complete(self, instant: str) -> bool:
+    def _was_complete(self, table: MetadataTable, instant: str) -> bool:
         """Whether base files were complete at the moment: what an indexing writes says also what was
         committed while it ran."""
+        if is_initial(instant):
+            newest, began = self._timeline.newest_completion, table.began(instant)
+            return began <= newest or not any(
+                newest < (each.completion_time or "") <= began
+                for each in Timeline.load(self._storage).completed()
+            )
         known = self._timeline.find(instant) or Timeline.load(self._storage).find(instant)
         if known is None:  # a compaction, or archived
             return True

@@ -25,9 +25,10 @@ from airflow_provider.table.instant import Action, Instant, State, parse_time
 from airflow_provider.table.log_file import BlockType, HeaderKey, LogFileName, encode_log_block
 from airflow_provider.table.log_records import DeletedRecord, encode_deletes
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
+from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
-from airflow_provider.table.metadata_table.reader import FileSlice, MetadataTable
+from airflow_provider.table.metadata_table.reader import FIRST_TOKEN, FileSlice, MetadataTable
 from airflow_provider.table.metadata_table.records import Payload, encode_payload, schema_text
 from airflow_provider.table.partition_metadata import write_partition_metadata
 from airflow_provider.table.properties import (
@@ -49,7 +50,6 @@ COMPACT = "COMPACT"
 
 _TWO_INTS = struct.Struct(">II")
 
-_FIRST_TOKEN = "0-0-0"  # noqa: S105 - of the log files that file groups begin with
 _WRITE_TOKEN = "1-0-0"  # noqa: S105
 
 # What Hudi sizes the bloom filters of its HFiles with.
@@ -59,8 +59,6 @@ _BLOOM_MAX_ENTRIES = 100_000
 
 # Of the record index a look-up reads a few keys from all over: the less around them is unpacked, the better.
 _BLOCK_SIZES: Mapping[str, int] = {MetadataPartition.RECORD_INDEX: 4 * 1024}
-
-_FIRST_INSTANTS = "00000000000000"  # of Hudi's first indexes: no moment, only an order
 
 
 def metadata_table_properties(config: TableConfig) -> dict[str, str]:
@@ -120,7 +118,7 @@ def initialise_file_groups(storage: Storage, partition: str, count: int, instant
     nothing = encode_log_block(BlockType.DELETE, encode_deletes([]), instant=instant)
     ids = [file_group_id(partition, index) for index in range(count)]
     for each in ids:
-        storage.put(f"{partition}/{LogFileName(each, instant, 1, _FIRST_TOKEN)}", nothing)
+        storage.put(f"{partition}/{LogFileName(each, instant, 1, FIRST_TOKEN)}", nothing)
     return ids
 
 
@@ -378,4 +376,4 @@ def _encode_records(records: Mapping[str, Payload], instant: str) -> bytes:
 @lru_cache(maxsize=16)
 def _created(instant: str) -> int:
     """Milliseconds since the epoch, for a file's own date: from its instant, so that it can be repeated."""
-    return 0 if instant.startswith(_FIRST_INSTANTS) else int(parse_time(instant).timestamp() * 1000)
+    return 0 if is_initial(instant) else int(parse_time(instant).timestamp() * 1000)

@@ -11,9 +11,9 @@ import pytest
 from hudi import HudiTableBuilder
 
 from airflow_provider.concurrency import CommitLog, begin_write, rollback, rollback_dead_writers
-from airflow_provider.concurrency.index_changes import write_index_config
-from airflow_provider.concurrency.indexes import current_indexes, missed
+from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.log_entry import Plan
+from airflow_provider.concurrency.missed import missed
 from airflow_provider.exceptions import (
     DuplicateRecordKeyError,
     InvalidInputError,
@@ -328,18 +328,20 @@ def test_who_stood_still_before_it_wrote_the_properties_brings_no_index_back(
         overtaken = False
 
         def put(self, path: str, data: bytes) -> None:
-            if path == PROPERTIES_PATH and not self.overtaken:
+            completes = path == PROPERTIES_PATH and b"metadata.partitions=files\n" in data
+            if completes and not self.overtaken:
                 self.overtaken = True
                 drop_index(HudiTable.open(table.location), ["files"], lock=InProcessLockProvider("another"))
             super().put(path, data)
 
-    built(table, "files")
-    damaged = table.storage.read(PROPERTIES_PATH).replace(b"partitions=files", b"partitions=")
-    table.storage.put(PROPERTIES_PATH, damaged)  # so that there is something to write
     storage = StandsStill(table.location)
-    write_index_config(storage)
+    schedule_index(table, ["files"])
+    with pytest.raises(NoSuchInstantError, match="its indexes were dropped"):
+        run_index(HudiTable(storage, table.config))
     assert storage.overtaken
     assert HudiTable.open(table.location).config.metadata_partitions == ()
+    ingest_arrow(HudiTable.open(table.location), rows([4]))
+    assert_indexes_equal_a_rebuild(table, [])
 
 
 class FailsOnce(Storage):
@@ -409,7 +411,7 @@ def test_a_load_builds_what_the_options_enable_and_keeps_it(tmp_path: Path) -> N
     assert set(HudiTable.open(table.location).config.metadata_partitions) == enabled
     ingest_arrow(table, rows([2, 3]))
     assert_indexes_equal_a_rebuild(table, enabled)
-    plans = [i for i in table.timeline().completed() if i.action is Action.INDEXING]
+    plans = [entry for entry in CommitLog(table.storage).after(0) if isinstance(entry, Plan)]
     assert len(plans) == 1, "what is there is not built again"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.indexes import current_indexes, log_missed, missed
+from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.missed import log_missed, missed
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive, archived_content
 from airflow_provider.table import HudiTable

@@ -37,7 +37,7 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.base_file import BaseFileWriter, new_file_id
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.keys import record_keys
-from airflow_provider.table.metadata import WriteStat, decode
+from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
@@ -483,10 +483,10 @@ def test_a_writer_that_was_rolled_back_cannot_commit_into_the_index(table: HudiT
 
 def test_a_plan_says_what_hudi_wants_to_know(table: HudiTable) -> None:
     instant = schedule(table)
-    run(table, instant)
-    completed = table.timeline().find(instant)
-    assert completed is not None
-    said = decode(table.timeline().read(completed))
+    (planned,) = table.timeline().pending()
+    said = table.timeline().plan(planned)
+    assert said is not None
     assert [info["metadataPartitionPath"] for info in said["indexPartitionInfos"]] == ALL
+    run(table, instant)
     config = HudiTable.open(table.location).config
     assert config.raw["hoodie.table.index.defs.path"] == ".hoodie/.index_defs/index.json"

@@ -39,6 +39,7 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.archived_timeline import archived_instants
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.durability import DURABILITY
+from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata import WriteStat
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
@@ -220,7 +221,8 @@ class History:
         """All readers see the rows and what the log says; savepoints hold; indexes equal a rebuild."""
         entries = list(CommitLog(self.table.storage).backwards())
         undone = frozenset[str]().union(*(entry.undone for entry in entries))
-        committed = {entry.instant for entry in entries if isinstance(entry, Commit)} - undone
+        shows = (each for each in entries if isinstance(each, Commit) and each.action is not Action.INDEXING)
+        committed = {entry.instant for entry in shows} - undone
         shown = {each.requested_time for each in self.table.timeline().completed()}
         if not CommitLog(self.table.storage).trimmed():
             assert set(self._commits()) <= committed, "the timeline is not ahead of the log"

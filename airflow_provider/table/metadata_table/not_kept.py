@@ -1,0 +1,70 @@
+"""Partitions of the metadata table that writes of this package do not keep up to date.
+
+Secondary and expression indexes, the record index of each partition, and what a later Hudi brings. A write
+that passes one over leaves it behind its data, and who reads by it then loses rows. So a table with one is
+not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from airflow_provider.exceptions import UnsupportedTableError
+from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.storage import Storage
+
+_PREFIXES = ("secondary_index_", "expr_index_")
+_KINDS: Mapping[str, str] = dict(zip(_PREFIXES, ("a secondary index", "an expression index"), strict=True))
+
+
+def not_kept(table: Storage, named: Iterable[str]) -> list[str]:
+    """Those of some partitions that are not kept here.
+
+    :param table: the table's storage.
+    :param named: partitions of its metadata table.
+    :raises CorruptTableError: when the definitions of its indexes cannot be read.
+    """
+    return sorted(
+        each for each in named if each not in set(MetadataPartition) or _is_of_partitions(table, each)
+    )
+
+
+def _is_of_partitions(table: Storage, partition: str) -> bool:
+    """Whether it is the record index that has each key once a partition (``HoodieRecordIndex``)."""
+    if partition != MetadataPartition.RECORD_INDEX:
+        return False
+    definition = read_index_definitions(table).get(partition)
+    return definition is not None and definition.options.get("isPartitioned", "").lower() == "true"
+
+
+def refusal(location: str, partitions: Iterable[str]) -> UnsupportedTableError:
+    """The error that tells why a table is not written, and what can be done.
+
+    :param location: of the table.
+    :param partitions: that are not kept here; one at least.
+    """
+    names = list(partitions)
+    told = ", ".join(f"{name} ({_kind(name)})" for name in names)
+    return UnsupportedTableError(
+        f"table {location} has the index {told}, which is not kept here: a write would leave it behind its "
+        f"data. Drop it with the Hudi that made it (in SQL: DROP INDEX {_name(names[0])} ON the table), or "
+        f"here (table-services index drop {location} {' '.join(names)})",
+        location=location,
+        indexes=names,
+    )
+
+
+def _kind(partition: str) -> str:
+    if partition == MetadataPartition.RECORD_INDEX:
+        return "of each partition"
+    return next(
+        (kind for prefix, kind in _KINDS.items() if partition.startswith(prefix)), "of an unknown kind"
+    )
+
+
+def _name(partition: str) -> str:
+    """By what name Hudi's SQL knows it."""
+    for prefix in _PREFIXES:
+        partition = partition.removeprefix(prefix)
+    return partition
