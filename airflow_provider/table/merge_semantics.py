@@ -164,26 +164,20 @@ def check_rows_can_be_merged(config: TableConfig, columns: pa.Schema) -> None:
 
 
 def _merge_mode(config: TableConfig) -> str:
-    raw = config.raw
+    raw, known = config.raw, f"known are {COMMIT_TIME} and {EVENT_TIME}"
+    mode, strategy = raw.get(MERGE_MODE, "").upper(), raw.get(STRATEGY, "")
+    if mode and mode not in (COMMIT_TIME, EVENT_TIME):
+        by = raw.get(PAYLOAD) or strategy
+        merger = f"rows that {by or 'it'} merges are not merged here"
+        raise _refused(config, MERGE_MODE, mode, f"{merger}, {known}; {_WITH_THE_JVM}")
+    if strategy and strategy not in _STRATEGIES:
+        raise _refused(config, STRATEGY, strategy, f"its merger is not known here, {known}; {_WITH_THE_JVM}")
     for name in (PAYLOAD, LEGACY_PAYLOAD):
         if (payload := raw.get(name)) and payload not in PAYLOADS:
             raise _refused(config, name, payload, f"rows that it merges are not merged here; {_WITH_THE_JVM}")
-    strategy = raw.get(STRATEGY)
-    if strategy and strategy not in _STRATEGIES:
-        raise _refused(config, STRATEGY, strategy, f"its merger is not known here; {_WITH_THE_JVM}")
-    said = [
-        raw.get(MERGE_MODE, "").upper(),
-        _STRATEGIES.get(strategy or "", ""),
-        PAYLOADS.get(raw.get(PAYLOAD) or raw.get(LEGACY_PAYLOAD) or "", ""),
-        EVENT_TIME if config.ordering_fields else COMMIT_TIME,
-    ]
-    mode = next(filter(None, said))
-    if mode not in (COMMIT_TIME, EVENT_TIME):
-        known = f"known are {COMMIT_TIME} and {EVENT_TIME}"
-        raise _refused(
-            config, MERGE_MODE, mode, f"rows that it merges are not merged here; {known}; {_WITH_THE_JVM}"
-        )
-    return mode
+    by_payload = PAYLOADS.get(raw.get(PAYLOAD) or raw.get(LEGACY_PAYLOAD) or "")
+    by_default = EVENT_TIME if config.ordering_fields else COMMIT_TIME
+    return mode or _STRATEGIES.get(strategy) or by_payload or by_default
 
 
 def _partial_update(config: TableConfig) -> PartialUpdate:
