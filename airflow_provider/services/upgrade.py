@@ -33,6 +33,18 @@ from airflow_provider.table.history_files import append_history
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.legacy_archive import archive_paths
+from airflow_provider.table.merge_semantics import (
+    COMMIT_TIME,
+    EVENT_TIME,
+    LEGACY_PAYLOAD,
+    MERGE_MODE,
+    PAYLOAD,
+    PAYLOADS,
+    STRATEGIES,
+    STRATEGY,
+    MergeSemantics,
+    properties_of_payload,
+)
 from airflow_provider.table.metadata import (
     COMMIT_METADATA,
     REPLACE_COMMIT_METADATA,
@@ -44,27 +56,20 @@ from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, dump_properties
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import instant_path, timeline_folder
+from airflow_provider.table.writable import check_layout
 
 log = logging.getLogger(__name__)
 
-_MERGE_MODE = "hoodie.record.merge.mode"
-_MERGE_STRATEGY = "hoodie.record.merge.strategy.id"
-_PAYLOAD = "hoodie.compaction.payload.class"
-_LEGACY_PAYLOAD = "hoodie.table.legacy.payload.class"
-_EVENT_TIME, _COMMIT_TIME = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
-_MODELS = "org.apache.hudi.common.model"
-_PAYLOADS = {
-    f"{_MODELS}.OverwriteWithLatestAvroPayload": _COMMIT_TIME,
-    f"{_MODELS}.DefaultHoodieRecordPayload": _EVENT_TIME,
-    f"{_MODELS}.EventTimeAvroPayload": _EVENT_TIME,
-}
-_STRATEGIES = {
-    _EVENT_TIME: "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5",
-    _COMMIT_TIME: "ce9acb64-bde0-424c-9b91-f6ebba25356d",
+_ORDERING = "hoodie.table.ordering.fields"
+_PAYLOAD_STRATEGY = "00000000-0000-0000-0000-000000000000"  # HoodieRecordMerger
+_STRATEGY_OF = {mode: strategy for strategy, mode in STRATEGIES.items()}
+_DEFAULT_PAYLOADS = {
+    COMMIT_TIME: "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
+    EVENT_TIME: "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
 }
 # What versions 8 and 9 do not know any more.
 _GONE = (
-    _PAYLOAD,
+    PAYLOAD,
     "hoodie.compaction.record.merger.strategy",
     "hoodie.table.keygenerator.class",
     "hoodie.table.precombine.field",
@@ -129,7 +134,9 @@ def upgrade(
             _switch(table.storage, before)
         _remove_metadata_table(table.storage)
         moved = _move_timeline(table.storage) if before.layout == 1 else 0
-        _switch(table.storage, replace(before, version=9, layout=2, raw=properties))
+        ordering = tuple(filter(None, properties.pop(_ORDERING, "").split(","))) or before.ordering_fields
+        after = replace(before, version=9, layout=2, ordering_fields=ordering, raw=properties)
+        _switch(table.storage, after)
         _remove_layout_1(table.storage)
     log.info("table %s: upgraded from version %d to 9", location, before.version)
     return VersionChange(location, before.version, 9, moved, dropped)
@@ -185,6 +192,7 @@ def downgrade(
 def _opened(location: str, storage_options: Mapping[str, Any] | None) -> HudiTable:
     table = HudiTable.open(location, storage_options)
     config, why = table.config, None
+    check_layout(config)
     if config.table_type != "COPY_ON_WRITE":
         why = f"it is {config.table_type}, and only copy-on-write tables are"
     elif config.key_generator == "COMPLEX" and len(config.record_key_fields) == 1:
@@ -232,35 +240,41 @@ def _remove_metadata_table(storage: Storage) -> None:
 
 def _properties_of_9(config: TableConfig) -> dict[str, str]:
     kept = {name: value for name, value in config.raw.items() if name not in _GONE}
-    mode = kept.get(_MERGE_MODE) or _EVENT_TIME
-    if payload := config.raw.get(_PAYLOAD):
-        if payload not in _PAYLOADS:
+    mode = kept.get(MERGE_MODE) or EVENT_TIME
+    if payload := config.raw.get(PAYLOAD):
+        if payload not in PAYLOADS:
             raise UnsupportedTableError(
-                f"table {config.name!r} has {_PAYLOAD}={payload}: rows that a class merges are not "
-                f"merged here; known are {', '.join(_PAYLOADS)}",
+                f"table {config.name!r} has {PAYLOAD}={payload}: rows that a class merges are not "
+                f"merged here; known are {', '.join(PAYLOADS)}",
                 table=config.name,
-                property=_PAYLOAD,
+                property=PAYLOAD,
             )
-        mode = _PAYLOADS[payload]
-        kept[_LEGACY_PAYLOAD] = payload
+        mode = PAYLOADS[payload]
+        kept |= {LEGACY_PAYLOAD: payload, **properties_of_payload(payload)}
     elif not config.ordering_fields:
-        mode = _COMMIT_TIME
+        mode = COMMIT_TIME
     return _since_8(config, kept) | {
-        _MERGE_MODE: mode,
-        _MERGE_STRATEGY: _STRATEGIES[mode],
+        MERGE_MODE: mode,
+        STRATEGY: _STRATEGY_OF[mode],
         "hoodie.table.format": "native",
     }
 
 
 def _properties_of_8(config: TableConfig) -> dict[str, str]:
-    gone = {"hoodie.table.format", "hoodie.table.ordering.fields", _LEGACY_PAYLOAD}
+    _ = MergeSemantics.of(config)  # with its refusals
+    payload = config.raw.get(LEGACY_PAYLOAD)
+    gone = {"hoodie.table.format", _ORDERING, LEGACY_PAYLOAD}
+    mode = config.raw.get(MERGE_MODE) or (EVENT_TIME if config.ordering_fields else COMMIT_TIME)
+    strategy = _STRATEGY_OF.get(mode, _PAYLOAD_STRATEGY)
+    if payload is not None and (by_payload := properties_of_payload(payload)):
+        # There the class itself merges, and says what these properties say.
+        gone |= set(by_payload)
+        mode, strategy = "CUSTOM", _PAYLOAD_STRATEGY
     kept = {name: value for name, value in config.raw.items() if name not in gone}
-    mode = kept.get(_MERGE_MODE) or (_EVENT_TIME if config.ordering_fields else _COMMIT_TIME)
-    default = next(payload for payload, merges in _PAYLOADS.items() if merges == mode)
     return _since_8(config, kept) | {
-        _MERGE_MODE: mode,
-        _MERGE_STRATEGY: _STRATEGIES[mode],
-        _PAYLOAD: config.raw.get(_LEGACY_PAYLOAD) or default,
+        MERGE_MODE: mode,
+        STRATEGY: strategy,
+        PAYLOAD: payload or _DEFAULT_PAYLOADS[mode],
     }
 
 

@@ -35,7 +35,7 @@ IS_DELETED = "_hoodie_is_deleted"
 
 COMMIT_TIME, EVENT_TIME = "COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"
 
-_STRATEGIES = {
+STRATEGIES = {
     "ce9acb64-bde0-424c-9b91-f6ebba25356d": COMMIT_TIME,
     "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5": EVENT_TIME,
 }
@@ -51,6 +51,29 @@ PAYLOADS = {
     f"{_MODELS}.debezium.MySqlDebeziumAvroPayload": EVENT_TIME,
 }
 """Payload classes that Hudi maps onto a merge mode, which other properties complete."""
+
+_DEBEZIUM_DELETE = {
+    f"{MERGE_PROPERTY}{DELETE_FIELD}": "_change_operation_type",
+    f"{MERGE_PROPERTY}{DELETE_MARKER}": "d",
+}
+_OF_PAYLOADS: dict[str, dict[str, str]] = {
+    f"{_MODELS}.OverwriteNonDefaultsWithLatestAvroPayload": {PARTIAL_UPDATE: "IGNORE_DEFAULTS"},
+    f"{_MODELS}.AWSDmsAvroPayload": {
+        f"{MERGE_PROPERTY}{DELETE_FIELD}": "Op",
+        f"{MERGE_PROPERTY}{DELETE_MARKER}": "D",
+    },
+    f"{_MODELS}.PartialUpdateAvroPayload": {PARTIAL_UPDATE: "IGNORE_DEFAULTS"},
+    f"{_MODELS}.debezium.PostgresDebeziumAvroPayload": {
+        PARTIAL_UPDATE: "FILL_UNAVAILABLE",
+        f"{MERGE_PROPERTY}{UNAVAILABLE}": "__debezium_unavailable_value",
+        "hoodie.table.ordering.fields": "_event_lsn",
+        **_DEBEZIUM_DELETE,
+    },
+    f"{_MODELS}.debezium.MySqlDebeziumAvroPayload": {
+        "hoodie.table.ordering.fields": "_event_bin_file,_event_pos",
+        **_DEBEZIUM_DELETE,
+    },
+}
 
 _WITH_THE_JVM = "write it with the Hudi that made it; it can be read here"
 
@@ -140,6 +163,15 @@ class MergeSemantics:
         return found
 
 
+def properties_of_payload(payload: str) -> dict[str, str]:
+    """The properties that say in a table of version 9 what a payload class did before.
+
+    :param payload: one of :data:`PAYLOADS`.
+    :return: those besides merge mode and strategy (``EightToNineUpgradeHandler``).
+    """
+    return dict(_OF_PAYLOADS.get(payload, {}))
+
+
 def check_rows_can_be_merged(config: TableConfig, columns: pa.Schema) -> None:
     """Hold a table's columns against its merge semantics, before rows are written.
 
@@ -170,14 +202,14 @@ def _merge_mode(config: TableConfig) -> str:
         by = raw.get(PAYLOAD) or strategy
         merger = f"rows that {by or 'it'} merges are not merged here"
         raise _refused(config, MERGE_MODE, mode, f"{merger}, {known}; {_WITH_THE_JVM}")
-    if strategy and strategy not in _STRATEGIES:
+    if strategy and strategy not in STRATEGIES:
         raise _refused(config, STRATEGY, strategy, f"its merger is not known here, {known}; {_WITH_THE_JVM}")
     for name in (PAYLOAD, LEGACY_PAYLOAD):
         if (payload := raw.get(name)) and payload not in PAYLOADS:
             raise _refused(config, name, payload, f"rows that it merges are not merged here; {_WITH_THE_JVM}")
     by_payload = PAYLOADS.get(raw.get(PAYLOAD) or raw.get(LEGACY_PAYLOAD) or "")
     by_default = EVENT_TIME if config.ordering_fields else COMMIT_TIME
-    return mode or _STRATEGIES.get(strategy) or by_payload or by_default
+    return mode or STRATEGIES.get(strategy) or by_payload or by_default
 
 
 def _partial_update(config: TableConfig) -> PartialUpdate:

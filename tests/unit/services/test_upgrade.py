@@ -24,11 +24,17 @@ from airflow_provider.table.archived_timeline import archived
 from airflow_provider.table.incremental import increment
 from airflow_provider.table.instant import State
 from airflow_provider.table.legacy_archive import LEGACY_FOLDER
-from airflow_provider.table.properties import parse_properties
+from airflow_provider.table.properties import dump_properties, parse_properties
 from tests.unit.concurrency.simulation import Killed, NoLock
 from tests.unit.services.test_archival_killed import DyingStorage
 from tests.unit.table.conftest import JvmTables
 
+PARTIAL = "hoodie.table.partial.update.mode"
+NO_NULLS = {PARTIAL: "IGNORE_DEFAULTS"}
+MERGE_PROPERTY = "hoodie.record.merge.property."
+DELETE_FIELD = f"{MERGE_PROPERTY}hoodie.payload.delete.field"
+DELETE_MARKER = f"{MERGE_PROPERTY}hoodie.payload.delete.marker"
+UNAVAILABLE = f"{MERGE_PROPERTY}hoodie.write.partial.update.unavailable.value"
 BEGINNING = "20000101000000000"
 OLD = ["rs_cow_v6_overwritetable", "rs_cow_v8_simple"]
 NEW = "rs_cow_v9_txns_simple_nometa"
@@ -265,10 +271,71 @@ def test_indexes_that_a_downgrade_has_dropped_are_not_there_after_an_upgrade(
 
 
 @pytest.mark.parametrize(
+    ("payload", "ordering", "mode", "merges"),
+    [
+        (
+            "OverwriteNonDefaultsWithLatestAvroPayload",
+            "",
+            "COMMIT_TIME_ORDERING",
+            {PARTIAL: "IGNORE_DEFAULTS"},
+        ),
+        ("PartialUpdateAvroPayload", "", "EVENT_TIME_ORDERING", {PARTIAL: "IGNORE_DEFAULTS"}),
+        ("AWSDmsAvroPayload", "", "COMMIT_TIME_ORDERING", {DELETE_FIELD: "Op", DELETE_MARKER: "D"}),
+        (
+            "debezium.PostgresDebeziumAvroPayload",
+            "_event_lsn",
+            "EVENT_TIME_ORDERING",
+            {
+                PARTIAL: "FILL_UNAVAILABLE",
+                UNAVAILABLE: "__debezium_unavailable_value",
+                DELETE_FIELD: "_change_operation_type",
+                DELETE_MARKER: "d",
+            },
+        ),
+        (
+            "debezium.MySqlDebeziumAvroPayload",
+            "_event_bin_file,_event_pos",
+            "EVENT_TIME_ORDERING",
+            {DELETE_FIELD: "_change_operation_type", DELETE_MARKER: "d"},
+        ),
+    ],
+)
+def test_what_a_payload_class_did_is_said_by_properties(
+    payload: str, ordering: str, mode: str, merges: dict[str, str], tmp_path: Path
+) -> None:
+    """As Hudi's EightToNineUpgradeHandler says it; and back, where the class itself merges."""
+    location, payload = str(tmp_path / "t"), f"org.apache.hudi.common.model.{payload}"
+    schema = pa.schema({"id": pa.string(), "ts": pa.int64()})
+    HudiTable.create(location, name="t", schema=schema, record_key=["id"], ordering_field="ts")
+    downgrade(location)
+    path = Path(location) / ".hoodie/hoodie.properties"
+    of_8 = parse_properties(path.read_text()) | {
+        "hoodie.compaction.payload.class": payload,
+        "hoodie.record.merge.mode": "CUSTOM",
+        "hoodie.record.merge.strategy.id": "00000000-0000-0000-0000-000000000000",
+    }
+    path.write_text(dump_properties(of_8))
+    upgrade(location)
+    of_9 = parse_properties(path.read_text())
+    assert of_9.items() >= merges.items()
+    assert of_9["hoodie.record.merge.mode"] == mode
+    assert of_9["hoodie.table.legacy.payload.class"] == payload
+    assert of_9["hoodie.table.ordering.fields"] == (ordering or "ts")
+    assert "hoodie.compaction.payload.class" not in of_9
+    downgrade(location)
+    again = parse_properties(path.read_text())
+    assert again.pop("hoodie.table.precombine.field") == (ordering or "ts")
+    assert of_8.pop("hoodie.table.precombine.field") == "ts"
+    assert again == of_8
+
+
+@pytest.mark.parametrize(
     ("line", "why"),
     [
         ("hoodie.compaction.payload.class=com.example.MyPayload", "com.example.MyPayload"),
         ("hoodie.table.keygenerator.type=COMPLEX", "HUDI-7001"),
+        ("hoodie.table.keygenerator.type=CUSTOM", "keygenerator.type=CUSTOM"),
+        ("hoodie.populate.meta.fields=false", "populate.meta.fields=false"),
     ],
 )
 def test_properties_that_cannot_be_kept(line: str, why: str, copy_of: Callable[[str], str]) -> None:
