@@ -11,6 +11,7 @@ from airflow_provider.exceptions import UnsupportedTableError
 from airflow_provider.table import snapshot
 from airflow_provider.table.properties import PROPERTIES_PATH, dump_properties, parse_properties
 from tests.ingestion.lake import Lake, LakeTable, in_order, untouched
+from tests.ingestion.record_index import build, check_index
 
 SCHEMA = pa.schema(
     {
@@ -130,6 +131,18 @@ def test_a_column_and_a_marker_of_ones_own_delete(started: Any) -> None:
     )
     table.ingest("upsert", [row("1", op="D"), row("2", 1, op="U"), row("3", ts=1, op="D"), row("9", op="D")])
     table.check([row("2", 1, op="U"), *without(START, "1", "2")])
+
+
+def test_what_an_upsert_deletes_leaves_the_record_index(started: Any) -> None:
+    table = started()
+    build(table, "record_index")
+    table.ingest(
+        "upsert", [row("1", _hoodie_is_deleted=True), row("2", 1), row("9", _hoodie_is_deleted=True)]
+    )
+    check_index(table)
+    table.ingest("upsert", [row("1", 1, part="b")])  # it may come back, in another partition
+    check_index(table)
+    table.check_now([row("1", 1, part="b"), row("2", 1), *without(START, "1", "2")])
 
 
 def test_aws_dms_deletes_by_commit_time(started: Any) -> None:

@@ -11,11 +11,13 @@ from airflow_provider.exceptions import UnsupportedTableError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.clustering import preview_clustering
 from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.table import snapshot
 from airflow_provider.table.base_file import new_file_id
+from airflow_provider.table.incremental import increment
 from tests.ingestion.interleaving import MeetingLock
 from tests.ingestion.lake import Lake
 from tests.ingestion.merge_semantics import *  # noqa: F403
-from tests.ingestion.merge_semantics import SCHEMA, START, row, without
+from tests.ingestion.merge_semantics import SCHEMA, START, row, set_properties, without
 
 
 def test_a_rebase_merges_as_the_table_says(started: Any) -> None:
@@ -52,3 +54,20 @@ def test_no_file_group_of_ours_looks_like_a_bucket(monkeypatch: pytest.MonkeyPat
     drawn = iter([UUID("00000007-2037-498d-82f2-0a82039771ff"), UUID("0000000a-2037-498d-82f2-0a82039771ff")])
     monkeypatch.setattr("airflow_provider.table.base_file.uuid.uuid4", lambda: next(drawn))
     assert new_file_id().startswith("0000000a-")
+
+
+def test_folders_that_hold_no_values_are_not_skipped_by_value(started: Any) -> None:
+    table = started()
+    table.ingest("upsert", [row("6", part="b")])
+    asked = [("part", "=", "b")]
+    assert len(table.table.base_files(where=asked)) == 1
+    set_properties(table, {"hoodie.table.keygenerator.type": "TIMESTAMP"})
+    assert len(table.table.base_files(where=asked)) == 2
+    assert snapshot(table.table, where=asked).to_table().to_pylist() == [row("6", part="b")]
+
+
+def test_rows_that_do_not_say_which_commit_wrote_them_have_no_increments(started: Any) -> None:
+    table = started()
+    set_properties(table, {"hoodie.populate.meta.fields": "false"})
+    with pytest.raises(UnsupportedTableError, match=r"populate.meta.fields=false.*nobody can tell"):
+        increment(table.table)
