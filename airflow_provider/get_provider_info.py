@@ -78,13 +78,23 @@ def _table_lock() -> dict[str, Any]:
                 "label": "Lock provider",
                 "description": (
                     "filesystem: a lock file inside the table, for writers on any machine that sees the "
-                    "table's storage. zookeeper: the same lock as JVM Hudi's. metastore: the same, too, in "
+                    "table's storage. hudi_filesystem: the file of JVM Hudi's FileSystemBasedLockProvider. "
+                    "zookeeper: the same lock as JVM Hudi's. metastore: the same, too, in "
                     "any Hive Metastore or in ours. database: a row in PostgreSQL or SQLite. storage: an "
-                    "object beside the table, on S3. in_process: for writers of one Python process."
+                    "object beside the table, on S3, as JVM Hudi's StorageBasedLockProvider. "
+                    "in_process: for writers of one Python process."
                 ),
                 "schema": {
                     "type": "string",
-                    "enum": ["filesystem", "zookeeper", "metastore", "database", "storage", "in_process"],
+                    "enum": [
+                        "filesystem",
+                        "hudi_filesystem",
+                        "zookeeper",
+                        "metastore",
+                        "database",
+                        "storage",
+                        "in_process",
+                    ],
                     "default": "filesystem",
                 },
             },
@@ -115,6 +125,19 @@ def _table_lock() -> dict[str, Any]:
                 "description": (
                     "zookeeper, metastore, database, storage: after so long without the backend a commit "
                     "fails with LockUnavailableError; when empty 10."
+                ),
+                "schema": {"type": ["number", "null"], "exclusiveMinimum": 0},
+            },
+            "path": _text(
+                "Lock folder",
+                "hudi_filesystem: the folder of the lock's file, as hoodie.write.lock.filesystem.path; when "
+                "empty the table's .hoodie. All tables that use a connection with a folder share one lock.",
+            ),
+            "expire_seconds": {
+                "label": "Expiry of a JVM's lock (seconds)",
+                "description": (
+                    "hudi_filesystem: a JVM's lock file of this age is a dead holder's, as "
+                    "hoodie.write.lock.filesystem.expire, which is in minutes; when empty never."
                 ),
                 "schema": {"type": ["number", "null"], "exclusiveMinimum": 0},
             },

@@ -29,6 +29,7 @@ __all__ = [
 
 LOCK_PROVIDERS: Mapping[str, str] = {
     "filesystem": "airflow_provider.locks.filesystem:FilesystemLockProvider",
+    "hudi_filesystem": "airflow_provider.locks.hudi_filesystem:HudiFilesystemLockProvider",
     "zookeeper": "airflow_provider.locks.zookeeper:ZookeeperLockProvider",
     "database": "airflow_provider.locks.database:DatabaseLockProvider",
     "storage": "airflow_provider.locks.storage:StorageLockProvider",

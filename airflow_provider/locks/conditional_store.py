@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
 
 # Endpoints and buckets that are known to honour conditions.
 _HONOURING: set[tuple[str, str]] = set()
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """An object, and when: times are the store's own, in whole seconds since the epoch.
+
+    :param modified: when it was written.
+    :param now: when it was read.
+    """
+
+    data: bytes
+    etag: str
+    modified: float
+    now: float
 
 
 class ConditionalStore:
@@ -56,8 +71,8 @@ class ConditionalStore:
         self._filesystem: S3FileSystem = filesystem
         self._base = str(base).rstrip("/")
 
-    def get(self, path: str) -> tuple[bytes, str, float] | None:
-        """Content, ETag and age in seconds of an object; None when it does not exist."""
+    def get(self, path: str) -> StoredObject | None:
+        """An object; None when it does not exist."""
         bucket, key = self._address(path)
         try:
             answer = self._filesystem.call_s3("get_object", Bucket=bucket, Key=key)
@@ -67,7 +82,7 @@ class ConditionalStore:
             return None
         data = sync(self._filesystem.loop, answer["Body"].read)
         now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
-        return data, answer["ETag"], (now - answer["LastModified"]).total_seconds()
+        return StoredObject(data, answer["ETag"], answer["LastModified"].timestamp(), now.timestamp())
 
     def put(self, path: str, data: bytes, *, if_match: str | None) -> str | None:
         """Replace an object that still has an ETag, or create one that does not exist.
@@ -98,7 +113,7 @@ class ConditionalStore:
         bucket, _ = self._address("")
         key = (endpoint, bucket)
         if key not in _HONOURING:
-            path = f".hoodie/locks/probe-{uuid.uuid4().hex}"
+            path = f".hoodie/.locks/probe-{uuid.uuid4().hex}"
             etag = self.put(path, b"1", if_match=None)
             try:
                 honoured = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Self
 
@@ -80,7 +81,7 @@ class Contender(ABC):
 
     def _timed_out(self, limit: float) -> LockTimeoutError:
         holder = self.holder()
-        by = f"held by {holder.owner}, last renewed {holder.age_seconds:.1f} s ago" if holder else "contended"
+        by = f"held by {_described(holder)}" if holder else "contended"
         return LockTimeoutError(
             f"lock of table {self._place} not acquired in {limit:g} s: {by}; "
             "raise timeout_seconds, or look for a writer that hangs",
@@ -90,3 +91,12 @@ class Contender(ABC):
 
     def _unavailable(self, reason: str) -> LockUnavailableError:
         return LockUnavailableError(f"lock of table {self._place}: {reason}", table=self._place)
+
+
+def _described(holder: LockHolder) -> str:
+    """Who holds a lock, since when it was not heard of, and until when the lock is its own at most."""
+    said = f"{holder.owner}, last renewed {holder.age_seconds:.1f} s ago"
+    if holder.seconds_left is None:
+        return said
+    until = datetime.now(UTC) + timedelta(seconds=holder.seconds_left)
+    return f"{said}, and free from {until:%H:%M:%S} UTC on unless it is renewed"

@@ -15,11 +15,14 @@ class LockHolder:
     :param fencing_token: the token of this holding.
     :param age_seconds: seconds since the holder last renewed its lease; 0 where the backend
         itself ends the holding of who is not heard of.
+    :param seconds_left: after how many seconds the lock is free, unless the holder renews its lease; None
+        where nobody can say: the backend itself ends the holding, or it never ends by itself.
     """
 
     owner: str
     fencing_token: int
     age_seconds: float
+    seconds_left: float | None = None
 
 
 @runtime_checkable

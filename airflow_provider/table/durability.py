@@ -73,7 +73,8 @@ _TIMELINES = PUBLISHED_FOLDERS[:2]
 
 _PLACES = (
     (".hoodie/.heartbeat/", Place.CLAIM),
-    (".hoodie/locks/", Place.FLEETING),
+    (".hoodie/lock", Place.FLEETING),
+    (".hoodie/.locks/", Place.FLEETING),
     (".hoodie/.readers/", Place.FLEETING),
     (".hoodie/.clock-", Place.FLEETING),
     (".hoodie/commit_log/staged/", Place.STAGED),

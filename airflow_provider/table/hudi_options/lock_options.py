@@ -7,7 +7,6 @@ from typing import Any
 
 from airflow_provider.table.hudi_options.kinds import (
     MILLISECONDS,
-    MINUTES,
     SECONDS,
     SERVERS,
     TEXT,
@@ -20,7 +19,7 @@ LOCK = "hoodie.write.lock."
 
 _PROVIDERS = {
     "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider": "zookeeper",
-    "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider": "filesystem",
+    "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider": "hudi_filesystem",
     "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider": "storage",
     "org.apache.hudi.client.transaction.lock.InProcessLockProvider": "in_process",
     "org.apache.hudi.hive.transaction.lock.HiveMetastoreBasedLockProvider": "metastore",
@@ -31,9 +30,9 @@ LOCK_OPTIONS = (
         f"{LOCK}provider",
         Topic.LOCK,
         one_of(_PROVIDERS | {name.rpartition(".")[2]: ours for name, ours in _PROVIDERS.items()}),
-        "The lock provider, by the name of Hudi's class, with or without its package.",
+        "The lock provider, by the name of Hudi's class, with or without its package. Without it the lock is "
+        "a file of our own, which no other Hudi takes.",
         "provider",
-        default="filesystem",
     ),
     Option(
         f"{LOCK}wait_time_ms",
@@ -132,17 +131,19 @@ LOCK_OPTIONS = (
         f"{LOCK}filesystem.path",
         Topic.LOCK,
         TEXT,
-        "Accepted without effect: the lock lies in the table's own `.hoodie`.",
-        provider="filesystem",
+        "The folder of the lock's file; the table's `.hoodie` by default.",
+        "path",
+        provider="hudi_filesystem",
     ),
     Option(
         f"{LOCK}filesystem.expire",
         Topic.LOCK,
-        MINUTES,
-        "A holder that does not renew the lock for so long has lost it: half a minute by default. Hudi's 0, "
-        "for never, cannot be had.",
-        "lease_seconds",
-        provider="filesystem",
+        whole("minutes"),
+        "A JVM's lock of this age is a dead holder's; 0 for never. Say the same on all sides.",
+        "expire_seconds",
+        default=0,
+        provider="hudi_filesystem",
+        as_arguments=lambda value: {"expire_seconds": 60.0 * value} if value else {},
     ),
     Option(
         f"{LOCK}storage.validity.timeout.secs",

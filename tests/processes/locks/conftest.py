@@ -30,7 +30,7 @@ from tests.processes.servers import (
 )
 
 METASTORES = ["metastore-sqlite", "metastore-postgresql", "metastore-service", "hive-metastore"]
-PROVIDERS = ["filesystem", "sqlite", "postgresql", "storage", "zookeeper", *METASTORES]
+PROVIDERS = ["filesystem", "hudi_filesystem", "sqlite", "postgresql", "storage", "zookeeper", *METASTORES]
 SERVERS = [
     "postgresql",
     "storage",
@@ -159,8 +159,8 @@ def backend(
 def _make(request: pytest.FixtureRequest, name: str, folder: Path, processes: ForkServerContext) -> Backend:
     if name in METASTORES:
         return _make_metastore(request, name, folder, processes)
-    if name == "filesystem":
-        return Backend({"provider": "filesystem"}, str(folder / "t"), processes)
+    if name in ("filesystem", "hudi_filesystem"):
+        return Backend({"provider": name}, str(folder / "t"), processes)
     if name == "sqlite":
         config = {"provider": "database", "url": f"sqlite:///{folder}/locks.db"}
         return Backend(config, str(folder / "t"), processes)

@@ -8,14 +8,19 @@ import uuid
 
 import pytest
 
-from airflow_provider.exceptions import InvalidConnectionError, LockLostError, LockTimeoutError
+from airflow_provider.exceptions import (
+    InvalidConnectionError,
+    LockLostError,
+    LockTimeoutError,
+    LockUnavailableError,
+)
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.locks.conditional_store import ConditionalStore
 from airflow_provider.table.storage import Storage
 from tests.processes.locks.conftest import s3_options
 from tests.processes.servers import TcpProxy
 
-LOCK = ".hoodie/locks/lock.json"
+LOCK = ".hoodie/.locks/table_lock.json"
 
 
 @pytest.fixture
@@ -64,12 +69,11 @@ def test_a_renewal_refuses_who_read_the_lock_before_it(table: Storage) -> None:
     holder.acquire()
     found = store.get(LOCK)
     assert found is not None
-    content, etag, _ = found
     deadline = time.monotonic() + 30
-    while (now := store.get(LOCK)) is not None and now[1] == etag:
+    while (now := store.get(LOCK)) is not None and now.etag == found.etag:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert store.put(LOCK, content, if_match=etag) is None
+    assert store.put(LOCK, found.data, if_match=found.etag) is None
     assert holder.is_held()
     holder.release()
 
@@ -88,8 +92,49 @@ def test_nothing_but_the_lock_object_is_left(table: Storage) -> None:
         [found] = table.list("", recursive=True)
         assert found.path == LOCK
         said = json.loads(table.read(LOCK))
-    assert (said["owner"], said["fencing_token"], said["released"]) == ("me", 1, False)
-    assert json.loads(table.read(LOCK))["released"]
+    assert (said["owner"], said["fencingToken"], said["expired"]) == ("me", 1, False)
+    assert json.loads(table.read(LOCK))["expired"]
+
+
+def held_by_the_jvm(table: Storage, *, seconds_left: float, released: bool = False) -> None:
+    until = int((time.time() + seconds_left) * 1000)
+    said = {"expired": released, "validUntil": until, "owner": "0b2f-the-jvm"}
+    table.put(LOCK, json.dumps(said).encode())
+
+
+def test_a_holder_of_the_jvm_is_waited_for_and_named_with_its_time(table: Storage) -> None:
+    held_by_the_jvm(table, seconds_left=60)
+    with pytest.raises(LockTimeoutError, match=r"held by 0b2f-the-jvm, .* free from \d\d:\d\d:\d\d UTC on"):
+        storage_lock(table, lease_seconds=0.5).acquire(timeout=2.5)
+
+
+@pytest.mark.parametrize(("seconds_left", "released"), [(60, True), (-3, False)])
+def test_what_the_jvm_has_released_or_let_expire_is_taken_with_a_larger_token(
+    table: Storage, seconds_left: float, released: bool
+) -> None:
+    with storage_lock(table) as before:
+        token = before.fencing_token
+    held_by_the_jvm(table, seconds_left=seconds_left, released=released)
+    with storage_lock(table) as lock:
+        assert lock.fencing_token > token
+        assert json.loads(table.read(LOCK))["validUntil"] > 1000 * time.time()
+
+
+def test_the_jvm_took_what_had_expired(table: Storage) -> None:
+    lock = storage_lock(table)
+    lock.acquire()
+    held_by_the_jvm(table, seconds_left=60)
+    assert not lock.is_held()
+    with pytest.raises(LockLostError):
+        lock.release()
+    assert json.loads(table.read(LOCK))["owner"] == "0b2f-the-jvm"
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"owner": "me"}'])
+def test_an_object_that_is_no_lock_is_refused_by_name(table: Storage, content: bytes) -> None:
+    table.put(LOCK, content)
+    with pytest.raises(LockUnavailableError, match=r"table_lock\.json is not what Hudi"):
+        storage_lock(table).acquire(timeout=0)
 
 
 @pytest.mark.parametrize("header", ["if-match", "if-none-match"])

@@ -26,6 +26,7 @@ SECRET = "geheim-7"
         "sqlite",
         "storage",
         "filesystem",
+        "hudi_filesystem",
         "metastore-thrift",
         "metastore-postgresql",
         "metastore-sqlite",
@@ -57,8 +58,8 @@ def test_nothing_there(provider: str, tmp_path: Path) -> None:
         case "metastore-sqlite":
             named = str(tmp_path / "file" / "metastore.db")
             config |= {"provider": "metastore", "url": f"sqlite:///{named}"}
-        case "filesystem":
-            config = {"provider": "filesystem"}
+        case "filesystem" | "hudi_filesystem":
+            config = {"provider": provider}
             root = named = str(tmp_path / "file")
     lock = open_lock(config, Storage(root, options))
     begun = time.monotonic()

@@ -16,7 +16,7 @@ from airflow_provider.table.storage import Storage
 MakeLock = Callable[..., LockProvider]
 
 
-@pytest.fixture(params=["filesystem", "in_process", "database", "metastore"])
+@pytest.fixture(params=["filesystem", "hudi_filesystem", "in_process", "database", "metastore"])
 def make_lock(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLock:
     has_url = request.param in {"database", "metastore"}
     where = {"url": f"sqlite:///{tmp_path}/locks.db"} if has_url else {}
@@ -149,7 +149,7 @@ def test_in_process_serves_first_come_first(tmp_path: Path) -> None:
     [
         (
             {"provider": "zoo"},
-            "known: database, filesystem, in_process, metastore, storage, zookeeper",
+            "known: database, filesystem, hudi_filesystem, in_process, metastore, storage, zookeeper",
         ),
         ({"provider": "in_process", "lease_seconds": 3}, "has no option 'lease_seconds'"),
         ({"lease_seconds": "soon"}, "must be a number of seconds above zero, not 'soon'"),

@@ -1,0 +1,180 @@
+"""The lock file of Hudi's ``FileSystemBasedLockProvider``, so that the JVM and ours exclude each other.
+
+Whoever creates the file ``lock``, in ``.hoodie`` or in the folder ``hoodie.write.lock.filesystem.path``,
+holds the lock; it is released by deleting the file. A JVM never renews it, and says nothing of a lease:
+``hoodie.write.lock.filesystem.expire`` says for all contenders alike after how many minutes a file is a dead
+holder's. Ours renews its file, and names its lease in it.
+
+Hudi's provider is careless in two ways. On a local file system the JVM looks for the file and creates it in
+two steps, so that it may replace a file that ours has created in between. And the JVM deletes the file once
+more after it has released the lock, whoever holds it by then (``FileSystemBasedLockProvider.close``). So ours
+looks a moment after it has created its file whether that is there; later on a lost file is a lost lock.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.exceptions import InvalidConnectionError
+from airflow_provider.locks.lease import LeaseLock
+from airflow_provider.locks.protocol import LockHolder
+from airflow_provider.table.storage import Storage
+
+LOCK_FILE = "lock"
+_FOLDER = ".hoodie"
+# For so long a JVM may take to create the file that it has not seen, or to close what it has released.
+_TWO_STEPS_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class _File:
+    """The lock's file.
+
+    :param owner: for people.
+    :param contender: empty where the JVM has written it.
+    :param age_seconds: by the storage's clock.
+    :param lease_seconds: so long it counts; None where it counts for ever.
+    """
+
+    owner: str
+    contender: str
+    token: int
+    age_seconds: float
+    lease_seconds: float | None
+
+    @property
+    def seconds_left(self) -> float | None:
+        return None if self.lease_seconds is None else self.lease_seconds - self.age_seconds
+
+
+class HudiFilesystemLockProvider(LeaseLock):
+    """A lock that the JVM's ``FileSystemBasedLockProvider`` shares; for local and mounted file systems.
+
+    Fencing tokens are times in milliseconds: the file is gone with its holder, and nothing counts.
+
+    :param storage: the table's storage.
+    :param path: the folder of the lock's file, absolute; the table's ``.hoodie`` when None. As
+        ``hoodie.write.lock.filesystem.path``.
+    :param expire_seconds: a JVM's file that is older is a dead holder's; None when it never is. As
+        ``hoodie.write.lock.filesystem.expire`` of all writers.
+    :param timeout_seconds: how long :meth:`acquire` waits by default.
+    :param lease_seconds: a holder of ours that did not renew for so long has lost the lock.
+    :param poll_interval_seconds: the longest pause between two looks while waiting.
+    :param owner: who contends, for people; host and process by default.
+    :raises InvalidConnectionError: when the lease is longer than the time after which the JVM takes the lock
+        away, or the table is on an object store, where Hudi's provider does not work either.
+    """
+
+    excludes_hudi = True
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        path: str | None = None,
+        expire_seconds: float | None = None,
+        timeout_seconds: float = 60.0,
+        lease_seconds: float = 30.0,
+        poll_interval_seconds: float = 0.1,
+        owner: str | None = None,
+    ) -> None:
+        super().__init__(
+            storage.root,
+            timeout_seconds=timeout_seconds,
+            lease_seconds=lease_seconds,
+            poll_interval_seconds=poll_interval_seconds,
+            outage_seconds=0.0,
+            owner=owner,
+        )
+        if expire_seconds is not None and expire_seconds < lease_seconds:
+            raise InvalidConnectionError(
+                f"lock provider 'hudi_filesystem': lease_seconds={lease_seconds:g} is longer than "
+                f"expire_seconds={expire_seconds:g}, after which other Hudi writers take the lock away; "
+                "raise hoodie.write.lock.filesystem.expire on all sides, or make the lease shorter",
+                option="lease_seconds",
+            )
+        self._storage = Storage(path, storage.options) if path else storage
+        if not self._storage.moves_atomically:
+            raise InvalidConnectionError(
+                f"lock provider 'hudi_filesystem' needs a file system; {self._storage.root} is on an object "
+                "store: choose 'storage' and Hudi's StorageBasedLockProvider, or 'zookeeper'",
+                location=self._storage.root,
+            )
+        self._path = LOCK_FILE if path else f"{_FOLDER}/{LOCK_FILE}"
+        self._expire = expire_seconds
+        self._contender = uuid.uuid4().hex
+
+    def _look(self) -> LockHolder | None:
+        file = self._file()
+        if file is None:
+            return None
+        left = file.seconds_left
+        return LockHolder(file.owner, file.token, file.age_seconds, None if left is None else max(0.0, left))
+
+    def _try_acquire(self) -> int | None:
+        file = self._file()
+        if file is not None:
+            if file.seconds_left is None or file.seconds_left >= 0:
+                return None
+            self._storage.delete(self._path)
+        token = time.time_ns() // 1_000_000
+        if not self._storage.put_if_absent(self._path, self._content(token)):
+            return None
+        time.sleep(_TWO_STEPS_SECONDS)
+        return token if self._holds(token) else None
+
+    def _renew(self, token: int) -> bool:
+        if not self._holds(token):
+            return False
+        self._storage.put(self._path, self._content(token))
+        return True
+
+    def _give_back(self, token: int) -> bool:
+        return self._holds(token) and self._storage.delete(self._path)
+
+    def _holds(self, token: int) -> bool:
+        try:
+            return _parsed(self._storage.read(self._path)).get("contender") == f"{self._contender}-{token}"
+        except FileNotFoundError:
+            return False
+
+    def _file(self) -> _File | None:
+        try:
+            said = _parsed(self._storage.read(self._path))
+        except FileNotFoundError:
+            return None
+        status = self._storage.stat(self._path)
+        if status is None:
+            return None
+        age = max(0.0, self._storage.clock() - status.modified)
+        if "contender" in said:
+            ours = str(said["lockThreadName"]), str(said["contender"]), int(said["fencingToken"])
+            return _File(*ours, age, float(said["leaseSeconds"]))
+        # A file without content is one that the JVM has just created.
+        thread = said.get("lockThreadName")
+        owner = f"another Hudi writer (thread {thread})" if thread else "another Hudi writer"
+        return _File(owner, "", 0, age, self._expire)
+
+    def _content(self, token: int) -> bytes:
+        return json.dumps(
+            {
+                "lockCreateTime": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
+                "lockThreadName": self._owner,
+                "contender": f"{self._contender}-{token}",
+                "leaseSeconds": self._lease,
+                "fencingToken": token,
+            }
+        ).encode()
+
+
+def _parsed(content: bytes) -> dict[str, Any]:
+    """What a lock's file says; nothing where it is still being written, or is damaged."""
+    try:
+        said = json.loads(content)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
