@@ -54,22 +54,21 @@ def test_a_jvm_that_died_loses_the_lock_once_it_expires(file: Path) -> None:
     assert not file.exists()
 
 
-def test_a_jvm_that_had_looked_before_ours_created_the_file_has_the_lock(file: Path) -> None:
-    ours, errors = lock(file), []
+def test_a_jvm_that_had_looked_before_ours_created_the_file_has_the_lock(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = Storage.put_if_absent
 
-    def acquire() -> None:
-        try:
-            ours.acquire(timeout=0.5)
-        except LockTimeoutError as error:
-            errors.append(error)
+    def create_and_be_overwritten(storage: Storage, path: str, data: bytes) -> bool:
+        created = create(storage, path, data)
+        if created and path == ".hoodie/lock":
+            written_by_the_jvm(file)
+        return created
 
-    thread = threading.Thread(target=acquire)
-    thread.start()
-    while not file.exists():
-        pass
-    written_by_the_jvm(file)
-    thread.join()
-    assert len(errors) == 1
+    monkeypatch.setattr(Storage, "put_if_absent", create_and_be_overwritten)
+    ours = lock(file)
+    with pytest.raises(LockTimeoutError):
+        ours.acquire(timeout=0.5)
     assert not ours.is_held()
     assert file.read_text() == JVM
 
