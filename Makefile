@@ -16,7 +16,7 @@ CLASSES := .venv/spark-classes.jsa
 test soak: export JAVA_TOOL_OPTIONS = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
   -XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)" -Xlog:disable -Xlog:all=error:stderr
 
-.PHONY: help setup demo test test-hudi test-unit lint format bench soak mutants clean
+.PHONY: help setup demo test test-hudi fixtures test-unit lint format bench soak mutants clean
 
 help:            ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ test: setup $(CLASSES) ## Every test
 test-hudi: setup ## Beside the real Hudi, in Spark 3.5
 	$(RUN) python -m tests.real_hudi.environment
 	$(RUN) pytest tests/real_hudi
+
+fixtures: setup  ## Make the tables by the real Hudi anew, which every test run is judged by
+	$(RUN) python -m tests.real_hudi.make_fixtures
 
 test-unit: setup ## Without Airflow and Spark, in seconds
 	$(RUN) pytest -n 2 tests/unit

@@ -258,6 +258,7 @@ def null_ordering(t: Making) -> None:
 
 def secondary_index(t: Making) -> None:
     usual(t)
+    t.set(hoodie__write__lock__provider="org.apache.hudi.client.transaction.lock.InProcessLockProvider")
     t.sql("create index by_name on {t} (name)")
     t.write([row(1, 77, 50, name="found")])
 
