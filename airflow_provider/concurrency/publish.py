@@ -46,6 +46,7 @@ from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.archived_timeline import find_archived, newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.markers import delete_markers
 from airflow_provider.table.metadata import (
     RESTORED_TO,
     REWRITES,
@@ -165,6 +166,7 @@ def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
     :return: paths of the data files deleted.
     """
     deleted = [path for path in data_files_of(storage, instant, action) if storage.delete(path)]
+    delete_markers(storage, instant)
     drop_staged(storage, instant)
     take_off_pending(storage, instant, action)
     storage.delete(staged_metadata_path(instant))

@@ -16,6 +16,7 @@ from airflow_provider.concurrency.publish import files_in, staged_metadata_path,
 from airflow_provider.exceptions import CommitError, InvalidInputError
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.markers import delete_markers
 from airflow_provider.table.metadata import (
     CommitMetadata,
     WriteStat,
@@ -122,6 +123,7 @@ class Uncommitted:
         """Delete what whoever rolled the write back could not, because it was written since."""
         for path in files_in(self._storage, {stat.partition_path for stat in self._planned}, self._instant):
             self._storage.delete(path)
+        delete_markers(self._storage, self._instant)
         drop_staged(self._storage, self._instant)
         self._storage.delete(staged_metadata_path(self._instant))
         self._storage.delete(staged_plan_path(self._instant))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -26,6 +27,7 @@ from airflow_provider.concurrency.turns import LOSSES_BEFORE_A_TURN
 from airflow_provider.concurrency.write import Write
 from airflow_provider.exceptions import NoSuchInstantError, TableServiceError
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
+from airflow_provider.table.markers import delete_markers
 from airflow_provider.table.metadata import WriteStat
 
 log = logging.getLogger(__name__)
@@ -157,6 +159,8 @@ class Writer(Write):
         except BaseException as error:
             self._give_up(error)
             raise
+        with suppress(OSError):  # archival deletes what is left
+            delete_markers(self.storage, self.instant)
         return CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence, self.rebases)
 
     def abort(self, reason: str = "given up by its writer") -> None:

@@ -16,6 +16,7 @@ from airflow_provider.ingestion.file_group_plan import Target
 from airflow_provider.ingestion.merge import Batch, Merge, latest_versions
 from airflow_provider.table.base_file import BaseFileReader, BaseFileWriter, WrittenFile, new_file_id
 from airflow_provider.table.keys import record_keys
+from airflow_provider.table.markers import MarkerType
 from airflow_provider.table.merge_semantics import MergeSemantics
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.partition_metadata import write_partition_metadata
@@ -219,6 +220,7 @@ class FileGroupTask:
             table_name=plan.config.name,
             first_row=self._next_row,
             preserved_bloom=stored.footer.bloom if stored else None,
+            marker=MarkerType.CREATE if stored is None or self._target.replaced else MarkerType.MERGE,
         )
 
     def _finish(self, writer: BaseFileWriter, *, inserts: int, updates: int = 0, deletes: int = 0) -> None:

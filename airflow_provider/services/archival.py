@@ -51,6 +51,7 @@ from airflow_provider.table.history_files import append_history, merge_history
 from airflow_provider.table.hudi_options import OPTIONS
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, age
+from airflow_provider.table.markers import delete_markers_upto
 from airflow_provider.table.storage import CLOCK_PREFIX, Storage
 from airflow_provider.table.timeline import TIMELINE_FOLDER, Timeline, instant_path
 from airflow_provider.table.timeline_zone import timeline_zone
@@ -174,12 +175,13 @@ def _archive(
 
 
 def _delete_forgotten(storage: Storage) -> None:
-    """What somebody left who died: staged for a savepoint of an archived commit, or to read the clock off."""
+    """What was left by who died: staged for a savepoint of an archived commit, markers, a clock's file."""
     upto, now = newest_archived(storage), storage.clock(anew=True)
     for status in storage.list(STAGED_FOLDER):
         is_old = now - status.modified > DEAD_WRITER_SECONDS
         if is_old and status.name.partition(".")[0] <= upto:
             storage.delete(status.path)
+    delete_markers_upto(storage, upto)
     for status in storage.list(".hoodie"):
         if status.path.startswith(CLOCK_PREFIX) and now - status.modified > DEAD_WRITER_SECONDS:
             storage.delete(status.path)

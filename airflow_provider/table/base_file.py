@@ -24,6 +24,7 @@ from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.column_properties import with_statistics, worth_a_dictionary
 from airflow_provider.table.file_ids import is_bucket
 from airflow_provider.table.full_storage import told_when_full
+from airflow_provider.table.markers import MarkerType, write_marker
 from airflow_provider.table.schema import (
     META_COLUMNS,
     arrow_to_avro,
@@ -112,6 +113,7 @@ class BaseFileWriter:
         spares hashing them again; it is built anew when it would become too full.
     :param row_group_rows: rows of a row group; the fewer, the more of the file queries can skip where its
         rows are ordered.
+    :param marker: says what the file is; it is put before the file is.
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class BaseFileWriter:
         first_row: int = 0,
         preserved_bloom: BloomFilter | None = None,
         row_group_rows: int = ROW_GROUP_ROWS,
+        marker: MarkerType = MarkerType.CREATE,
     ) -> None:
         name = base_file_name(file_id, write_token, instant)
         self.path = f"{partition_path}/{name}" if partition_path else name
@@ -146,6 +149,7 @@ class BaseFileWriter:
         self._constants = {_COMMIT_TIME: instant, _PARTITION_PATH: partition_path, _FILE_NAME: name}
         self._preserved_bloom = preserved_bloom
         self._row_group_rows = row_group_rows
+        self._marker = marker
         self._preserved_keys: list[pa.Array] = []
         self._new_keys: list[pa.Array] = []
         self._keys_to_hash: list[pa.Array] = []
@@ -323,6 +327,7 @@ class BaseFileWriter:
 
     def _open(self, sample: pa.Table) -> pq.ParquetWriter:
         self._with_statistics = frozenset(with_statistics(sample))
+        write_marker(self._storage, self._instant, self.path, self._marker)
         self._sink = self._storage.create(self.path)
         self._parquet = pq.ParquetWriter(
             self._sink,

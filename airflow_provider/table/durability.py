@@ -11,7 +11,9 @@ content of a file is before its name. Whatever survives is then what a killed pr
   step has named it, and that step waits for all of them at once;
 - the deletion of data files and index files among each other;
 - heartbeats, locks and readers' leases, which mean nothing without the processes that they are about. But a
-  heartbeat is there before anything that it stands for.
+  heartbeat is there before anything that it stands for;
+- markers: where one is lost, another Hudi writer's rollback leaves the data file, which nobody shows, to the
+  cleaning of orphaned files.
 
 The level ``commit`` does so. At ``full`` every step, ordered or not, is on the disk before it returns; at
 ``none`` nothing is forced. An object store has no such gap: what it has confirmed is kept.
@@ -63,7 +65,7 @@ class Place(StrEnum):
     """Heartbeats."""
 
     FLEETING = "fleeting"
-    """Locks, readers' leases, and what the storage's clock is read off."""
+    """Locks, readers' leases, markers, and what the storage's clock is read off."""
 
 
 PUBLISHED_FOLDERS = (".hoodie/timeline", ".hoodie/metadata/.hoodie/timeline", ".hoodie/commit_log")
@@ -76,6 +78,7 @@ _PLACES = (
     (".hoodie/locks/", Place.FLEETING),
     (".hoodie/.readers/", Place.FLEETING),
     (".hoodie/.clock-", Place.FLEETING),
+    (".hoodie/.temp/", Place.FLEETING),
     (".hoodie/commit_log/staged/", Place.STAGED),
     (".hoodie/metadata/.hoodie/", Place.ORDERED),
     (".hoodie/metadata/", Place.DATA),

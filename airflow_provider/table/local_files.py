@@ -34,6 +34,23 @@ def read(target: str) -> bytes:
         os.close(descriptor)
 
 
+def delete_folder(target: str) -> None:
+    """Delete a folder with all that is in it.
+
+    :param target: absolute path; an absent folder is deleted already. One into which somebody puts something
+        in this moment stays.
+    """
+    with suppress(OSError):
+        with os.scandir(target) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    delete_folder(entry.path)
+                else:
+                    with suppress(FileNotFoundError):
+                        os.unlink(entry.path)  # noqa: PTH108
+        os.rmdir(target)  # noqa: PTH106
+
+
 def put(disk: Disk | None, target: str, data: bytes) -> None:
     """Create or replace a file in one step.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from stat import S_ISDIR
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -344,6 +345,22 @@ class Storage:
         if disk is not None:
             disk.deleted(target)
         return True
+
+    def delete_folder(self, path: str) -> None:
+        """Delete a folder and all that is in it; an absent one is deleted already.
+
+        Nothing is forced to the disk, and what is put there in this moment may stay: it is for files that are
+        gone for everybody else as well.
+
+        :param path: relative to the root.
+        """
+        target = self._absolute(path)
+        if self._is_local:
+            local_files.delete_folder(target)
+            return
+        self._filesystem.invalidate_cache(target)
+        with suppress(FileNotFoundError):
+            self._filesystem.rm(target, recursive=True)
 
     def clock(self, *, anew: bool = False) -> float:
         """The time by the storage's own clock, in seconds since the epoch.

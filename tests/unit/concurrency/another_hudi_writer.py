@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -104,10 +105,13 @@ class Jvm:
         self._put(Action.ROLLBACK, State.REQUESTED, encode("HoodieRollbackPlan", plan))
 
     def roll_back(self, instant: str) -> None:
-        """As JVM Hudi does: the plan, then files, then the instant."""
+        """As JVM Hudi does: the plan, then files, then the instant; of a pending one the files that markers
+        name."""
+        found = self.table.timeline().find(instant)
+        assert found is not None
         self.begin_rollback_of(instant)
         self._put(Action.ROLLBACK, State.INFLIGHT, b"")
-        self._take_away(instant)
+        self._take_away(instant, by_markers=found.state is not State.COMPLETED)
         said = {"startRollbackTime": self.instant, "commitsRollback": [instant], "version": 1}
         said |= {
             "timeTakenInMillis": 1,
@@ -132,12 +136,18 @@ class Jvm:
         append_history(storage, [each for each in found if each is not None])
         take_off(storage, instants)
 
-    def _take_away(self, instant: str) -> None:
-        for path in Path(self.table.location).rglob(f"*{instant}*"):
-            if path.suffix == ".parquet" or (
-                path.parent.name == "timeline" and path.name.startswith(instant)
-            ):
+    def _take_away(self, instant: str, *, by_markers: bool = False) -> None:
+        location = Path(self.table.location)
+        markers = location / ".hoodie" / ".temp" / instant
+        named = {
+            location / path.relative_to(markers).with_name(path.name.rpartition(".marker.")[0])
+            for path in markers.rglob("*.marker.*")
+        }
+        for path in location.rglob(f"*{instant}*"):
+            is_data = path.suffix == ".parquet" and (path in named or not by_markers)
+            if is_data or (path.parent.name == "timeline" and path.name.startswith(instant)):
                 path.unlink()
+        shutil.rmtree(markers, ignore_errors=True)
 
     def begin_restore_of(self, instant: str) -> None:
         plan = {"instantsToRollback": [{"commitTime": instant, "action": "commit"}]}

@@ -170,6 +170,10 @@ class MemoryStorage(Storage):
         self.at("delete", path)
         return self._files.pop(path, None) is not None
 
+    def delete_folder(self, path: str) -> None:
+        for status in self.list(path, recursive=True):
+            self.delete(status.path)
+
     def clock(self, *, anew: bool = False) -> float:
         return self._clock()
 
