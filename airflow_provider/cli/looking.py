@@ -110,6 +110,6 @@ def locks(table: TableArgument, as_json: AsJson = False) -> None:
     lock = table_lock(table)
     holder = lock.holder()
     rows = [{"lock": provider, "state": "held", **asdict(holder)}] if holder else []
-    empty = dict.fromkeys(("fencing_token", "age_seconds"))
+    empty = dict.fromkeys(("fencing_token", "age_seconds", "seconds_left"))
     rows += [{"lock": provider, "state": "waits", "owner": owner, **empty} for owner in lock.waiters()]
     show(rows, as_json)

@@ -25,6 +25,9 @@ class Contender(ABC):
 
     excludes_hudi = False
 
+    #: What whoever waited in vain can do.
+    _remedy = "raise timeout_seconds, or look for a writer that hangs"
+
     def __init__(self, place: str, timeout_seconds: float, owner: str | None) -> None:
         self._place = place
         self._timeout = timeout_seconds
@@ -81,10 +84,9 @@ class Contender(ABC):
 
     def _timed_out(self, limit: float) -> LockTimeoutError:
         holder = self.holder()
-        by = f"held by {_described(holder)}" if holder else "contended"
+        by = f"held by {described(holder)}" if holder else "contended"
         return LockTimeoutError(
-            f"lock of table {self._place} not acquired in {limit:g} s: {by}; "
-            "raise timeout_seconds, or look for a writer that hangs",
+            f"lock of table {self._place} not acquired in {limit:g} s: {by}; {self._remedy}",
             table=self._place,
             holder=holder.owner if holder else None,
         )
@@ -93,8 +95,11 @@ class Contender(ABC):
         return LockUnavailableError(f"lock of table {self._place}: {reason}", table=self._place)
 
 
-def _described(holder: LockHolder) -> str:
-    """Who holds a lock, since when it was not heard of, and until when the lock is its own at most."""
+def described(holder: LockHolder) -> str:
+    """Who holds a lock, since when it was not heard of, and until when the lock is its own at most.
+
+    :param holder: seen just now.
+    """
     said = f"{holder.owner}, last renewed {holder.age_seconds:.1f} s ago"
     if holder.seconds_left is None:
         return said

@@ -141,12 +141,14 @@ class FilesystemLockProvider(LeaseLock):
         if newest == 0 or "released" in files:
             return None
         try:
-            owner = json.loads(self._storage.read(_path(newest, "acquired")))["owner"]
+            said = json.loads(self._storage.read(_path(newest, "acquired")))
         except FileNotFoundError:
             return None
         except ValueError:
-            owner = "unknown"  # a power failure has taken the content, and the holder
-        return LockHolder(owner, newest, max(0.0, time.time() - _renewed(files)))
+            said = {"owner": "unknown"}  # a power failure has taken the content, and the holder
+        age = max(0.0, time.time() - _renewed(files))
+        left = float(said.get("lease_seconds", self._lease)) - age
+        return LockHolder(said["owner"], newest, age, max(0.0, left))
 
     def _renew(self, token: int) -> bool:
         if self._storage.stat(_path(token, "released")) is not None:

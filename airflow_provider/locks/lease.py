@@ -5,6 +5,7 @@ The rules that all of them share are here; where a lease is kept is a subclass's
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from abc import abstractmethod
@@ -13,9 +14,14 @@ from collections.abc import Callable
 import tenacity
 
 from airflow_provider.exceptions import LockUnavailableError
-from airflow_provider.locks.contender import Contender
+from airflow_provider.locks.contender import Contender, described
 from airflow_provider.locks.protocol import LockHolder
 from airflow_provider.locks.recurring import Recurring
+
+log = logging.getLogger(__name__)
+
+# Who waits for so long says for whom.
+_SILENT_SECONDS = 10.0
 
 
 class LeaseLock(Contender):
@@ -159,12 +165,16 @@ class LeaseLock(Contender):
 
 
 class _Attempt:
-    """One attempt after the other to take a lock; remembers an outage of the backend."""
+    """One attempt after the other to take a lock; remembers an outage of the backend.
+
+    After ten seconds it tells the log for whom it waits, and until when.
+    """
 
     def __init__(self, lock: LeaseLock, limit: float) -> None:
         self._lock = lock
         self._patience = min(lock._outage, limit)
         self._away_since: float | None = None
+        self._silent_until: float | None = time.monotonic() + _SILENT_SECONDS
         self.failure: LockUnavailableError | None = None
 
     def __call__(self) -> bool:
@@ -182,9 +192,20 @@ class _Attempt:
             raise self.failure from None
         self._away_since = self.failure = None
         if token is None:
+            if self._silent_until is not None and time.monotonic() > self._silent_until:
+                self._silent_until = None
+                self._tell()
             return False
         self._lock._begin(token, begun)
         return True
+
+    def _tell(self) -> None:
+        try:
+            holder = self._lock._look()
+        except self._lock.unusable:
+            return  # the next attempt meets it too
+        if holder is not None:
+            log.warning("lock of table %s: waits for %s", self._lock._place, described(holder))
 
 
 class _Renewal:

@@ -90,6 +90,12 @@ class ZookeeperLockProvider(Contender):
 
     excludes_hudi = True
 
+    _remedy = (
+        "a holder that was killed keeps it until its session ends, which of a JVM is "
+        "hoodie.write.lock.zookeeper.session_timeout_ms later, 60 s by default: raise timeout_seconds above "
+        "that, or look for a writer that hangs"
+    )
+
     def __init__(
         self,
         storage: Storage,

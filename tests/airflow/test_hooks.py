@@ -54,7 +54,7 @@ class TestLockProviderHook:
             ({"colour": "red"}, ["'colour'", "known: acl, authentication, base_path"]),
             (
                 {"provider": "zoo"},
-                ["'provider'", "'zoo'", "known: filesystem, zookeeper, metastore, database"],
+                ["'provider'", "'zoo'", "known: filesystem, hudi_filesystem, zookeeper, metastore, database"],
             ),
             ({"provider": 3}, ["'provider'", "must be text, not int"]),
             ({"timeout_seconds": 0}, ["'timeout_seconds'", "must be a number above 0, not 0"]),

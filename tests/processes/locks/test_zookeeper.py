@@ -75,7 +75,9 @@ def test_curator_keeps_us_out(curator: Curator, zookeeper_server: ZookeeperServe
     holder = ours.holder()
     assert holder is not None
     assert ipaddress.ip_address(holder.owner)  # what Curator writes into its nodes
-    with pytest.raises(LockTimeoutError, match=f"held by {holder.owner}"):
+    with pytest.raises(
+        LockTimeoutError, match=f"held by {holder.owner}.*session_timeout_ms later, 60 s by default"
+    ):
         ours.acquire(timeout=0.5)
     waiting = threading.Thread(target=ours.acquire, args=(30,))
     waiting.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.exceptions import InvalidConnectionError, LockLostError, LockTimeoutError
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, lease, open_lock
 from airflow_provider.table.storage import Storage
 
 MakeLock = Callable[..., LockProvider]
@@ -118,6 +119,22 @@ def test_a_contender_whose_clock_is_ahead_does_not_rob_the_holder(
         other.acquire(timeout=0.2)
     assert holder.is_held()
     assert [path.name for path in (tmp_path / ".hoodie/locks").iterdir()] == ["lock1.acquired"]
+
+
+@pytest.mark.parametrize("provider", ["filesystem", "hudi_filesystem"])
+def test_who_waits_long_tells_the_log_for_whom_and_until_when(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lease, "_SILENT_SECONDS", 0.1)
+
+    def make(owner: str) -> LockProvider:
+        return open_lock({"provider": provider, "owner": owner}, Storage(str(tmp_path)))
+
+    until = r"ingest of flights, last renewed .* free from \d\d:\d\d:\d\d UTC on"
+    with make("ingest of flights"), pytest.raises(LockTimeoutError, match=until):
+        make("other").acquire(timeout=1)
+    [told] = [record.getMessage() for record in caplog.records if "waits for" in record.getMessage()]
+    assert re.search(f"waits for {until}", told)
 
 
 def test_in_process_serves_first_come_first(tmp_path: Path) -> None:
