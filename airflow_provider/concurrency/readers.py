@@ -17,11 +17,14 @@ from dataclasses import dataclass
 from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo
 from airflow_provider.concurrency.publish import publish_head
-from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.exceptions import InvalidInputError, SnapshotUnavailableError
 from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.cleans import lacking
+from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import after, now, parse_time
+from airflow_provider.table.instant import Action, after, now, parse_time
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Timeline
 
 READERS_FOLDER = ".hoodie/.readers"
 CONSUMERS_FOLDER = ".hoodie/.consumers"
@@ -29,10 +32,43 @@ CONSUMERS_FOLDER = ".hoodie/.consumers"
 WEEK = 7 * 24 * 3600.0
 
 
+class ReaderLease(Heartbeat):
+    """A reader's heartbeat, which knows what was there when it began.
+
+    :param view: of the moment in which it began.
+    """
+
+    def __init__(self, storage: Storage, name: str, info: HeartbeatInfo, view: FileSystemView) -> None:
+        super().__init__(storage, name, info, folder=READERS_FOLDER)
+        self._view = view
+
+    def check(self) -> None:
+        """Make sure that all that was visible when the lease began is still there.
+
+        :raises HeartbeatExpiredError: when the lease was lost, because this process stood still for too long.
+        :raises SnapshotUnavailableError: when another Hudi writer, which knows no leases, has cleaned a part
+            of it; names its clean.
+        """
+        super().check()
+        timeline, began = Timeline.load(self._storage), self._view.timeline.newest_completion
+        cleans = (instant for instant in timeline.completed() if instant.action is Action.CLEAN)
+        if not any((instant.completion_time or "") > began for instant in cleans):
+            return
+        if found := lacking(self._storage, self._view, timeline):
+            path, clean = found
+            raise SnapshotUnavailableError(
+                f"table {self._storage.root}: clean {clean.requested_time} of another Hudi writer, which "
+                f"knows no leases, has taken {path}; read again, and let that writer keep more commits "
+                "(hoodie.clean.commits.retained)",
+                instant=clean.requested_time,
+                path=path,
+            )
+
+
 @contextmanager
 def reader_lease(
     table: HudiTable, *, heartbeat_interval: float = 10.0, tolerable_misses: int = 6
-) -> Iterator[Heartbeat]:
+) -> Iterator[ReaderLease]:
     """Keep what a reader is about to read from being cleaned, for the time of a ``with`` block.
 
     ::
@@ -47,8 +83,7 @@ def reader_lease(
     :param table: the table; only the lease itself is written to it, and what a writer left unpublished.
     :param heartbeat_interval: seconds between two beats.
     :param tolerable_misses: missed beats after which the lease is over.
-    :return: the lease; its ``check`` raises HeartbeatExpiredError when it was lost, because this process
-        stood still for too long.
+    :return: the lease; see :meth:`ReaderLease.check`.
     :raises InvalidInputError: when the heartbeat's numbers are not above zero.
     """
     if heartbeat_interval <= 0 or tolerable_misses < 1:
@@ -68,7 +103,7 @@ def reader_lease(
     name = now()
     while not storage.put_if_absent(_lease_path(name), info.to_json()):
         name = after(name)
-    lease = Heartbeat(storage, name, info, folder=READERS_FOLDER)
+    lease = ReaderLease(storage, name, info, table.view())
     try:
         yield lease
     finally:

@@ -288,7 +288,7 @@ EPOCH = {
 OP = f"{COLUMNS}, op string"
 TYPES = (
     f"{COLUMNS}, i int, f float, d double, b binary, yes boolean, price decimal(10,3), day date, "
-    "at timestamp, many array<int>, named map<string, int>, nested struct<x: int, y: struct<z: string>>"
+    "at timestamp, many array<int>, named map<string,int>, nested struct<x:int,y:struct<z:string>>"
 )
 DELETE = {"hoodie.payload.delete.field": "op", "hoodie.payload.delete.marker": "D"}
 

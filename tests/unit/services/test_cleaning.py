@@ -246,6 +246,17 @@ def test_a_lease_keeps_what_was_there_when_it_began(made: LakeTable) -> None:
     assert held_by(made) == {}
 
 
+def test_a_reader_is_told_which_clean_of_another_hudi_writer_took_its_files(made: LakeTable) -> None:
+    with reader_lease(made.table) as lease:
+        made.ingest("upsert", [row(1, 5)])
+        lease.check()
+        (file,) = made.table.storage.list(READERS_FOLDER)
+        made.table.storage.delete(file.path)  # as for a cleaner that knows no leases
+        (cleaned,) = clean(made.table, NOW_ONLY)
+        with pytest.raises(SnapshotUnavailableError, match=f"clean {cleaned.instant} of another Hudi writer"):
+            lease.check()
+
+
 def test_a_reader_that_died_keeps_nothing(made: LakeTable) -> None:
     with reader_lease(made.table, heartbeat_interval=0.02, tolerable_misses=1) as lease:
         made.ingest("upsert", [row(1, 5)])
