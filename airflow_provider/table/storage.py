@@ -181,7 +181,11 @@ class Storage:
         if self._is_local:
             return local_files.put_if_absent(self._forced(Place.FLEETING, path=path), target, data)
         try:
-            self._filesystem.pipe_file(target, data, mode="create")
+            try:
+                self._filesystem.pipe_file(target, data, mode="create")
+            except FileNotFoundError:  # a file system with folders; an object store has none
+                self._filesystem.makedirs(target.rpartition("/")[0], exist_ok=True)
+                self._filesystem.pipe_file(target, data, mode="create")
         except FileExistsError:
             return False
         return True

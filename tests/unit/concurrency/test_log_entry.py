@@ -23,7 +23,7 @@ from airflow_provider.table.instant import Action
 
 GROUPS = frozenset({FileGroupId("p", "f-0")})
 FILES = (IndexState("files", "20240101000000002", 1, True),)
-FILES_TEXT = '"indexes":[["files","20240101000000002",1,true]]'
+FILES_TEXT = '"indexes":[["files","20240101000000002",1,true,""]]'
 
 WRITTEN_BEFORE: dict[str, tuple[str, LogEntry]] = {
     "commit": (

@@ -25,7 +25,7 @@ from tests.unit.concurrency.simulation import Killed, NoLock, Simulation
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
 COMMITS = 6
-STEPS = 100  # more than an archiver takes, which is tested
+STEPS = 110  # more than an archiver takes, which is tested
 _OPERATIONS = ("put_if_absent", "put", "read", "list", "names", "stat", "delete")
 
 

@@ -34,7 +34,11 @@ def table(tmp_path: Path) -> LakeTable:
     """Partition ``a`` with four file groups, ``b`` with two, ``c`` with one."""
     made = Lake(tmp_path).create(SCHEMA, partition_by=["part"])
     for number, parts in enumerate(("abc", "ab", "a", "a")):
-        rows = [{"id": 10 * number + n, "part": part, "value": float(n)} for part in parts for n in range(5)]
+        rows = [
+            {"id": 10 * number + n, "part": part, "value": float(n), "tags": []}
+            for part in parts
+            for n in range(5)
+        ]
         made.ingest("bulk_insert", rows)
     return made
 
@@ -62,7 +66,7 @@ def test_one_alone_is_ordered_once(table: LakeTable) -> None:
     cluster_in_process(table.table)
     assert planned(table, sort_by=("value",)) == {}
     assert set(planned(table, sort_by=("value", "id"))) == {"part=a", "part=b", "part=c"}
-    table.ingest("bulk_insert", [{"id": 99, "part": "b", "value": 1.0}])
+    table.ingest("bulk_insert", [{"id": 99, "part": "b", "value": 1.0, "tags": []}])
     assert planned(table, sort_by=("value",)) == {"part=b": [(2, 1)]}
 
 
@@ -173,7 +177,7 @@ def test_a_table_without_partitions_and_an_empty_one(tmp_path: Path) -> None:
     made = Lake(tmp_path).create(SCHEMA)
     assert planned(made, sort_by=("value",)) == {}
     for number in range(2):
-        made.ingest("bulk_insert", [{"id": number, "part": "a", "value": 0.0}])
+        made.ingest("bulk_insert", [{"id": number, "part": "a", "value": 0.0, "tags": []}])
     assert planned(made) == {"": [(2, 1)]}
     instant = schedule_clustering(made.table, ClusteringSettings())
     assert pending_plan(made.table, str(instant)).file_groups == {

@@ -27,7 +27,7 @@ from tests.unit.concurrency.simulation import Killed, NoLock
 from tests.unit.services.indexed_table import EVERY_COMMIT, check_indexes, commit, indexed_table, rows
 
 COMMITS = 5
-STEPS = 140  # more than a compactor takes, which is tested
+STEPS = 160  # more than a compactor takes, which is tested
 _OPERATIONS = (
     "put_if_absent",
     "move_if_absent",
