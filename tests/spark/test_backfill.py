@@ -122,7 +122,7 @@ def test_a_span_is_in_utc_wherever_the_session_is(elsewhere, table, job, column)
 def test_every_row_is_in_one_window_whatever_the_type(elsewhere, table, job, column):
     windows = find_windows(elsewhere, job, order="oldest_first", columns=[column])
     source = elsewhere.read.parquet(*job.source)
-    found = [sorted(r.id for r in in_window(source, window, table).collect()) for window in windows]
+    found = [sorted(r.id for r in in_window(source, window, table.schema).collect()) for window in windows]
     assert sorted(id_ for ids in found for id_ in ids) == [1, 2, 3, 4, 5]
     assert [len(ids) for ids in found] == [window.rows for window in windows]
 
@@ -144,7 +144,8 @@ def test_a_path_for_each_window(lake, table, tmp_path):
 def test_text_is_of_the_tables_types_before_it_is_cut(lake, table, tmp_path):
     source = tmp_path / "in.csv"
     source.write_text("id,part,on\n1,a,2013-01-31\n2,b,2013-02-01\n")
-    job = IngestJob(table.location, (str(source),), "csv", {"header": "true"})
+    csv = {"header": "true"}
+    job = IngestJob(table.location, (str(source),), "csv", csv, set_null_for_missing_columns=True)
     windows = time_windows("2013-01-01", "2013-03-01", "month", order="oldest_first", column="on")
     backfill(lake.spark, job, windows)
     assert list(by_window(table).values()) == [[1], [2]]
@@ -154,7 +155,7 @@ def test_a_source_that_cannot_be_cut_is_refused(lake, table, job, tmp_path):
     with pytest.raises(InvalidInputError, match="no column 'nothing'"):
         find_windows(lake.spark, job, order="oldest_first", columns=["nothing"])
     pa.parquet.write_table(pa.table({"id": [1], "part": ["a"]}), tmp_path / "few.parquet")
-    few = IngestJob(table.location, (str(tmp_path / "few.parquet"),))
+    few = IngestJob(table.location, (str(tmp_path / "few.parquet"),), set_null_for_missing_columns=True)
     windows = time_windows("2013-01-01", "2013-03-01", "month", order="oldest_first", column="on")
     with pytest.raises(MissingColumnError, match="which window a row belongs to"):
         backfill(lake.spark, few, windows)

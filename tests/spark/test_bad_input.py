@@ -59,7 +59,7 @@ def test_one_of_several_files_is_broken(table: SparkLakeTable, tmp_path: Path) -
     [
         ("id,sub,part,n,ts,must\n1,s,p,1,1,1\n2,s,p,many,1,1\n", UnreadableSourceError),
         ("id,sub,part,n,ts,must\n1,s,p,1,1,1\n2,s,p\n", UnreadableSourceError),
-        ("id,sub,part,n,ts,must,Sub\n1,s,p,1,1,1,1\n", IncompatibleSchemaError),
+        ("id,sub,part,n,ts,must,Sub\n1,s,p,1,1,1,1\n", MissingColumnError),
         ("sub,part,n,ts,must\ns,p,1,1,1\n", MissingColumnError),
         ("id,part,n,ts,must\n1,p,1,1,1\n", MissingColumnError),
         ("id,sub,part,n,ts,must\n", EmptySourceError),

@@ -97,11 +97,12 @@ def test_narrower_columns_and_missing_ones(lake: SparkLake) -> None:
     table = lake.create(schema, record_key=["id", "k"], partition_by=["d"])
     narrow = pa.schema({"id": pa.int32(), "f": pa.float32(), "d": pa.decimal128(5, 1), "k": pa.int16()})
     rows = [{"id": 1, "f": 0.5, "d": Decimal("1.5"), "k": 7}]
-    table.ingest("upsert", pa.Table.from_pylist(rows, narrow))
+    table.ingest("upsert", pa.Table.from_pylist(rows, narrow), set_null_for_missing_columns=True)
     wide = [{"id": 1, "f": 0.25, "d": Decimal("1.50"), "k": Decimal("7.000"), "t": "x"}]
     # The key and the folder are made of the table's types, so this is the same record.
     assert table.ingest("upsert", pa.Table.from_pylist(wide, schema))["rows_updated"] == 1
-    table.ingest("upsert", pa.Table.from_pylist([rows[0] | {"id": 2}], narrow))
+    second = pa.Table.from_pylist([rows[0] | {"id": 2}], narrow)
+    table.ingest("upsert", second, set_null_for_missing_columns=True)
     table.check([wide[0], {"id": 2, "f": 0.5, "d": Decimal("1.50"), "k": Decimal("7.000"), "t": None}])
 
 

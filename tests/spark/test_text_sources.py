@@ -45,7 +45,9 @@ def test_csv_with_a_word_for_null(lake: SparkLake, tmp_path: Path) -> None:
     source.write_text("id,price\n2,NA\n")
     table = lake.create(SCHEMA)
     options = {"header": "true", "nullValue": "NA"}
-    table.load("upsert", source, source_format="csv", source_options=options)
+    table.load(
+        "upsert", source, source_format="csv", source_options=options, set_null_for_missing_columns=True
+    )
     table.check([ROWS[1]])
 
 
