@@ -262,7 +262,7 @@ def _columns_asked_and_found(
     """The columns, the same where the table's may have come of those asked for: some added, some wider."""
     found = table.schema
     try:
-        has_come_of_them = evolved(found, schema, fills_missing=True)[0].equals(found)
+        has_come_of_them = evolved(schema, found)[0].equals(found)
     except InvalidInputError:
         has_come_of_them = False
     asked = _columns(schema, table.config.name)

@@ -116,6 +116,7 @@ class TestSuccess:
             "rows_deleted": 0,
             "files_written": 2,
             "rebases": 0,
+            "schema_changes": [],
             "bytes": sum(stat.total_write_bytes for stat in metadata.write_stats),
             "txn_id": event.message["txnid"],
             "write_id": 1,
