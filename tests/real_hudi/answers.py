@@ -41,7 +41,8 @@ def _plain(value: Any) -> Any:
         case float():
             return str(value) if math.isnan(value) or math.isinf(value) else value
         case dict():
-            return {str(name): _plain(each) for name, each in value.items()}
+            # Where a map is empty, pyarrow's pairs do not tell it from a list.
+            return [] if not value else {str(name): _plain(each) for name, each in value.items()}
         case list() | tuple():
             # A map comes as pairs from pyarrow, and as a dictionary from Spark.
             if value and all(isinstance(each, tuple) and len(each) == 2 for each in value):
