@@ -255,7 +255,8 @@ def _write(pipe: Connection, location: str, lock: dict[str, Any], beats: dict[st
         pipe.send(("begins", rows))
         try:
             table = pa.Table.from_pylist(rows, SCHEMA)
-            ingest_arrow(location, table, lock=provider, on_conflict="rebase", **beats)
+            waits = {"on_conflict": "rebase", "on_pending_clustering": "wait"}
+            ingest_arrow(location, table, lock=provider, **waits, **beats)
         except TableServiceError as error:
             pipe.send(("fails", f"{type(error).__name__}: {error}"))
         else:

@@ -42,6 +42,7 @@ class Evolving:
     def __init__(self, hudi: Session, location: Path) -> None:
         self.hudi, self.location, self.name = hudi, str(location), location.name
         self.options: dict[str, str] = {}
+        self.read_by_hudi_rs = True
         HudiTable.create(
             self.location,
             name=self.name,
@@ -77,7 +78,8 @@ class Evolving:
         self.hudi.sql(text.format(t=self.name))
 
     def check(self) -> None:
-        five_readers(self.hudi, self.location, self.model.values(), options=self.options)
+        rows, options = self.model.values(), self.options
+        five_readers(self.hudi, self.location, rows, options=options, hudi_rs=self.read_by_hudi_rs)
 
     def both_go_on(self) -> None:
         self.check()
@@ -142,6 +144,7 @@ def nested_column(table: Evolving) -> None:
 def renamed(table: Evolving) -> None:
     table.on_read()
     table.sql("alter table {t} rename column f to g")
+    table.read_by_hudi_rs = False  # it goes by names alone
     for each in table.model.values():
         each["g"] = each.pop("f")
 
@@ -171,9 +174,21 @@ def by_a_data_frame(table: Evolving) -> None:
     table.model["k0004"] = changed
 
 
+WIDENS_INT = pytest.mark.xfail(
+    strict=True, reason="the JVM cannot merge the partition statistics of ours, of int and then of long"
+)
+
+
 @pytest.mark.parametrize(
     "changes",
-    [int_to_bigint, float_to_double, nested_column, renamed, dropped, by_a_data_frame],
+    [
+        pytest.param(int_to_bigint, marks=WIDENS_INT),
+        float_to_double,
+        nested_column,
+        renamed,
+        dropped,
+        pytest.param(by_a_data_frame, marks=WIDENS_INT),
+    ],
     ids=lambda changes: changes.__name__,
 )
 def test_columns_that_the_jvm_changes(changes: Callable[[Evolving], None], table: Evolving) -> None:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .jvm import Session
+from .jvm import Jvm, running
 from .shared_table import SharedTable, rows
 
-SET_ZONE = "zones = spark._jvm.java.util.TimeZone; zones.setDefault(zones.getTimeZone(zone))"
+
+# A JVM whose clock is put back waits until it is as late as it was, so each zone has a JVM of its own.
+@pytest.fixture(scope="module", params=["America/Chicago", "Asia/Tokyo"])
+def hudi_elsewhere(request: pytest.FixtureRequest) -> Iterator[Jvm]:
+    options = f"-Duser.timezone={request.param} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    with tempfile.TemporaryDirectory(prefix="real-hudi-") as folder:
+        settings = {"spark.driver.extraJavaOptions": options}
+        with running(Path(folder), settings=settings) as jvm:
+            yield jvm
 
 
-@pytest.fixture
-def zone(request: pytest.FixtureRequest, hudi: Session) -> Iterator[str]:
-    hudi.run(SET_ZONE, zone=request.param)
-    yield request.param
-    hudi.run(SET_ZONE, zone="UTC")
-
-
-@pytest.mark.parametrize("zone", ["America/Chicago", "Asia/Tokyo"], indirect=True)
 @pytest.mark.parametrize("made", [SharedTable.of_ours, SharedTable.of_the_jvm], ids=["ours", "theirs"])
-def test_a_jvm_of_another_time_zone(made: object, zone: str, hudi: Session, location: Path) -> None:
+def test_a_jvm_of_another_time_zone(made: object, hudi_elsewhere: Jvm, location: Path) -> None:
+    hudi = hudi_elsewhere.session()
     shared: SharedTable = made(hudi, location, rows(range(30), 0))
     shared.check()
     for turn in range(2):
