@@ -12,8 +12,9 @@ from .jvm import Jvm, running
 from .shared_table import SharedTable, rows
 
 
-# A JVM whose clock is put back waits until it is as late as it was, so each zone has a JVM of its own.
-@pytest.fixture(scope="module", params=["America/Chicago", "Asia/Tokyo"])
+# A JVM waits until its instant times are later than all before, of whatever table: after those in UTC that
+# takes hours in the west. So each test has a JVM of its own.
+@pytest.fixture(params=["America/Chicago", "Asia/Tokyo"])
 def hudi_elsewhere(request: pytest.FixtureRequest) -> Iterator[Jvm]:
     options = f"-Duser.timezone={request.param} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     with tempfile.TemporaryDirectory(prefix="real-hudi-") as folder:
