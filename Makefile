@@ -86,7 +86,7 @@ soak: setup $(CLASSES) ## 100,000 interleavings and many more examples, for a ni
 
 	$(MAKE) mutants
 
-# In a copy, because each mutant is written into the module. docs/mutants.md says what is known of survivors.
+# In a copy, because each mutant is written into the module. It ends with the survivors: a night for a room.
 MODULE ?= .
 MUTANTS := build/mutants
 mutants: setup   ## Change the commit protocol bit by bit, and see that a test fails (MODULE=fate.py: of one module)
@@ -94,7 +94,9 @@ mutants: setup   ## Change the commit protocol bit by bit, and see that a test f
 	rm -rf $(MUTANTS) && mkdir -p $(MUTANTS)/checkout && git ls-files -z | xargs -0 cp --parents -t $(MUTANTS)/checkout
 	sed 's|@MODULE@|$(MODULE)|' tests/mutants.toml > $(MUTANTS)/checkout/mutants.toml
 	cd $(MUTANTS)/checkout && export PYTHONPATH=$$PWD PATH=$(CURDIR)/.venv/bin:$$PATH && \
-	  cosmic-ray init mutants.toml ../session.sqlite && cosmic-ray exec mutants.toml ../session.sqlite && \
+	  cosmic-ray init mutants.toml ../session.sqlite && \
+	  cr-filter-operators ../session.sqlite mutants.toml && \
+	  cosmic-ray exec mutants.toml ../session.sqlite && \
 	  cr-report ../session.sqlite --surviving-only --show-diff
 
 clean:           ## Remove what make has made
