@@ -136,7 +136,8 @@ class AnotherEngine:
         # Its archival waits until nothing is left of what was replaced.
         if any(each.action is Action.REPLACE_COMMIT for each in timeline.completed()):
             return
-        leaving = [each for each in timeline.completed() if each.requested_time < stays]
+        # A write under way has to see what completed since it began.
+        leaving = [each for each in timeline.completed() if (each.completion_time or "") < stays]
         found = (archived_content(self._storage, each) for each in leaving)
         append_history(self._storage, [each for each in found if each is not None])
         take_off(self._storage, leaving)
