@@ -28,7 +28,7 @@ from airflow_provider.concurrency.turns import (
     why_no_turn_helps,
 )
 from airflow_provider.concurrency.write import Write
-from airflow_provider.exceptions import CommitError, LockUnavailableError
+from airflow_provider.exceptions import CommitError, LockUnavailableError, WriteConflictError
 from airflow_provider.table.table_schema import TableSchema, says_schema_after
 
 log = logging.getLogger(__name__)
@@ -173,12 +173,30 @@ class Committing:
         if self._alters_first:
             return None
         content, indexes = self._content, moment.indexes
-        if not write.uncommitted.is_logged_to(indexes):  # one was scheduled, or dropped, since
-            write.uncommitted.log_to(indexes, content, lambda: write.view)
+        uncommitted = write.uncommitted
+        # An index was scheduled, or dropped, since; or what is told of a whole partition is not all any more.
+        if not uncommitted.is_logged_to(indexes) or (changes and uncommitted.tells_anew_in):
+            uncommitted.log_to(indexes, content, moment.view)
+        if uncommitted.tells_anew_in:
+            self._check_requested_last(moment)
         if indexes:
             log_missed(self._storage, indexes, moment.timeline, after=moment.completed_until)
         seen = moment.timeline.newest_completion if self._is_shared else ""
         return content.entry(write.instant, write.action, write.info, seen=seen)
+
+    def _check_requested_last(self, moment: Moment) -> None:
+        """Other engines merge what is logged to an index in the order of requested times.
+
+        So what stands for all that was said of a partition has to be the last in that order too.
+        """
+        later = [each for each in moment.timeline.commits() if each.requested_time > self._write.instant]
+        if later:
+            raise WriteConflictError(
+                f"{self._write} is the first one in a partition since a column was added, or became wider, "
+                f"and {later[0]}, which was requested later, was faster; run the write again",
+                instant=self._write.instant,
+                conflicting_instant=later[0].requested_time,
+            )
 
     def _warn_of_others(self, changes: Sequence[Change]) -> None:
         told = (

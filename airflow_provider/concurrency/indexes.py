@@ -33,13 +33,14 @@ from airflow_provider.table.metadata import (
     decode,
     decode_commit_metadata,
 )
-from airflow_provider.table.metadata_table.changes import TableChange, records_of
+from airflow_provider.table.metadata_table.changes import Records, TableChange, records_of
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
 from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, metadata_storage
-from airflow_provider.table.metadata_table.records import Payload
+from airflow_provider.table.metadata_table.records import ColumnStats, Payload
 from airflow_provider.table.metadata_table.statistics import indexed_columns
+from airflow_provider.table.metadata_table.told_anew import doubtful_keys, tell_anew
 from airflow_provider.table.metadata_table.writer import (
     UPSERT,
     begin_instant,
@@ -47,6 +48,7 @@ from airflow_provider.table.metadata_table.writer import (
     write_log_file,
 )
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.table_schema import TableSchema, created_schema, table_schema
 from airflow_provider.table.timeline import Timeline, instant_path
 
 _WITH_COLUMNS = frozenset({MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS})
@@ -75,6 +77,8 @@ class StagedChange:
 
     :param storage: the table's storage.
     :param instant: requested time of the instant.
+    :ivar tells_anew_in: partition paths whose statistics it does not only widen: they stand for all files of
+        the partition, those that came up to the snapshot.
     """
 
     def __init__(self, storage: Storage, instant: str) -> None:
@@ -82,33 +86,52 @@ class StagedChange:
         self._instant = instant
         self._paths: set[str] = set()
         self._indexes: tuple[IndexState, ...] = ()
+        self.tells_anew_in: frozenset[str] = frozenset()
 
     def is_for(self, indexes: Collection[IndexState]) -> bool:
         """Whether these are the indexes that it was staged for; one that completed since is the same."""
         return _identities(indexes) == _identities(self._indexes)
 
-    def stage(self, indexes: tuple[IndexState, ...], change: Callable[[], TableChange]) -> None:
+    def stage(
+        self,
+        indexes: tuple[IndexState, ...],
+        change: Callable[[], TableChange],
+        view: Callable[[], FileSystemView],
+        schema: TableSchema | None = None,
+    ) -> None:
         """Write what a change means in the indexes; what was staged before for this instant goes.
 
         :param indexes: to which it has to be logged.
         :param change: asked only where there is an index.
+        :param view: the snapshot beside which the change comes; asked only where the statistics of a
+            partition have to be told anew.
+        :param schema: the table's schema with the change; that of the snapshot when None.
         :raises FileNotFoundError: when a data file of the change is not there.
         """
         before, self._paths, self._indexes = self._paths, set(), indexes
+        self.tells_anew_in = frozenset()
         if indexes:
-            self._write(indexes, change())
+            self._write(indexes, change(), view, schema)
         elif before:
             drop_staged(self._storage, self._instant)
         for path in before - self._paths:
             self._storage.delete(path)
 
-    def _write(self, indexes: Sequence[IndexState], change: TableChange) -> None:
+    def _write(
+        self,
+        indexes: Sequence[IndexState],
+        change: TableChange,
+        view: Callable[[], FileSystemView],
+        schema: TableSchema | None,
+    ) -> None:
         metadata_table = metadata_storage(self._storage)
         for index in indexes:
             check_made(self._storage.root, index)
         partitions = [index.partition for index in indexes]
         columns = columns_of(self._storage, partitions)
         records = records_of(self._storage, change, partitions, columns)
+        if ranges := records.get(MetadataPartition.PARTITION_STATS):
+            ranges.update(self._told_anew(ranges, change, view, schema))
         stats = [
             stat
             for index in indexes
@@ -117,6 +140,28 @@ class StagedChange:
         self._paths = {f"{METADATA_FOLDER}/{stat.path}" for stat in stats}
         begin_instant(metadata_table, Action.DELTA_COMMIT, self._instant, UPSERT)
         self._storage.put(staged_path(self._instant), completed_content(Action.DELTA_COMMIT, UPSERT, stats))
+
+    def _told_anew(
+        self,
+        ranges: Records,
+        change: TableChange,
+        view: Callable[[], FileSystemView],
+        schema: TableSchema | None,
+    ) -> Records:
+        storage = self._storage
+        config = HudiTable.at(storage).config
+        # Of what is undone the types may be others than those of the columns as they become again.
+        keys = list(ranges) if change.back else doubtful_keys(ranges, created_schema(config))
+        if not keys:
+            return {}
+        snapshot = view()
+        schema = schema or table_schema(storage, snapshot.timeline, config)
+        files = (*change.added, *change.back)
+        found = tell_anew(storage, ranges, keys, files, snapshot, schema, self._instant)
+        self.tells_anew_in = frozenset(
+            each.file_name for each in found.values() if isinstance(each, ColumnStats)
+        )
+        return found
 
 
 def staged_path(instant: str) -> str:
@@ -268,8 +313,9 @@ def change_of_undoing(
     """
     slices = [(before.base_file(group), after.base_file(group)) for group in sorted(set(file_groups))]
     changed = [(old, new) for old, new in slices if old != new]
+    back = tuple(new for _, new in changed if new is not None)
     # Rows that come back to a file group leave the one that they were in: both are named.
-    return TableChange((), tuple(sorted(removed)), tuple(changed))
+    return TableChange((), tuple(sorted(removed)), tuple(changed), back)
 
 
 def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) -> TableChange:

@@ -18,6 +18,7 @@ from airflow_provider.concurrency.indexes import (
 from airflow_provider.concurrency.log_entry import IndexState
 from airflow_provider.exceptions import CorruptTableError, NoSuchInstantError
 from airflow_provider.table.archived_timeline import find_archived
+from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.instant import Action, Instant
 from airflow_provider.table.metadata_table.changes import records_of
 from airflow_provider.table.metadata_table.initial_instants import is_initial
@@ -106,7 +107,9 @@ def _since(index: IndexState, own: Timeline) -> str:
 
 def _log(storage: Storage, indexes: tuple[IndexState, ...], timeline: Timeline, instant: Instant) -> Instant:
     change = change_of_completed(storage, timeline, instant)
-    StagedChange(storage, instant.requested_time).stage(indexes, lambda: change)
+    StagedChange(storage, instant.requested_time).stage(
+        indexes, lambda: change, lambda: FileSystemView(storage, timeline)
+    )
     publish_staged(storage, instant.requested_time, instant.completion_time or "")
     log.info("table %s: logged %s to its indexes, whose writer did not", storage.root, instant)
     return instant

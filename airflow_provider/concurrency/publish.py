@@ -45,6 +45,7 @@ from airflow_provider.concurrency.others import is_lost
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.archived_timeline import find_archived, newest_archived
 from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.markers import delete_markers
 from airflow_provider.table.metadata import (
@@ -56,6 +57,7 @@ from airflow_provider.table.metadata import (
 )
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.table_schema import schema_said
 from airflow_provider.table.timeline import Timeline, instant_path
 
 log = logging.getLogger(__name__)
@@ -403,7 +405,12 @@ def _stage_again(storage: Storage, entry: Commit) -> None:
         metadata = decode_commit_metadata(storage.read(_staged(entry)))
         timeline = Timeline.load(storage)
         change = change_of_metadata(storage, timeline, metadata, entry.instant, entry.completion_time)
-        StagedChange(storage, entry.instant).stage(entry.indexes or (), lambda: change)
+        StagedChange(storage, entry.instant).stage(
+            entry.indexes or (),
+            lambda: change,
+            lambda: FileSystemView(storage, timeline),
+            schema_said(metadata),
+        )
 
 
 def _hide(storage: Storage, timeline: Timeline, instant: str, action: Action) -> None:

@@ -102,6 +102,11 @@ class Uncommitted:
         """Whether what is staged for the indexes is staged for these."""
         return self._indexed.is_for(tuple(indexes))
 
+    @property
+    def tells_anew_in(self) -> frozenset[str]:
+        """Partition paths of which it tells more than what it has written; see :class:`StagedChange`."""
+        return self._indexed.tells_anew_in
+
     def log_to(
         self, indexes: tuple[IndexState, ...], content: Content, view: Callable[[], FileSystemView]
     ) -> None:
@@ -109,7 +114,8 @@ class Uncommitted:
 
         :param indexes: those that there are.
         :param content: what the write is about to commit.
-        :param view: the snapshot that it is based on; asked only where that is needed.
+        :param view: a snapshot since which nothing has come that is in its way; asked only where that is
+            needed.
         """
 
         def change() -> TableChange:
@@ -117,7 +123,7 @@ class Uncommitted:
                 content.write_stats, content.taken_out, self._info.operation, self._instant, view
             )
 
-        self._indexed.stage(indexes, change)
+        self._indexed.stage(indexes, change, view, content.schema)
 
     def delete(self) -> None:
         """Delete what whoever rolled the write back could not, because it was written since."""

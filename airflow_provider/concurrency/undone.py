@@ -81,7 +81,10 @@ def revert_entry(
     """
     _ = moment.timeline  # what another Hudi writer has completed comes before it
     instant = moment.request_instant(Action.ROLLBACK, "ROLLBACK")
-    StagedChange(storage, instant).stage(moment.indexes, lambda: _change_of(storage, reverted))
+    after = view_without(storage, reverted.instant)
+    StagedChange(storage, instant).stage(
+        moment.indexes, lambda: _change_of(storage, reverted, after), lambda: after
+    )
     return Revert(
         instant=instant,
         priority=PRIORITIES["ingestion"],
@@ -95,10 +98,9 @@ def revert_entry(
     )
 
 
-def _change_of(storage: Storage, reverted: Commit) -> TableChange:
+def _change_of(storage: Storage, reverted: Commit, after: FileSystemView) -> TableChange:
     """What it changes in the indexes that a commit is undone."""
     before = FileSystemView(storage, lambda: Timeline.load(storage))
-    after = view_without(storage, reverted.instant)
     removed = files_in(storage, {group.partition_path for group in reverted.written}, reverted.instant)
     return change_of_undoing(before, after, reverted.touched, removed)
 

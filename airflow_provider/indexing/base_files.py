@@ -21,6 +21,7 @@ from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.exceptions import DuplicateRecordKeyError
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.metadata_table.changes import TableChange, records_of
 from airflow_provider.table.metadata_table.keys import file_group_indexes
@@ -36,6 +37,7 @@ from airflow_provider.table.metadata_table.records import (
 )
 from airflow_provider.table.metadata_table.writer import write_base_file
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.table_schema import TableSchema, has_never_changed, table_schema
 
 ENTRIES = pa.schema([("file_group", pa.int32()), ("key", pa.string()), ("record", pa.binary())])
 """Records on their way: number of the file group among all that are built, key, encoded payload."""
@@ -53,6 +55,7 @@ class IndexBuild:
     :param files: every committed base file.
     :param live: paths of those that a reader sees.
     :param logged_until: completion time of the newest entry of the commit log that the snapshot shows.
+    :param schema: the table's, where some of the files may lack it.
     """
 
     storage: Storage
@@ -63,6 +66,7 @@ class IndexBuild:
     files: tuple[BaseFile, ...]
     live: frozenset[str]
     logged_until: str
+    schema: TableSchema | None
     _first: dict[MetadataPartition, int] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -123,7 +127,7 @@ class IndexBuild:
     def _entries(
         self, change: TableChange, partitions: Iterable[MetadataPartition]
     ) -> Iterator[pa.RecordBatch]:
-        for name, records in records_of(self.storage, change, partitions, self.columns).items():
+        for name, records in records_of(self.storage, change, partitions, self.columns, self.schema).items():
             partition = MetadataPartition(name)
             added = {key: payload for key, payload in records.items() if payload is not None}
             keys = pa.array(list(added), pa.string())
@@ -221,7 +225,19 @@ def index_build(
             parsed = parse_base_file_name(status.name)
             if parsed is not None and view.shows(parsed[2]):
                 files.append(BaseFile(partition, *parsed, status.path, status.size))
-    return IndexBuild(storage, instant, file_groups, initial, columns, tuple(files), live, logged_until)
+    config = HudiTable.at(storage).config
+    schema = table_schema(storage, view.timeline, config)
+    return IndexBuild(
+        storage,
+        instant,
+        file_groups,
+        initial,
+        columns,
+        tuple(files),
+        live,
+        logged_until,
+        None if has_never_changed(schema, config) else schema,
+    )
 
 
 def build_in_process(build: IndexBuild) -> list[WriteStat]:

@@ -261,7 +261,7 @@ def _put_completion(storage: Storage, planned: Plan, change: TableChange) -> Non
             return None
         _ = moment.timeline  # what another Hudi writer has completed comes before it
         if not staged.is_for(moment.indexes):
-            staged.stage(moment.indexes, lambda: change)
+            staged.stage(moment.indexes, lambda: change, moment.view)
         return Commit(
             instant=planned.instant,
             action=Action.CLEAN,

@@ -244,21 +244,23 @@ def _entry(storage: Storage, moment: Moment, plan: RestorePlan, started: float) 
     instant = moment.request_instant(Action.RESTORE, RESTORE)
     staged = staged_metadata_path(instant)
     storage.put(staged, _metadata(storage, plan, instant, time.monotonic() - started))
-    StagedChange(storage, instant).stage(moment.indexes, lambda: _change(storage, moment.timeline, plan))
+    undone = frozenset(commit.requested_time for commit in plan.undone)
+    after = FileSystemView(storage, moment.timeline.showing(lambda i: i.requested_time not in undone))
+    StagedChange(storage, instant).stage(
+        moment.indexes, lambda: _change(storage, moment.timeline, plan, after), lambda: after
+    )
     return Restore(
         instant=instant,
         priority=PRIORITIES["ingestion"],
-        undoes=frozenset(commit.requested_time for commit in plan.undone),
+        undoes=undone,
         metadata_path=staged,
         owner=describe_owner(),
     )
 
 
-def _change(storage: Storage, timeline: Timeline, plan: RestorePlan) -> TableChange:
+def _change(storage: Storage, timeline: Timeline, plan: RestorePlan, after: FileSystemView) -> TableChange:
     """What it changes in the indexes."""
-    undone = {commit.requested_time for commit in plan.undone}
     before = FileSystemView(storage, timeline)
-    after = FileSystemView(storage, timeline.showing(lambda i: i.requested_time not in undone))
     effects = [effect_of(storage, timeline, commit) for commit in plan.undone]
     touched = frozenset[FileGroupId]().union(*(each.written | each.replaced for each in effects))
     removed = (file.path for of_instant in plan.files.values() for file in of_instant)

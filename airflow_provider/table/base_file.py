@@ -444,6 +444,11 @@ class BaseFileReader:
             rows = self._parquet.read_row_group(number, columns=wanted, use_threads=is_large)
             yield self._brought(rows, columns)
 
+    def lies_as_read(self, column: str) -> bool:
+        """Whether a column is in the file, and read as it lies there."""
+        stored = self._parquet.schema_arrow
+        return column in stored.names and (self._columns is None or self._columns.is_same(stored, [column]))
+
     def _wanted(self, columns: Sequence[str] | None) -> list[str] | None:
         if self._columns is not None:
             return self._columns.stored(self._parquet.schema_arrow, columns)

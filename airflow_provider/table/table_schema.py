@@ -21,7 +21,7 @@ from airflow_provider.table.archived_timeline import metadata_of
 from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.conversion import Origins
 from airflow_provider.table.instant import Instant
-from airflow_provider.table.metadata import REWRITES
+from airflow_provider.table.metadata import REWRITES, CommitMetadata
 from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig
 from airflow_provider.table.schema import (
     META_COLUMNS,
@@ -158,7 +158,7 @@ def table_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> T
     :param config: the table's configuration.
     :raises UnsupportedTableError: when neither a commit nor the configuration says it.
     """
-    found = next(_said(storage, timeline), None) or _created(config)
+    found = next(_said(storage, timeline), None) or created_schema(config)
     if found is None:
         raise UnsupportedTableError(
             f"table {storage.root}: no schema in {PROPERTIES_PATH} and no commit with one",
@@ -179,7 +179,7 @@ def has_never_changed(schema: TableSchema, config: TableConfig) -> bool:
     :param schema: the table's schema.
     :param config: the table's configuration.
     """
-    created = _created(config)
+    created = created_schema(config)
     return schema.ids is None and created is not None and created.columns.equals(schema.columns)
 
 
@@ -194,7 +194,11 @@ def says_schema_after(storage: Storage, timeline: Timeline, instant: str) -> boo
     return next(_said(storage, later), None) is not None
 
 
-def _created(config: TableConfig) -> TableSchema | None:
+def created_schema(config: TableConfig) -> TableSchema | None:
+    """The schema that a table was created with; None where its properties do not tell.
+
+    :param config: the table's configuration.
+    """
     return None if config.create_schema is None else TableSchema(config.create_schema)
 
 
@@ -206,7 +210,7 @@ def _said(storage: Storage, timeline: Timeline) -> Iterator[TableSchema]:
     for instant in sorted(timeline.commits(), key=_requested, reverse=True):
         if instant.file_name not in known:  # what a completed instant says never changes
             try:
-                known[instant.file_name] = _schema_of(storage, timeline, instant)
+                known[instant.file_name] = schema_said(metadata_of(storage, timeline, instant))
             except NoSuchInstantError:  # undone in this moment: it says nothing any more
                 continue
         if (schema := known[instant.file_name]) is not None:
@@ -217,8 +221,11 @@ def _requested(instant: Instant) -> str:
     return instant.requested_time
 
 
-def _schema_of(storage: Storage, timeline: Timeline, instant: Instant) -> TableSchema | None:
-    metadata = metadata_of(storage, timeline, instant)
+def schema_said(metadata: CommitMetadata) -> TableSchema | None:
+    """The table's schema from a commit on; None where the commit says nothing of it.
+
+    :param metadata: of the commit.
+    """
     text = metadata.extra_metadata.get(SCHEMA)
     if not text or metadata.operation_type.upper() in _KEEP_SCHEMA:
         return None

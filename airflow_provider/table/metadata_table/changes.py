@@ -35,11 +35,13 @@ from airflow_provider.table.metadata_table.records import (
 )
 from airflow_provider.table.metadata_table.statistics import (
     column_stats,
+    column_stats_as,
     partition_stats,
     stored_bloom_filter,
 )
 from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.table_schema import TableSchema
 
 _RECORD_KEY = META_COLUMNS[2]
 
@@ -60,15 +62,22 @@ class TableChange:
     :param slices: of every file group in which record keys come or go: the slice that a reader saw
         before, and the one afterwards; None where it sees none. A key that leaves one file group and comes
         to another moves.
+    :param back: base files that are seen again: the indexes know them, but the statistics of their partition
+        may have been told anew without them.
     """
 
     added: tuple[BaseFile, ...] = ()
     removed: tuple[str, ...] = ()
     slices: tuple[tuple[BaseFile | None, BaseFile | None], ...] = ()
+    back: tuple[BaseFile, ...] = ()
 
 
 def records_of(
-    storage: Storage, change: TableChange, partitions: Iterable[str], columns: Sequence[str] = ()
+    storage: Storage,
+    change: TableChange,
+    partitions: Iterable[str],
+    columns: Sequence[str] = (),
+    schema: TableSchema | None = None,
 ) -> dict[str, Records]:
     """The records that a change means in some partitions of the metadata table.
 
@@ -76,6 +85,8 @@ def records_of(
     :param change: what changes.
     :param partitions: names of metadata partitions.
     :param columns: of the table, whose statistics are kept.
+    :param schema: the table's schema, where base files may be older than it: a partition's statistics are of
+        the columns as it has them. None where all are of one schema.
     :return: records by key and by metadata partition; one without records is left out.
     :raises FileNotFoundError: when a file that was added is not there.
     """
@@ -85,7 +96,7 @@ def records_of(
         found[MetadataPartition.FILES] = _files(change)
     keys: dict[str, pa.ChunkedArray] = {}
     if _OF_FOOTERS & found.keys():
-        keys = _add_footers(storage, change, found, columns)
+        keys = _add_footers(storage, change, found, columns, schema)
     if MetadataPartition.RECORD_INDEX in found:
         found[MetadataPartition.RECORD_INDEX] = _locations(storage, change, keys)
     return {partition: records for partition, records in found.items() if records}
@@ -109,6 +120,7 @@ def _add_footers(
     change: TableChange,
     found: Mapping[str, Records],
     columns: Sequence[str],
+    schema: TableSchema | None,
 ) -> dict[str, pa.ChunkedArray]:
     """Add what footers say.
 
@@ -128,12 +140,13 @@ def _add_footers(
         if blooms is not None:
             blooms[bloom_filter_key(partition, name)] = StoredBloomFilter("", "", "", is_deleted=True)
     of_partition: dict[str, list[ColumnStats]] = {}
-    for base_file in change.added:
+    for base_file in change.added if ranges is None else (*change.added, *change.back):
         partition, name = base_file.partition_path, _name(base_file)
-        with BaseFileReader(storage, base_file.path) as reader:
+        with BaseFileReader(storage, base_file.path, schema) as reader:
             if stats_of is not None or ranges is not None:
                 stats = column_stats(reader.parquet, name, columns)
-                of_partition.setdefault(partition, []).extend(stats)
+                told = stats if schema is None or ranges is None else column_stats_as(reader, name, columns)
+                of_partition.setdefault(partition, []).extend(told)
                 if stats_of is not None:
                     keyed = {column_stats_key(each.column_name, partition, name): each for each in stats}
                     stats_of.update(keyed)

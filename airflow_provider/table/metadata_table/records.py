@@ -91,6 +91,10 @@ class FileList:
         return {name: info.size for name, info in self.files.items() if not info.is_deleted}
 
 
+Kind = tuple[ValueType | None, str | None]
+"""A type of values, and what there is to say of it: of a decimal ``precision,scale``."""
+
+
 @dataclass(frozen=True)
 class ColumnStats:
     """A column's statistics in a file, or in a partition.
@@ -124,6 +128,11 @@ class ColumnStats:
     value_type: ValueType | None = None
     type_info: str | None = None
     record_type: RecordType = RecordType.COLUMN_STATS
+
+    @property
+    def kind(self) -> Kind:
+        """What two statistics have to share for their values to compare."""
+        return self.value_type, self.type_info
 
 
 @dataclass(frozen=True)
@@ -229,7 +238,7 @@ def _merged_files(older: Mapping[str, FileInfo], newer: Mapping[str, FileInfo]) 
 
 def _widened(older: ColumnStats, newer: ColumnStats) -> ColumnStats:
     # Of a column whose type has changed the values do not compare, and nobody knows its bounds any more.
-    is_same = (older.value_type, older.type_info) == (newer.value_type, newer.type_info)
+    is_same = older.kind == newer.kind
     smallest = [each for each in (older.min_value, newer.min_value) if is_same and each is not None]
     largest = [each for each in (older.max_value, newer.max_value) if is_same and each is not None]
     return replace(

@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.table.base_file import BaseFileFooter
+from airflow_provider.table.base_file import BaseFileFooter, BaseFileReader
 from airflow_provider.table.log_records import WrappedValue
 from airflow_provider.table.metadata_table.records import (
     ColumnStats,
+    Kind,
     RecordLocation,
     RecordType,
     StoredBloomFilter,
@@ -87,6 +88,12 @@ def value_type(data_type: pa.DataType) -> ValueType | None:
     return _TYPES.get(data_type)
 
 
+def kind_of(data_type: pa.DataType) -> Kind:
+    """The :attr:`ColumnStats.kind` of statistics of a column of this type."""
+    kind = value_type(data_type)
+    return kind, f"{data_type.precision},{data_type.scale}" if kind is ValueType.DECIMAL else None
+
+
 def indexed_columns(
     schema: pa.Schema, columns: Sequence[str] | None = None, *, most: int = MAX_COLUMNS
 ) -> list[str]:
@@ -134,6 +141,39 @@ def column_stats(file: pq.ParquetFile, file_name: str, columns: Iterable[str]) -
                 metadata.row_group(group).column(leaves[column]) for group in range(metadata.num_row_groups)
             ]
             found.append(_column(file, file_name, column, kind, chunks))
+    return found
+
+
+def column_stats_as(reader: BaseFileReader, file_name: str, columns: Sequence[str]) -> list[ColumnStats]:
+    """The statistics of a base file's columns as it is read, which need not be as it lies.
+
+    :param reader: of the file, with the table's schema.
+    :param file_name: its name.
+    :param columns: of the table, or Hudi's own. One that is not in the file is null in all rows.
+    :return: of what is converted, without sizes.
+    """
+    as_they_lie = [each for each in columns if reader.lies_as_read(each)]
+    found = column_stats(reader.parquet, file_name, as_they_lie)
+    others = [each for each in columns if each not in as_they_lie]
+    rows = reader.read(others) if others else pa.table({})
+    for column in rows.schema:
+        kind, type_info = kind_of(column.type)
+        if kind is None:
+            continue
+        values = rows.column(column.name)
+        ((low, high),) = _read_bounds(values, kind) or [(None, None)]
+        found.append(
+            ColumnStats(
+                file_name=file_name,
+                column_name=column.name,
+                min_value=_wrapped(kind, low),
+                max_value=_wrapped(kind, high),
+                value_count=rows.num_rows,
+                null_count=values.null_count,
+                value_type=kind,
+                type_info=type_info,
+            )
+        )
     return found
 
 
@@ -192,7 +232,6 @@ def _column(
         values = file.read([column]).column(column)
         nulls = values.null_count
         bounds = _read_bounds(values, kind)
-    decimal = f"{data_type.precision},{data_type.scale}" if kind is ValueType.DECIMAL else None
     return ColumnStats(
         file_name=file_name,
         column_name=column,
@@ -203,7 +242,7 @@ def _column(
         total_size=sum(chunk.total_compressed_size for chunk in chunks),
         total_uncompressed_size=sum(chunk.total_uncompressed_size for chunk in chunks),
         value_type=kind,
-        type_info=decimal,
+        type_info=kind_of(data_type)[1],
     )
 
 

@@ -8,9 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider.exceptions import IncompatibleSchemaError, MissingColumnError
+from airflow_provider.exceptions import IncompatibleSchemaError, MissingColumnError, WriteConflictError
+from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.restore import restore
+from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.metadata_table.keys import partition_stats_key
+from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
+from airflow_provider.table.metadata_table.records import ColumnStats, ValueType
 from tests.ingestion.interleaving import MeetingLock
 
 ADDRESS = pa.struct([("street", pa.string())])
@@ -133,3 +140,91 @@ def test_two_loads_that_change_columns_at_once_both_keep_theirs(table: HudiTable
     ingest_arrow(table, batch, "insert", lock=MeetingLock(meanwhile), on_conflict="rebase")
     found = {key: (row["mine"], row["theirs"]) for key, row in shown(table).items()}
     assert found == {"a": (None, None), "b": (None, "t"), "c": ("m", None)}
+
+
+def partition_stats_of(table: HudiTable, column: str) -> ColumnStats:
+    found = MetadataTable(metadata_storage(table.storage)).look_up(
+        "partition_stats", [partition_stats_key(column, "")]
+    )
+    [stats] = found.values()
+    assert isinstance(stats, ColumnStats)
+    return stats
+
+
+def bounds(table: HudiTable, column: str) -> tuple[Any, Any, int]:
+    stats = partition_stats_of(table, column)
+    low, high = (each and each.value for each in (stats.min_value, stats.max_value))
+    return low, high, stats.null_count
+
+
+def build_statistics(table: HudiTable) -> None:
+    schedule_index(table, ["files", "column_stats", "partition_stats"])
+    run_index(table)
+
+
+def load(table: HudiTable, schema: pa.Schema, *rows: dict[str, Any]) -> None:
+    ingest_arrow(table.location, pa.Table.from_pylist(list(rows), schema), "bulk_insert")
+
+
+@pytest.mark.parametrize(
+    ("kind", "new", "told"),
+    [
+        (pa.int64(), 2**40, (-5, 2**40, ValueType.LONG)),
+        (pa.float64(), 0.25, (-5.0, 30.0, ValueType.DOUBLE)),
+        (pa.string(), "2a", ("-5", "30", ValueType.STRING)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("is_built_first", [True, False])
+def test_statistics_of_a_partition_are_of_one_type(
+    table: HudiTable, kind: pa.DataType, new: Any, told: tuple[Any, Any, ValueType], is_built_first: bool
+) -> None:
+    """The JVM's Hudi cannot merge those of two types: ClassCastException."""
+    load(table, SCHEMA, old("c", v=30), old("d", v=-5))
+    if is_built_first:
+        build_statistics(table)
+    load(table, with_field("v", kind), old("e", v=new))
+    if not is_built_first:
+        build_statistics(table)
+    low, high, value_type = told
+    assert bounds(table, "v") == (low, high, 0)
+    stats = partition_stats_of(table, "v")
+    assert stats.value_type is value_type
+    load(table, with_field("v", kind), old("f", v=new))
+    assert bounds(table, "v") == (low, high, 0), "what comes later only widens them"
+
+
+def test_statistics_of_a_partition_count_the_rows_that_are_older_than_a_column(table: HudiTable) -> None:
+    """Else the JVM's Hudi skips them where a query asks for nulls."""
+    load(table, with_field("extra", pa.int64()), old("e", extra=7))
+    build_statistics(table)
+    assert bounds(table, "extra") == (7, 7, 2)
+
+
+def test_statistics_of_a_partition_cover_what_a_restore_brings_back(table: HudiTable) -> None:
+    build_statistics(table)
+    [first, *_] = table.timeline().commits()
+    create_savepoint(table, first.requested_time)
+    ingest_arrow(table.location, pa.Table.from_pylist([old("a", v=5, ts=2), old("b", v=6, ts=2)], SCHEMA))
+    wide = with_field("v", pa.int64())
+    ingest_arrow(table.location, pa.Table.from_pylist([old("a", v=7, ts=3), old("b", v=9, ts=3)], wide))
+    assert bounds(table, "v") == (7, 9, 0)
+    restore(HudiTable.open(table.location), first.requested_time)
+    low, high, _ = bounds(table, "v")
+    assert low <= 1 <= high
+    assert partition_stats_of(table, "v").value_type is ValueType.INT
+
+
+def test_two_loads_at_once_that_are_the_first_with_a_wider_column(table: HudiTable) -> None:
+    build_statistics(table)
+    wide = with_field("v", pa.int64())
+
+    def meanwhile() -> None:
+        load(table, wide, old("e", v=2**41))
+
+    batch = pa.Table.from_pylist([old("f", v=-(2**41))], wide)
+    lock = MeetingLock(meanwhile)
+    with pytest.raises(WriteConflictError, match="requested later"):
+        ingest_arrow(table.location, batch, "bulk_insert", lock=lock, on_conflict="rebase")
+    ingest_arrow(table.location, batch, "bulk_insert")
+    assert bounds(table, "v") == (-(2**41), 2**41, 0)
