@@ -13,7 +13,7 @@ from airflow_provider.concurrency.conflicts import Conflict, Outcome, WriteDescr
 from airflow_provider.concurrency.content import Content, Rebase, Rebased
 from airflow_provider.concurrency.fate import find_rollback
 from airflow_provider.concurrency.history import Change, Moment
-from airflow_provider.concurrency.in_flight import others_in_the_way, wait_for_clustering, wait_for_instant
+from airflow_provider.concurrency.in_flight import others_writing, wait_for_clustering, wait_for_instant
 from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.concurrency.missed import log_missed
 from airflow_provider.concurrency.new_keys import same_new_keys
@@ -91,9 +91,10 @@ class Committing:
         if not self._is_shared or write.lock.is_held():
             return
         deadline = time.monotonic() + SECONDS_FOR_ANOTHER_ENGINE
-        for other in others_in_the_way(self._storage, self._content.touched):
-            log.info("instant %s waits for %s of another Hudi writer", write.instant, other)
-            wait_for_instant(write.table, other, max(0.0, deadline - time.monotonic()))
+        for other, file_groups in others_writing(self._storage).items():
+            if file_groups is None or file_groups & self._content.touched:
+                log.info("instant %s waits for %s of another Hudi writer", write.instant, other)
+                wait_for_instant(write.table, other, max(0.0, deadline - time.monotonic()))
 
     # --- the entry ------------------------------------------------------------------------
 

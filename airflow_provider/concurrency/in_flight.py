@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import tenacity
@@ -125,23 +125,30 @@ def inflight_file_groups(storage: Storage, instant: str, action: Action) -> froz
     return frozenset(FileGroupId(stat.partition_path, stat.file_id) for stat in stats if stat.file_id)
 
 
-def others_in_the_way(storage: Storage, touched: Collection[FileGroupId]) -> list[str]:
-    """Writes that another Hudi writer is at, and that may touch one of these file groups; requested times.
+def others_writing(storage: Storage) -> dict[str, frozenset[FileGroupId] | None]:
+    """Writes that another Hudi writer is at, and the existing file groups that each touches.
 
     :param storage: the table's storage.
-    :param touched: by the write that asks.
+    :return: by requested time; None for a write that has not told them yet: it still looks for its keys.
     """
-    found = []
+    found = {}
     for instant, heartbeat in observe(storage).items():
         if heartbeat.info != HeartbeatInfo() or heartbeat.age_seconds > _BEAT_OF_THE_JVM_SECONDS:
             continue
         pending = Timeline.load(storage).find(instant)
         if pending is None or pending.state is State.COMPLETED or pending.action not in WRITE_ACTIONS:
             continue
-        groups = inflight_file_groups(storage, instant, pending.action)
-        if groups is None or not groups.isdisjoint(touched):
-            found.append(instant)
+        found[instant] = inflight_file_groups(storage, instant, pending.action)
     return found
+
+
+def wait_for_others_to_tell(storage: Storage, timeout: float) -> None:
+    """Wait until every write that another Hudi writer is at has told its file groups, or has ended.
+
+    :param storage: the table's storage.
+    :param timeout: seconds to wait at most.
+    """
+    _wait_while(lambda: None in others_writing(storage).values(), timeout)
 
 
 def wait_for_instant(table: HudiTable, instant: str, timeout: float) -> bool:

@@ -9,6 +9,7 @@ file groups, neither a commit nor another plan.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,11 +17,12 @@ from airflow_provider.concurrency.commit import commit
 from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.held import held_writes
 from airflow_provider.concurrency.history import Moment
-from airflow_provider.concurrency.in_flight import writers_above
+from airflow_provider.concurrency.in_flight import others_writing, wait_for_others_to_tell, writers_above
 from airflow_provider.concurrency.log_entry import Plan, Restore, Savepoint
 from airflow_provider.concurrency.missed import log_missed
 from airflow_provider.concurrency.others import clustered
 from airflow_provider.concurrency.publish import staged_plan_path
+from airflow_provider.concurrency.turns import SECONDS_FOR_ANOTHER_ENGINE
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
@@ -29,6 +31,8 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
+
+log = logging.getLogger(__name__)
 
 _SERVICES = frozenset(
     {Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION, Action.CLEAN, Action.INDEXING}
@@ -66,7 +70,8 @@ def schedule(
     :param table: the table.
     :param planner: called under the table lock, perhaps more than once; must write nothing. The file
         groups that it must leave alone are those of pending plans, those that open transactions hold,
-        and, but for a clean, those that live writers of higher priority work on.
+        and, but for a clean, those that live writers of higher priority work on, or other Hudi writers, which
+        refuse to write what somebody has planned to rewrite.
     :param action: of the instant, for example :attr:`Action.CLUSTERING`.
     :param operation: Hudi's operation type, for example ``CLUSTER``.
     :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
@@ -74,7 +79,7 @@ def schedule(
     :param on_metadata_table: whether the plan is for the metadata table. Then every log file of an instant
         that completed by the plan's requested time is there, and any later one completes after it.
     :return: requested time of the plan, for :func:`~airflow_provider.concurrency.begin_planned`; None
-        when the planner found nothing to do.
+        when the planner found nothing to do, or another Hudi writer does not tell in time what it works on.
     :raises InvalidInputError: when the plan names a file group that it must leave alone.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -83,6 +88,7 @@ def schedule(
     storage = table.storage
     commit_log = CommitLog(storage)
     planned: tuple[Moment, ServicePlan | None] | None = None
+    rewrites = action is not Action.CLEAN and not on_metadata_table
 
     def decide(moment: Moment) -> Plan | None:
         nonlocal planned
@@ -107,9 +113,14 @@ def schedule(
 
     def make_plan(moment: Moment) -> ServicePlan | None:
         reserved = left_alone = reserved_file_groups(storage, commit_log, moment.timeline)
-        if action is not Action.CLEAN:  # which takes what no writer works on
-            above = (writer.file_groups for writer in writers_above(storage, priority))
-            left_alone = reserved.union(*above)
+        if rewrites:  # and does not only take what no writer works on
+            above = [writer.file_groups for writer in writers_above(storage, priority)]
+            theirs = others_writing(storage)
+            if unknown := [instant for instant, groups in theirs.items() if groups is None]:
+                told = "table %s: no %s is planned: %s of another Hudi writer may touch any file group"
+                log.warning(told, storage.root, operation, unknown[0])
+                return None
+            left_alone = reserved.union(*above, *(groups for groups in theirs.values() if groups))
         if on_metadata_table:  # what completed before the plan must not be logged after it
             log_missed(storage, moment.indexes, moment.timeline, after=moment.completed_until)
         plan = planner(moment.view(), left_alone)
@@ -122,6 +133,8 @@ def schedule(
             )
         return plan
 
+    if rewrites:
+        wait_for_others_to_tell(storage, SECONDS_FOR_ANOTHER_ENGINE)
     with lock or default_lock(table):
         entry = commit(storage, decide)
     return entry.instant if entry else None

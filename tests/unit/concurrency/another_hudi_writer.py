@@ -70,14 +70,20 @@ class Jvm:
         replaced = {"city=sf": tuple(each.file_id for each in inputs)}
         self._complete(Action.REPLACE_COMMIT, CommitMetadata("CLUSTER", (stat,), replaced, {}))
 
-    def begin(self, *, beats: bool = False, into: BaseFile | None = None) -> None:
+    def begin(self, *, beats: bool = False, into: BaseFile | None = None, tells: bool = True) -> None:
         """As a writer of one engine does, or with ``beats`` as one that shares the table.
 
         :param into: a file that it is about to rewrite.
+        :param tells: whether it knows already where its keys are, and says so.
         """
         if beats:
             self.table.storage.put(f".hoodie/.heartbeat/{self.instant}", b"")
         self._put(Action.COMMIT, State.REQUESTED, b"")
+        if tells:
+            self.tell(into)
+
+    def tell(self, into: BaseFile | None) -> None:
+        """Say what it is about to rewrite."""
         planned = b""
         if into is not None:
             stat = WriteStat(into.file_id, into.partition_path, "", prev_commit=into.instant)

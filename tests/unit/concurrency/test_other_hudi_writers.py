@@ -9,17 +9,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
-from airflow_provider.concurrency import begin_write, committing, rollback
+from airflow_provider.concurrency import begin_write, committing, plans, rollback
 from airflow_provider.exceptions import InstantRolledBackError, WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks.in_process import InProcessLockProvider
-from airflow_provider.services.clustering import schedule_clustering
+from airflow_provider.services.clustering import pending_plan, schedule_clustering
 from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable
@@ -238,6 +239,46 @@ class TestPlannedClustering:
         table.storage.put(f".hoodie/timeline/{instant}.clustering.inflight", b"")
         with pytest.raises(WriteConflictError, match=f"CLUSTER {instant} by another Hudi writer"):
             ingest_arrow(table, rows({1: 11.0}))
+
+
+class TestWriteUnderWay:
+    """The JVM gives a write up whose file groups somebody has planned to cluster."""
+
+    def test_what_it_rewrites_is_not_planned_to_be_clustered(self, table: HudiTable) -> None:
+        its = only_file(table)
+        for fare in (3.0, 4.0):
+            ingest_arrow(table, rows({int(fare): fare}), "bulk_insert")
+        jvm = Jvm(table)
+        jvm.begin(beats=True, into=its)
+        instant = schedule_clustering(table, ClusteringSettings())
+        assert instant is not None
+        planned = pending_plan(table, instant).file_groups
+        assert len(planned) == 2
+        assert its.file_group not in planned
+
+    def test_nothing_is_planned_until_it_tells_what_it_rewrites(self, table: HudiTable) -> None:
+        ingest_arrow(table, rows({3: 3.0}), "bulk_insert")
+        its = table.view().all_base_files()
+        jvm = Jvm(table)
+        jvm.begin(beats=True, tells=False)
+        with ThreadPoolExecutor() as pool:
+            planner = pool.submit(schedule_clustering, table, ClusteringSettings())
+            with pytest.raises(TimeoutError):
+                planner.result(timeout=1.0)
+            jvm.tell(next(iter(its)))
+            assert planner.result() is None, "one file group is left: there is nothing to pack"
+        jvm.end()
+        assert schedule_clustering(table, ClusteringSettings()) is not None
+
+    def test_nothing_is_planned_beside_one_that_does_not_tell_in_time(
+        self, table: HudiTable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(plans, "SECONDS_FOR_ANOTHER_ENGINE", 0.1)
+        ingest_arrow(table, rows({3: 3.0}), "bulk_insert")
+        jvm = Jvm(table)
+        jvm.begin(beats=True, tells=False)
+        assert schedule_clustering(table, ClusteringSettings()) is None
+        assert f"no CLUSTER is planned: {jvm.instant} of another Hudi writer" in caplog.text
 
 
 class TestUnfinishedWrite:
