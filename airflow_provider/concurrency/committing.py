@@ -190,14 +190,19 @@ class Committing:
 
         So what stands for all that was said of a partition has to be the last in that order too.
         """
-        later = [each for each in moment.timeline.commits() if each.requested_time > self._write.instant]
-        if later:
-            raise WriteConflictError(
-                f"{self._write} is the first one in a partition since a column was added, or became wider, "
-                f"and {later[0]}, which was requested later, was faster; run the write again",
-                instant=self._write.instant,
-                conflicting_instant=later[0].requested_time,
-            )
+        timeline, told = moment.timeline, self._write.uncommitted.tells_anew_in
+        for later in timeline.commits():
+            if later.requested_time < self._write.instant:
+                continue
+            written = {stat.partition_path for stat in timeline.commit_metadata(later).write_stats}
+            if common := told & written:
+                raise WriteConflictError(
+                    f"{self._write} tells the statistics of partition {min(common)!r} anew, because a column "
+                    f"was added or became wider, and {later}, which was requested later, was faster; run the "
+                    "write again",
+                    instant=self._write.instant,
+                    conflicting_instant=later.requested_time,
+                )
 
     def _warn_of_others(self, changes: Sequence[Change]) -> None:
         told = (

@@ -157,7 +157,7 @@ class StagedChange:
         snapshot = view()
         schema = schema or table_schema(storage, snapshot.timeline, config)
         files = (*change.added, *change.back)
-        found = tell_anew(storage, ranges, keys, files, snapshot, schema, self._instant)
+        found = tell_anew(storage, ranges, keys, files, snapshot, schema)
         self.tells_anew_in = frozenset(
             each.file_name for each in found.values() if isinstance(each, ColumnStats)
         )

@@ -174,20 +174,15 @@ def by_a_data_frame(table: Evolving) -> None:
     table.model["k0004"] = changed
 
 
-WIDENS_INT = pytest.mark.xfail(
-    strict=True, reason="the JVM cannot merge the partition statistics of ours, of int and then of long"
-)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param(int_to_bigint, marks=WIDENS_INT),
+        int_to_bigint,
         float_to_double,
         nested_column,
         renamed,
         dropped,
-        pytest.param(by_a_data_frame, marks=WIDENS_INT),
+        by_a_data_frame,
     ],
     ids=lambda changes: changes.__name__,
 )

@@ -225,16 +225,34 @@ class MetadataTable:
 
         :param keys: in any order.
         """
+        found: dict[str, Payload] = {}
+        for base, changes in self._said(partition, keys):
+            found.update(_merged(base, changes))
+        return found
+
+    def said_of(self, partition: str, keys: Iterable[str]) -> dict[str, Changes]:
+        """All that is said of some keys: by the base file, then by each log file. None takes the key out.
+
+        :param keys: in any order; one of which nothing is said is left out.
+        """
+        found: dict[str, Changes] = {}
+        for base, changes in self._said(partition, keys):
+            for key, payload in base:
+                found[key.decode()] = [payload]
+            for key, said in changes.items():
+                found.setdefault(key.decode(), []).extend(said)
+        return found
+
+    def _said(
+        self, partition: str, keys: Iterable[str]
+    ) -> Iterator[tuple[Iterator[tuple[bytes, Payload]], dict[bytes, Changes]]]:
         file_slices = self.file_slices(partition)
         # A location has a folder, a file id and a time: nothing in it can look like a pair.
         search = partition == MetadataPartition.RECORD_INDEX
-        found: dict[str, Payload] = {}
         for index, of_group in by_file_group(keys, len(file_slices)).items() if file_slices else ():
             file_slice, wanted = file_slices[index], {key.encode() for key in of_group}
             find = partial(HFileReader.get_all, keys=wanted, search=search)
-            changes = self._changes(file_slice, find, wanted)
-            found.update(_merged(self._base_records(file_slice, find), changes))
-        return found
+            yield self._base_records(file_slice, find), self._changes(file_slice, find, wanted)
 
     def with_prefix(self, partition: str, prefix: str) -> Iterator[tuple[str, Payload]]:
         """The records whose keys begin so, as those of all statistics of a column do."""

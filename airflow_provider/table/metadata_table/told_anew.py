@@ -2,9 +2,10 @@
 
 What a commit logs widens what is known, so that it need not look at the files that it does not write. That
 does not do for a column that has become wider or came later. Values of two types do not compare, and Hudi's
-readers fail at them; nor has anybody told of the nulls that the older files give it. So the first commit of
-the new kind in a partition tells the column's statistics anew, from all base files: tight ones, which stand
-for themselves.
+readers fail at them; nor has anybody told of the nulls that the older files give it. So a commit of the new
+kind tells the column's statistics in its partitions anew, from all base files: tight ones, which stand for
+themselves. It does so until the metadata table is compacted, because Hudi merges the log files among
+themselves before it merges them with the base file.
 
 Sources: ``HoodieTableMetadataUtil.mergeColumnStatsRecords``, and ``isTightBound`` in Hudi's
 ``HoodieMetadataColumnStats``.
@@ -16,7 +17,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.table.base_file import BaseFileReader
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.metadata_table.changes import Records
@@ -58,7 +58,6 @@ def tell_anew(
     added: Sequence[BaseFile],
     view: FileSystemView,
     schema: TableSchema,
-    instant: str,
 ) -> Records:
     """The partition statistics that have to be told anew.
 
@@ -68,40 +67,25 @@ def tell_anew(
     :param added: the base files that they were made from.
     :param view: the snapshot beside which these come.
     :param schema: the table's schema with them.
-    :param instant: requested time of the instant that logs them. What others have told anew since then comes
-        after it for Hudi's readers, which merge in the order of requested times.
     :return: by key, to be logged instead; empty where what is known has the same types.
     """
-    known = {
-        key: before
-        for key, before in _known(storage, keys, instant).items()
-        if isinstance(before, ColumnStats) and not before.is_deleted
-    }
+    said = MetadataTable(metadata_storage(storage)).said_of(MetadataPartition.PARTITION_STATS, keys)
     columns: dict[str, list[str]] = {}
     for key in keys:
-        stats, before = records[key], known.get(key)
-        if isinstance(stats, ColumnStats) and (before is None or before.kind != stats.kind):
+        stats, before = records[key], [each for each in said.get(key, ()) if isinstance(each, ColumnStats)]
+        if isinstance(stats, ColumnStats) and (not before or any(each.kind != stats.kind for each in before)):
             columns.setdefault(stats.file_name, []).append(stats.column_name)
     found: Records = {}
     for partition, names in columns.items():
         there = {each.file_group: each for each in view.base_files(partition)}
         new = {each.file_group: each for each in added if each.partition_path == partition}
-        is_known = any(partition_stats_key(each, partition) in known for each in names)
+        is_known = any(partition_stats_key(each, partition) in said for each in names)
         if there.keys() <= new.keys() and not is_known:
             continue  # what is about to be logged is all that there is
         told = (each for file in (there | new).values() for each in _stats(storage, file, names, schema))
         for stats in partition_stats(partition, told):
             found[partition_stats_key(stats.column_name, partition)] = stats
     return found
-
-
-def _known(storage: Storage, keys: Iterable[str], instant: str) -> dict[str, Payload]:
-    metadata_table = metadata_storage(storage)
-    try:
-        index = MetadataTable(metadata_table, as_of=instant)
-        return index.look_up(MetadataPartition.PARTITION_STATS, keys)
-    except SnapshotUnavailableError:  # compacted since, so that nobody merges it any more
-        return MetadataTable(metadata_table).look_up(MetadataPartition.PARTITION_STATS, keys)
 
 
 def _stats(
