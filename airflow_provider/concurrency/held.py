@@ -11,7 +11,7 @@ commit until the transaction's end has arrived at the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from airflow_provider.concurrency.conflicts import WriteDescription
@@ -72,18 +72,24 @@ def held_writes(storage: Storage, *, besides: int | None = None) -> list[Effect]
 
 
 def check_not_held(
-    storage: Storage, this: WriteDescription, partitions: Iterable[str], open_txn: int | None
+    storage: Storage,
+    this: WriteDescription,
+    partitions: Callable[[], Iterable[str]],
+    open_txn: int | None,
 ) -> None:
     """Make sure that a write builds on nothing that an open transaction may yet undo.
 
     :param storage: the table's storage.
     :param this: the write, with the existing file groups that it works on.
-    :param partitions: partition paths in which it adds file groups.
+    :param partitions: partition paths in which it adds file groups, or has looked for keys: one that it has
+        not found may come back. Asked only where a transaction is open.
     :param open_txn: its own transaction, where that goes on after it.
     :raises WriteConflictError: when another open transaction holds something of it.
     """
-    worked_in = {*partitions, *(group.partition_path for group in this.file_groups)}
+    worked_in: set[str] | None = None
     for other in held_writes(storage, besides=open_txn):
+        if worked_in is None:
+            worked_in = {*partitions(), *(group.partition_path for group in this.file_groups)}
         shared = sorted(other.written & this.file_groups)
         if not shared and not meets(other.taken_out_of, worked_in, this.operation):
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.conflicts import (
@@ -47,6 +47,7 @@ class Write:
     :ivar open_txn: the transaction that this write belongs to and does not end; see
         :func:`~airflow_provider.concurrency.begin.begin_write`.
     :ivar rebases: how often it was merged again in part.
+    :ivar looked_in: tells the partitions in which it has looked for keys.
     :ivar losses: how often it was lost, or gave way, since it was first begun; see
         :mod:`~airflow_provider.concurrency.turns`.
     :ivar ended: whether it has committed, or was given up.
@@ -77,6 +78,7 @@ class Write:
         self.open_txn = open_txn
         self.uncommitted = Uncommitted(table.storage, instant, action, info)
         self.rebases = 0
+        self.looked_in: Callable[[], Iterable[str]] = tuple
         self.losses = losses
         self.ended = False
         self._view: FileSystemView | None = None
@@ -137,7 +139,8 @@ class Write:
 
         :raises WriteConflictError: when it would.
         """
-        check_not_held(self.storage, self.describe(frozenset(file_groups)), partitions, self.open_txn)
+        this = self.describe(frozenset(file_groups))
+        check_not_held(self.storage, this, lambda: {*partitions, *self.looked_in()}, self.open_txn)
 
     # --- words ----------------------------------------------------------------------------
 

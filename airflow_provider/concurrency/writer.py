@@ -49,7 +49,12 @@ class Writer(Write):
         return base_file.instant > self.instant
 
     def plan(
-        self, file_groups: Iterable[FileGroupId], partitions: Iterable[str] = (), *, early_check: bool = True
+        self,
+        file_groups: Iterable[FileGroupId],
+        partitions: Iterable[str] = (),
+        *,
+        looked_in: Callable[[], Iterable[str]] = tuple,
+        early_check: bool = True,
     ) -> None:
         """Say what this write will touch, before the first data file is written.
 
@@ -59,6 +64,8 @@ class Writer(Write):
 
         :param file_groups: existing file groups that get a new slice, or are taken out.
         :param partitions: partitions that get new file groups.
+        :param looked_in: the partitions in which it has looked for keys. One that it has not found may come
+            back, when a transaction that is open is aborted.
         :param early_check: whether to look first for writes that this one would lose against; those that
             completed since its base it meets at the commit again.
         :raises HigherPriorityWriteError: when a live writer of higher priority works on one of the
@@ -69,6 +76,7 @@ class Writer(Write):
         :raises InvalidInputError: when the write was planned before.
         """
         groups, partitions = frozenset(file_groups), tuple(partitions)
+        self.looked_in = looked_in
         if early_check:
             self.check(groups)
             self.check_not_held(groups, partitions)

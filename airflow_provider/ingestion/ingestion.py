@@ -175,7 +175,7 @@ class Ingestion:
         self._look_at_columns(writer.schema_timeline)
         plan = self._planned(self._rows, writer.view)
         replaced = self._replaced(writer.view)
-        writer.plan([*plan.file_groups, *replaced], plan.new_in)
+        writer.plan([*plan.file_groups, *replaced], plan.new_in, looked_in=self._looked_in)
         self._write(self._rows, plan)
         self.writing_took = time.monotonic() - began
         commit = writer.commit(
@@ -259,6 +259,10 @@ class Ingestion:
                     raise self._orders_by_requested_time(target.base_file)
                 plan.targets[number] = Target.replacing(target.base_file)
         return plan
+
+    def _looked_in(self) -> Iterable[str]:
+        """The partitions in which a key of the rows would have been found."""
+        return self.writer.view.all_partitions() if self._has_record_index else self._rows.counts
 
     @property
     def _has_record_index(self) -> bool:

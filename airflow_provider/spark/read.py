@@ -192,7 +192,7 @@ def _brought(rows: DataFrame, columns: pa.Schema, origins: Origins) -> DataFrame
     def column(name: str) -> Column:
         kind, origin = targets[name].dataType, origins.get(name) or Origin(name)
         if origin.name is None or origin.name not in sources.names:
-            return F.lit(None).cast(kind).alias(name)
+            return F.lit(origin.value).cast(kind).alias(name)
         return _cast(F.col(f"`{origin.name}`"), sources[origin.name].dataType, kind, origin.inner).alias(name)
 
     return rows.select(*(column(name) for name in columns.names))

@@ -23,10 +23,12 @@ class Origin:
     :param name: its name there; None where the file has none of it.
     :param inner: the same for the columns inside it, of arrays and maps those of the elements and values; by
         their own names when None.
+    :param value: of all rows of the file, as a text, where it has none of the column.
     """
 
     name: str | None
     inner: Origins | None = None
+    value: str | None = None
 
 
 Origins = Mapping[str, Origin]

@@ -2,7 +2,8 @@
 
 A base file keeps the columns and types that the table had when it was written. Each is read with its own, and
 brought to those of the table as Hudi's readers do it: by name, or by id where the table has schema on read;
-what the file lacks is null; values as :mod:`~airflow_provider.table.conversion` converts them.
+what the file lacks is null, or in its folder's name; values as
+:mod:`~airflow_provider.table.conversion` converts them.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ class FileColumns:
         origin = self._origin(name)
         position = -1 if origin.name is None else rows.schema.get_field_index(origin.name)
         if position < 0:
-            return pa.nulls(rows.num_rows, kind)
+            value = converted(pa.array([origin.value], pa.string()), kind)
+            return pa.repeat(value[0], rows.num_rows)
         found = rows.column(position)
         if name in META_COLUMNS:
             return found

@@ -34,6 +34,7 @@ TIMELINE_ZONE = "hoodie.table.timeline.timezone.name"
 LOCAL = "LOCAL"
 _KEY_GENERATOR_TYPE = "hoodie.table.keygenerator.type"
 _KEY_GENERATOR_CLASS = "hoodie.table.keygenerator.class"
+_DROPS_PARTITION_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
 _META_FIELDS = "hoodie.populate.meta.fields"
 _METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 _INFLIGHT_METADATA_PARTITIONS = "hoodie.table.metadata.partitions.inflight"
@@ -46,7 +47,6 @@ _TABLE_TYPES = ("COPY_ON_WRITE", "MERGE_ON_READ")
 # What a table must not have switched on (or off), as HoodieTableConfig names it.
 _REQUIRED_SETTINGS = {
     "hoodie.table.base.file.format": ("PARQUET", "only Parquet base files are read and written"),
-    "hoodie.datasource.write.drop.partition.columns": ("false", "partition columns must be in the files"),
 }
 
 
@@ -201,6 +201,11 @@ class TableConfig:
         return self.key_generator in _KEY_GENERATORS
 
     @property
+    def drops_partition_columns(self) -> bool:
+        """Whether the partition columns are not in the files: their values are in the folders' names."""
+        return self.raw.get(_DROPS_PARTITION_COLUMNS, "false").lower() == "true"
+
+    @property
     def has_meta_columns(self) -> bool:
         """Whether Hudi's own columns are filled."""
         return self.raw.get(_META_FIELDS, "true").lower() == "true"
@@ -245,7 +250,7 @@ class TableConfig:
     def _initial_properties(self) -> dict[str, str]:
         return {
             "hoodie.archivelog.folder": "archived",
-            "hoodie.datasource.write.drop.partition.columns": "false",
+            _DROPS_PARTITION_COLUMNS: "false",
             "hoodie.populate.meta.fields": "true",
             "hoodie.record.merge.mode": "EVENT_TIME_ORDERING"
             if self.ordering_fields

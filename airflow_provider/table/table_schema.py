@@ -19,8 +19,9 @@ import pyarrow as pa
 from airflow_provider.exceptions import NoSuchInstantError, UnsupportedTableError
 from airflow_provider.table.archived_timeline import metadata_of
 from airflow_provider.table.base_file import parse_base_file_name
-from airflow_provider.table.conversion import Origins
+from airflow_provider.table.conversion import Origin, Origins
 from airflow_provider.table.instant import Instant
+from airflow_provider.table.keys import partition_values
 from airflow_provider.table.metadata import REWRITES, CommitMetadata
 from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig
 from airflow_provider.table.schema import (
@@ -53,10 +54,12 @@ class TableSchema:
 
     :param text: as an Avro record, JSON; with or without Hudi's own columns.
     :param ids: where the table has schema on read.
+    :param folders: the configuration of a table whose partition columns are in the folders' names only.
     """
 
     text: str
     ids: ColumnIds | None = None
+    folders: TableConfig | None = None
 
     @cached_property
     def columns(self) -> pa.Schema:
@@ -76,8 +79,13 @@ class TableSchema:
 
         :param path: of the base file.
         """
-        parsed = parse_base_file_name(path.rpartition("/")[2])
-        return self.ids.origins(parsed[2]) if self.ids is not None and parsed else None
+        folder, _, name = path.rpartition("/")
+        parsed = parse_base_file_name(name)
+        origins = self.ids.origins(parsed[2]) if self.ids is not None and parsed else None
+        if self.folders is None:
+            return origins
+        values = zip(self.folders.partition_fields, partition_values(folder, self.folders), strict=True)
+        return {**(origins or {}), **{column: Origin(None, value=value) for column, value in values}}
 
     @property
     def extra_metadata(self) -> dict[str, str]:
@@ -164,11 +172,36 @@ def table_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> T
             f"table {storage.root}: no schema in {PROPERTIES_PATH} and no commit with one",
             location=storage.root,
         )
+    if config.drops_partition_columns:
+        found = _with_folders(found, config)
     if found.ids is None or found.ids.older:
         return found
     completed = {each.requested_time for each in timeline.commits()}
     older = read_history(storage, lambda each: each in completed or each < timeline.starts)
     return replace(found, ids=replace(found.ids, older=older))
+
+
+def _with_folders(schema: TableSchema, config: TableConfig) -> TableSchema:
+    """A schema with the partition columns; source: ``TableSchemaResolver.appendPartitionColumns``.
+
+    :raises UnsupportedTableError: when the folders' names are something else than their values.
+    """
+    if not config.folders_hold_values:
+        raise UnsupportedTableError(
+            f"table {config.name!r} has hoodie.datasource.write.drop.partition.columns=true and the key "
+            f"generator {config.key_generator}: no folder tells {list(config.partition_fields)}; read "
+            "it with the Hudi that made it",
+            table=config.name,
+            property="hoodie.datasource.write.drop.partition.columns",
+        )
+    record = json.loads(schema.text)
+    there = {each["name"] for each in record["fields"]}
+    record["fields"] += [
+        {"name": name, "type": ["null", "string"], "default": None}
+        for name in config.partition_fields
+        if name not in there
+    ]
+    return replace(schema, text=_dumped(record), folders=config)
 
 
 def has_never_changed(schema: TableSchema, config: TableConfig) -> bool:
@@ -180,7 +213,8 @@ def has_never_changed(schema: TableSchema, config: TableConfig) -> bool:
     :param config: the table's configuration.
     """
     created = created_schema(config)
-    return schema.ids is None and created is not None and created.columns.equals(schema.columns)
+    is_by_names = schema.ids is None and schema.folders is None
+    return is_by_names and created is not None and created.columns.equals(schema.columns)
 
 
 def says_schema_after(storage: Storage, timeline: Timeline, instant: str) -> bool:

@@ -38,6 +38,13 @@ def check_layout(config: TableConfig) -> None:
             table=config.name,
             property="hoodie.populate.meta.fields",
         )
+    if config.drops_partition_columns:
+        raise UnsupportedTableError(
+            f"table {config.name!r} has hoodie.datasource.write.drop.partition.columns=true and cannot be "
+            f"written here: its files lack the partition columns; {_REMEDY}",
+            table=config.name,
+            property="hoodie.datasource.write.drop.partition.columns",
+        )
     if not config.folders_hold_values:
         kind = config.key_generator
         name = config.raw.get("hoodie.table.keygenerator.class") or _GENERATORS.get(kind, kind)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CommitError, WriteConflictError
@@ -116,7 +116,16 @@ class Run:
         self.lake.check_nothing_is_left()
 
 
+OVERWRITTEN = [
+    ("write", 0, "riders", "upsert", {2: 0}, {}, False),
+    ("write", 1, "riders", "insert_overwrite_table", {101: 0}, {}, False),
+]
+
+
 @given(steps=st.lists(STEP, min_size=4, max_size=14))
+# A key is deleted that an open transaction has taken out, and may bring back.
+@example(steps=[*OVERWRITTEN, ("write", 3, "riders", "delete", {2: 0}, {}, False)])
+@example(steps=[*OVERWRITTEN, ("write", 0, "riders", "delete", {2: 0}, {}, False), ("abort", 1)])
 def test_a_read_shows_what_its_transactions_wrote_one_after_the_other(steps: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder))

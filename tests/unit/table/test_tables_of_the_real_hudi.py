@@ -25,7 +25,6 @@ NAMES = sorted(path.stem for path in FIXTURES.glob("*.zip"))
 
 REFUSED = {
     "mor_.*": "is MERGE_ON_READ: reading its rows is not supported yet",
-    "cow_no_partition_columns": "has hoodie.datasource.write.drop.partition.columns=true",
 }
 """By table, a pattern: what this package says, whatever is asked."""
 
