@@ -144,7 +144,11 @@ class ArrowRows(IncomingRows):
         :param data: the rows.
         :raises InvalidInputError: when a row cannot be written.
         """
-        columns = check_columns(job, data.schema, table, table.schema)
+        # Of a write after the other the columns are those of the one before: then no listing is worth a look
+        # that is repeated once the write has a base.
+        seen = table.columns_seen
+        known = seen if seen is not None and seen.equals(data.schema) else table.schema
+        columns = check_columns(job, data.schema, table, known)
         if not data.num_rows:
             raise EmptySourceError(f"the data for table {table.location} holds no row; nothing was written")
         rows = conform(data, columns.rows).combine_chunks()

@@ -11,7 +11,6 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.table.evolution import FILL, ColumnChange, check_roles, evolved
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
-from airflow_provider.table.merge_semantics import MergeSemantics
 from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.writable import check_takes_rows
 
@@ -53,11 +52,11 @@ def check_columns(
         order of versions are made of.
     """
     config = table.config
-    check_takes_rows(config, columns)
+    check_takes_rows(config, table.merge_semantics, columns)
     deletes = job.operation == "delete"
     wanted = {"record key": config.record_key_fields, "partition": config.partition_fields}
     if not deletes:
-        wanted["ordering"] = MergeSemantics.of(config).ordering_fields
+        wanted["ordering"] = table.merge_semantics.ordering_fields
     for role, names in wanted.items():
         for name in names:
             if name not in came.names:
@@ -67,13 +66,15 @@ def check_columns(
                     column=name,
                 )
     if deletes:
-        names = delete_columns(config)
+        names = delete_columns(table)
         needed = pa.schema(
             [f.with_nullable(True) for f in columns if f.name in names and f.name in came.names]
         )
         rows, changes = evolved(needed, pa.schema([came.field(name) for name in needed.names]))
         check_roles(config, changes)
         return BatchColumns(came, rows, columns, ())
+    if came.equals(columns):
+        return BatchColumns(came, columns, columns)
     fills = fills_missing(job, table) if fills is None else fills
     after, changes = evolved(columns, came, fills_missing=fills)
     check_roles(config, changes)
@@ -104,7 +105,7 @@ def check_locations(columns: pa.Schema, config: TableConfig) -> None:
     partition_paths(columns.empty_table(), config)
 
 
-def delete_columns(config: TableConfig) -> tuple[str, ...]:
+def delete_columns(table: HudiTable) -> tuple[str, ...]:
     """The columns that a delete looks at; the ordering columns may be missing."""
-    ordering = MergeSemantics.of(config).ordering_fields
+    config, ordering = table.config, table.merge_semantics.ordering_fields
     return tuple(dict.fromkeys([*config.record_key_fields, *config.partition_fields, *ordering]))

@@ -204,6 +204,7 @@ class Ingestion:
         # Against what there was before, the rows were checked before they were written.
         found = check_columns(self._job, came, self._table, columns, fills=bool(self._reports) or None)
         self._schema = self._base.with_columns(found.table)
+        self._table.columns_seen = self._schema.columns
         self._changes = () if self._job.operation == "delete" else found.changes
 
     def _evolve(self, current: TableSchema) -> TableSchema:

@@ -23,6 +23,7 @@ from airflow_provider.table.durability import DEFAULT_DURABILITY, DURABILITY, Du
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.instant import Instant
+from airflow_provider.table.merge_semantics import MergeSemantics
 from airflow_provider.table.metadata import CommitMetadata
 from airflow_provider.table.metadata_table.not_kept import not_kept, refusal
 from airflow_provider.table.metadata_table.usable import UsableIndexes
@@ -54,11 +55,14 @@ class HudiTable:
 
     :param storage: the table's storage.
     :param config: the table's configuration.
+    :ivar columns_seen: the data columns as the last write through this object has left them; None before the
+        first one.
     """
 
     def __init__(self, storage: Storage, config: TableConfig) -> None:
         self.storage = storage
         self.config = config
+        self.columns_seen: pa.Schema | None = None
         storage.durability = _durability(storage, config)
         storage.timeline_zone = _timeline_zone(storage, config)
         storage.timeline_layout = config.layout
@@ -300,6 +304,14 @@ class HudiTable:
         view = FileSystemView(self.storage, load, indexes)
         _ = view.timeline  # this moment's, not that of the first question
         return view, hidden
+
+    @cached_property
+    def merge_semantics(self) -> MergeSemantics:
+        """How the versions of a record are merged.
+
+        :raises UnsupportedTableError: when the properties name something that is not known here.
+        """
+        return MergeSemantics.of(self.config)
 
     @cached_property
     def hudi_options(self) -> HudiOptions:

@@ -172,15 +172,14 @@ def properties_of_payload(payload: str) -> dict[str, str]:
     return dict(_OF_PAYLOADS.get(payload, {}))
 
 
-def check_rows_can_be_merged(config: TableConfig, columns: pa.Schema) -> None:
+def check_rows_can_be_merged(config: TableConfig, semantics: MergeSemantics, columns: pa.Schema) -> None:
     """Hold a table's columns against its merge semantics, before rows are written.
 
     :param config: the table's configuration.
+    :param semantics: what that says.
     :param columns: its columns.
-    :raises UnsupportedTableError: when its properties name something that is not known here, or a column's
-        type cannot be compared as Hudi would.
+    :raises UnsupportedTableError: when a column's type cannot be compared as Hudi would.
     """
-    semantics = MergeSemantics.of(config)
     name = semantics.delete_field
     if name is None or name not in columns.names:
         return

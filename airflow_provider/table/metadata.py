@@ -202,6 +202,13 @@ def encode(schema_name: str, record: Mapping[str, Any]) -> bytes:
     return start + block.getvalue() + start[-_SYNC_BYTES:]
 
 
+def stored_text(text: str) -> bytes:
+    """A text as it lies in an Avro file that is not compressed."""
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, "string", text)
+    return data.getvalue()
+
+
 @cache
 def _file_start(schema_name: str) -> bytes:
     """All of a file that comes before its first block; to write the schema takes longer than a record."""

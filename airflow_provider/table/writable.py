@@ -9,7 +9,7 @@ import pyarrow as pa
 from airflow_provider.exceptions import UnsupportedTableError
 from airflow_provider.table.file_groups import BaseFile
 from airflow_provider.table.file_ids import is_bucket
-from airflow_provider.table.merge_semantics import check_rows_can_be_merged
+from airflow_provider.table.merge_semantics import MergeSemantics, check_rows_can_be_merged
 from airflow_provider.table.properties import TableConfig
 
 _REMEDY = "write it with the Hudi that made it; it can be read here"
@@ -56,10 +56,11 @@ def check_layout(config: TableConfig) -> None:
         )
 
 
-def check_takes_rows(config: TableConfig, columns: pa.Schema) -> None:
+def check_takes_rows(config: TableConfig, semantics: MergeSemantics, columns: pa.Schema) -> None:
     """Make sure that rows written here are merged and stored as the table's other writers do it.
 
     :param config: the table's configuration.
+    :param semantics: how it merges the versions of a record.
     :param columns: its columns.
     :raises UnsupportedTableError: when its records have no key, its changes are captured (CDC), or its
         versions are merged in a way that is not known here; names the property, its value and the remedy.
@@ -88,7 +89,7 @@ def check_takes_rows(config: TableConfig, columns: pa.Schema) -> None:
             f"its rows say in {OPERATION_COLUMN} what they did, which is not written here; write it with the "
             "Hudi that made it",
         )
-    check_rows_can_be_merged(config, columns)
+    check_rows_can_be_merged(config, semantics, columns)
 
 
 def check_no_buckets(table: str, base_files: Iterable[BaseFile]) -> None:

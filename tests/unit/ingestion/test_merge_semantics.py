@@ -71,3 +71,12 @@ def test_rows_that_do_not_say_which_commit_wrote_them_have_no_increments(started
     set_properties(table, {"hoodie.populate.meta.fields": "false"})
     with pytest.raises(UnsupportedTableError, match=r"populate.meta.fields=false.*nobody can tell"):
         increment(table.table)
+
+
+def test_partition_columns_that_the_files_lack_are_read_off_the_folders_and_not_written(started: Any) -> None:
+    table = started()
+    set_properties(table, {"hoodie.datasource.write.drop.partition.columns": "true"})
+    before = snapshot(table.table).to_table().sort_by("id").to_pylist()
+    with pytest.raises(UnsupportedTableError, match=r"drop\.partition\.columns=true and cannot be written"):
+        table.ingest("upsert", [row("6", part="b")])
+    assert snapshot(table.table).to_table().sort_by("id").to_pylist() == before

@@ -162,7 +162,6 @@ def test_a_renamed_table_fails_its_checksum() -> None:
         ("hoodie.table.version", "10"),
         ("hoodie.timeline.layout.version", "1"),
         ("hoodie.table.base.file.format", "ORC"),
-        ("hoodie.datasource.write.drop.partition.columns", "true"),
     ],
 )
 def test_tables_of_another_kind_are_refused(key: str, value: str) -> None:
