@@ -10,10 +10,12 @@ import pytest
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.status import index_status
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.locks import open_lock
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 
 from .jvm import Session
 from .metadata_table import check_metadata_table
+from .one_lock import OneLock
 from .our_writer import WRITTEN, table_that_meets
 from .shared_table import ALL_INDEXES, ALL_INDEXES_OF_THE_JVM, SCHEMA, SharedTable, row, rows
 
@@ -188,13 +190,15 @@ def test_the_properties_that_ours_rewrites_are_read_by_the_jvm(hudi: Session, lo
 
 
 def test_a_write_of_ours_that_a_later_requested_one_overtakes_under_the_record_index(
-    hudi: Session, location: Path
+    hudi: Session, location: Path, one_lock: OneLock
 ) -> None:
     """Its rows are where the index says; a merge into a new file group is not."""
-    shared = SharedTable.of_the_jvm(hudi, location, rows(range(20), 0), BY_RECORD_INDEX)
+    options = {**BY_RECORD_INDEX, **one_lock.theirs}  # without them the JVM rolls ours back
+    shared = SharedTable.of_the_jvm(hudi, location, rows(range(20), 0), options)
     mine = rows(range(5, 15), 400, 4)
     meets = table_that_meets(shared.location, WRITTEN, lambda: shared.theirs(rows(range(8, 12), 300, 3)))
-    ingest_arrow(meets, pa.Table.from_pylist(mine, SCHEMA), on_conflict="rebase")
+    lock = open_lock(one_lock.ours, meets.storage)
+    ingest_arrow(meets, pa.Table.from_pylist(mine, SCHEMA), lock=lock, on_conflict="rebase", **one_lock.beats)
     shared.add(mine)
     shared.check()
     check_metadata_table(hudi, shared.table)
