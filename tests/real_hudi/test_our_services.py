@@ -135,7 +135,7 @@ def test_a_data_frame_that_the_jvm_opened_as_far_back_as_our_clean_keeps(
     opened = "spark.opened = spark.read.format('hudi').load(location); spark.opened.rdd"
     hudi.run(opened, location=shared.location)
     before = list(shared.model.values())
-    for turn in range(3, 5):
+    for turn in range(3, 6):
         shared.ours(rows(range(20), 100 * turn, turn))
     [cleaned] = clean(shared.table, Retention("KEEP_LATEST_COMMITS", 3))
     assert cleaned.deleted
