@@ -100,7 +100,9 @@ class TableSchema:
 
         :param content: of a completed instant.
         """
-        return self.ids is None and self._stored in content and LATEST_SCHEMA.encode() not in content
+        if self.ids is not None or self._stored not in content:
+            return False
+        return not any(name.encode() in content for name in (LATEST_SCHEMA, *_KEEP_SCHEMA))
 
     @cached_property
     def _stored(self) -> bytes:

@@ -15,9 +15,12 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.instant import Action, Instant, State, after, now
+from airflow_provider.table.metadata import CommitMetadata, encode_commit_metadata
 from airflow_provider.table.metadata_table.keys import partition_stats_key
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import ColumnStats, ValueType
+from airflow_provider.table.timeline import instant_path
 from tests.ingestion.interleaving import MeetingLock
 
 ADDRESS = pa.struct([("street", pa.string())])
@@ -228,3 +231,16 @@ def test_two_loads_at_once_that_are_the_first_with_a_wider_column(table: HudiTab
         ingest_arrow(table.location, batch, "bulk_insert", lock=lock, on_conflict="rebase")
     ingest_arrow(table.location, batch, "bulk_insert")
     assert bounds(table, "v") == (-(2**41), 2**41, 0)
+
+
+def test_what_a_clustering_says_of_the_columns_changes_none(table: HudiTable) -> None:
+    """The JVM's say those of their plan, to which others have added since."""
+    [first] = table.timeline().commits()
+    said = table.timeline().commit_metadata(first).extra_metadata
+    ingest_arrow(table, pa.Table.from_pylist([old("a", ts=2, extra=7)], with_field("extra", pa.int64())))
+    requested = now()
+    metadata = encode_commit_metadata(CommitMetadata("CLUSTER", extra_metadata=said), Action.REPLACE_COMMIT)
+    clustered = Instant(requested, Action.REPLACE_COMMIT, State.COMPLETED, after(requested))
+    table.storage.put(instant_path(clustered), metadata)
+    assert "extra" in table.schema.names
+    assert shown(table)["a"]["extra"] == 7
