@@ -17,14 +17,16 @@ from typing import Any, Self
 import pytest
 
 from airflow_provider.concurrency import begin_write, committing, plans, rollback
+from airflow_provider.concurrency.others import planned_clusterings
 from airflow_provider.exceptions import InstantRolledBackError, WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks.in_process import InProcessLockProvider
-from airflow_provider.services.clustering import pending_plan, schedule_clustering
+from airflow_provider.services.clustering import cluster_in_process, pending_plan, schedule_clustering
 from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable
-from airflow_provider.table.instant import after, now
+from airflow_provider.table.instant import Action, Instant, State, after, now
+from airflow_provider.table.timeline import Timeline
 from tests.ingestion.interleaving import MeetingLock
 
 from .another_hudi_writer import Jvm, create_trips, fares, only_file, rows
@@ -239,6 +241,17 @@ class TestPlannedClustering:
         table.storage.put(f".hoodie/timeline/{instant}.clustering.inflight", b"")
         with pytest.raises(WriteConflictError, match=f"CLUSTER {instant} by another Hudi writer"):
             ingest_arrow(table, rows({1: 11.0}))
+
+    def test_one_of_ours_that_ends_between_the_looks_is_none_of_another_writer(
+        self, table: HudiTable
+    ) -> None:
+        ingest_arrow(table, rows({3: 3.0}), "bulk_insert")
+        instant = schedule_clustering(table, ClusteringSettings())
+        assert instant is not None
+        seen = Timeline(table.storage, [Instant(instant, Action.CLUSTERING, State.INFLIGHT)])
+        assert [each.instant for each in planned_clusterings(table.storage, seen)] == [instant]
+        cluster_in_process(table)
+        assert planned_clusterings(table.storage, seen) == []
 
 
 class TestWriteUnderWay:
