@@ -28,7 +28,13 @@ from airflow_provider.concurrency.turns import (
     why_no_turn_helps,
 )
 from airflow_provider.concurrency.write import Write
-from airflow_provider.exceptions import CommitError, LockUnavailableError, WriteConflictError
+from airflow_provider.exceptions import (
+    CommitError,
+    LockUnavailableError,
+    NoSuchInstantError,
+    WriteConflictError,
+)
+from airflow_provider.table.archived_timeline import metadata_of
 from airflow_provider.table.table_schema import TableSchema, says_schema_after
 
 log = logging.getLogger(__name__)
@@ -194,8 +200,11 @@ class Committing:
         for later in timeline.commits():
             if later.requested_time < self._write.instant:
                 continue
-            written = {stat.partition_path for stat in timeline.commit_metadata(later).write_stats}
-            if common := told & written:
+            try:
+                metadata = metadata_of(self._storage, timeline, later)
+            except NoSuchInstantError:  # undone in this moment: it says nothing any more
+                continue
+            if common := told & {stat.partition_path for stat in metadata.write_stats}:
                 raise WriteConflictError(
                     f"{self._write} tells the statistics of partition {min(common)!r} anew, because a column "
                     f"was added or became wider, and {later}, which was requested later, was faster; run the "

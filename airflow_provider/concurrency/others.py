@@ -86,7 +86,7 @@ def planned_clusterings(storage: Storage, timeline: Timeline) -> list[WriteDescr
         # A plan of this package is anybody's to carry out: who does so here beats under its name.
         if is_ours and (instant.state is State.REQUESTED or _beats(storage, instant.requested_time)):
             continue
-        if is_ours and has_ended(storage, instant):
+        if is_ours and _has_ended(storage, instant):
             continue  # between the looks, and its heartbeat with it
         found.append(
             WriteDescription(
@@ -128,17 +128,13 @@ def unfinished_write(storage: Storage, timeline: Timeline) -> Instant | None:
             continue
         if fate_of(storage, commit_log, instant.requested_time) is not None:
             continue  # one of this package, which has ended
-        if not has_ended(storage, instant):  # nor has it ended between the looks
+        if not _has_ended(storage, instant):  # nor has it ended between the looks
             return instant
     return None
 
 
-def has_ended(storage: Storage, instant: Instant) -> bool:
-    """Whether an instant that was pending has completed by now, or is gone.
-
-    :param storage: the table's storage.
-    :param instant: of an earlier look at the timeline.
-    """
+def _has_ended(storage: Storage, instant: Instant) -> bool:
+    # An instant that was pending at an earlier look has completed since, or is gone.
     now = Timeline.load(storage).find(instant.requested_time)
     return now is None or now.state is State.COMPLETED
 

@@ -50,8 +50,8 @@ from airflow_provider.table.writable import check_layout
 class HudiTable:
     """A table whose ``hoodie.properties`` has been read.
 
-    Holds no state of the table beyond that: :meth:`timeline` and :meth:`view` look again
-    every time.
+    :meth:`timeline` and :meth:`view` look again every time. What the object remembers of its own last write
+    is checked against the timeline before anything goes by it.
 
     :param storage: the table's storage.
     :param config: the table's configuration.

@@ -127,19 +127,20 @@ class Increment:
 
         from airflow_provider.table.rows import rows_of
 
+        if (times := self.commit_times) is not None:
+            inside = ds.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
+            filter = inside if filter is None else inside & filter
         rows = rows_of(
             self.table.storage,
             self.paths,
             self.schema,
             meta_columns=True,
             has_never_changed=has_never_changed(self.schema, self.table.config),
+            where=filter,
         )
-        if (times := self.commit_times) is not None:
-            inside = ds.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
-            filter = inside if filter is None else inside & filter
         if columns is None:
             columns = rows.schema.names if meta_columns else self.schema.columns.names
-        return rows.scanner(columns=list(columns), filter=filter)
+        return rows.scanner(columns=list(columns))
 
 
 # A commit of the window that is gone when it is to be read was reverted, or archived: what the

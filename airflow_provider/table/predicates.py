@@ -163,6 +163,17 @@ def named_columns(where: pc.Expression, columns: Iterable[str]) -> list[str]:
     return [column for column in columns if column in text]
 
 
+def has_nan(where: pc.Expression) -> bool:
+    """Whether an expression compares with what is not a number.
+
+    Where Arrow knows the bounds of a column it takes "not less than" for "at least". For what is not a number
+    these are not the same: of ``~(x < nan)``, which is true of all rows, it would leave out every file.
+
+    :param where: the expression. That of a text or a column of that name costs no more than time.
+    """
+    return re.search(r"\bnan\b", str(where)) is not None
+
+
 def may_match(
     where: pc.Expression, schema: pa.Schema, known: Iterable[Mapping[str, Collection[pc.Expression]]]
 ) -> list[bool]:
@@ -176,6 +187,8 @@ def may_match(
     import pyarrow.dataset as ds
     import pyarrow.fs
 
+    if has_nan(where):
+        return [True for _ in known]
     # Files that are not there: pieces of a dataset that only know what is true in them.
     nowhere, parquet = pyarrow.fs.LocalFileSystem(), ds.ParquetFileFormat()
     pieces: list[ds.ParquetFileFragment] = []

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.predicates import Where, expression
+from airflow_provider.table.schema import with_meta_columns
 from airflow_provider.table.table_schema import has_never_changed
 from airflow_provider.table.visibility import ValidWriteIds
 
@@ -51,11 +52,12 @@ def snapshot(
 
     found, schema = table.select_rows(where, as_of, valid_write_ids=valid_write_ids)
     paths = [base_file.path for base_file in found.base_files]
-    rows = rows_of(
+    columns = with_meta_columns(schema.columns) if meta_columns else schema.columns
+    return rows_of(
         table.storage,
         paths,
         schema,
         meta_columns=meta_columns,
         has_never_changed=has_never_changed(schema, table.config),
+        where=None if where is None else expression(where, columns),
     )
-    return rows if where is None else rows.filter(expression(where, rows.schema))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from airflow_provider.table.file_columns import FileColumns
-from airflow_provider.table.predicates import named_columns
+from airflow_provider.table.predicates import has_nan, named_columns
 from airflow_provider.table.schema import with_meta_columns
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.table_schema import TableSchema
@@ -27,6 +27,7 @@ def rows_of(
     *,
     meta_columns: bool = False,
     has_never_changed: bool = False,
+    where: pc.Expression | None = None,
 ) -> ds.Dataset:
     """The rows of base files, with the table's columns.
 
@@ -36,17 +37,19 @@ def rows_of(
     :param meta_columns: whether Hudi's own columns come first.
     :param has_never_changed: whether all files are known to have the table's columns; else that is looked for
         when the dataset is scanned.
+    :param where: only rows for which this is true; all when None.
     """
     columns = with_meta_columns(schema.columns) if meta_columns else schema.columns
     if not paths:
-        return ds.dataset(columns.empty_table())
+        nothing = ds.dataset(columns.empty_table())
+        return nothing if where is None else nothing.filter(where)
     filesystem, base = storage.arrow()
     files = ds.dataset(
         [f"{base}/{path}" for path in paths], schema=columns, format="parquet", filesystem=filesystem
     )
-    if has_never_changed:
-        return files
-    return EvolvedRows(files, [FileColumns.of(storage, path, schema) for path in paths])
+    if has_never_changed and (where is None or not has_nan(where)):
+        return files if where is None else files.filter(where)
+    return EvolvedRows(files, [FileColumns.of(storage, path, schema) for path in paths], where)
 
 
 class EvolvedRows(ds.Dataset):  # type: ignore[misc]  # as far as pyarrow's stubs go
@@ -101,13 +104,13 @@ class EvolvedRows(ds.Dataset):  # type: ignore[misc]  # as far as pyarrow's stub
             filter = self._filter if filter is None else filter
         else:
             filter = self._filter & filter
-        if all(self._is_same):
+        skips = filter is None or not has_nan(filter)
+        if skips and all(self._is_same):
             return self._files.scanner(columns=columns, filter=filter, **options)
         needed = self._needed(columns, filter)
         schema = pa.schema([self.schema.field(name) for name in needed])
-        return ds.Scanner.from_batches(
-            self._batches(schema, filter), schema=schema, columns=columns or None, filter=filter, **options
-        )
+        rows = self._batches(schema, filter if skips else None)
+        return ds.Scanner.from_batches(rows, schema=schema, columns=columns or None, filter=filter, **options)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Any:
         """Not to be had: a fragment has its file's own columns.

@@ -263,7 +263,7 @@ _known: WeakKeyDictionary[Storage, dict[str, TableSchema | None]] = WeakKeyDicti
 def _said(storage: Storage, timeline: Timeline) -> Iterator[TableSchema]:
     """The schemas that commits say, that of the commit that was requested last first."""
     known = _known.setdefault(storage, {})
-    for instant in sorted(timeline.commits_in_any_order(), key=attrgetter("requested_time"), reverse=True):
+    for instant in sorted(timeline.commits(), key=attrgetter("requested_time"), reverse=True):
         if instant.file_name not in known:  # what a completed instant says never changes
             try:
                 content = content_of(storage, timeline, instant)

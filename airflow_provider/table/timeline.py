@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -90,12 +90,6 @@ class Timeline:
     def commits(self) -> tuple[Instant, ...]:
         """Completed instants that changed the table's files, in the order of completion."""
         return self._commits
-
-    def commits_in_any_order(self) -> Iterator[Instant]:
-        """The same, for who looks for one of them only."""
-        for instant in self._by_time.values():
-            if instant.state is State.COMPLETED and instant.action in WRITE_ACTIONS:
-                yield instant
 
     @cached_property
     def _commits(self) -> tuple[Instant, ...]:

@@ -161,13 +161,13 @@ def column_stats_as(reader: BaseFileReader, file_name: str, columns: Sequence[st
         if kind is None:
             continue
         values = rows.column(column.name)
-        ((low, high),) = _read_bounds(values, kind) or [(None, None)]
+        low, high = _ends(kind, _read_bounds(values, kind))
         found.append(
             ColumnStats(
                 file_name=file_name,
                 column_name=column.name,
-                min_value=_wrapped(kind, low),
-                max_value=_wrapped(kind, high),
+                min_value=low,
+                max_value=high,
                 value_count=rows.num_rows,
                 null_count=values.null_count,
                 value_type=kind,
@@ -232,11 +232,12 @@ def _column(
         values = file.read([column]).column(column)
         nulls = values.null_count
         bounds = _read_bounds(values, kind)
+    low, high = _ends(kind, bounds)
     return ColumnStats(
         file_name=file_name,
         column_name=column,
-        min_value=_wrapped(kind, min((low for low, _ in bounds), default=None)),
-        max_value=_wrapped(kind, max((high for _, high in bounds), default=None)),
+        min_value=low,
+        max_value=high,
         value_count=rows,
         null_count=nulls,
         total_size=sum(chunk.total_compressed_size for chunk in chunks),
@@ -244,6 +245,13 @@ def _column(
         value_type=kind,
         type_info=kind_of(data_type)[1],
     )
+
+
+def _ends(
+    kind: ValueType, bounds: Sequence[tuple[Any, Any]]
+) -> tuple[WrappedValue | None, WrappedValue | None]:
+    low, high = min((low for low, _ in bounds), default=None), max((high for _, high in bounds), default=None)
+    return _wrapped(kind, low), _wrapped(kind, high)
 
 
 def _is_complete(statistics: pq.Statistics) -> bool:

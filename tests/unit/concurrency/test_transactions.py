@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency import ServicePlan, begin_write, schedule
@@ -27,6 +28,8 @@ from airflow_provider.exceptions import (
     UnsupportedTableError,
     WriteConflictError,
 )
+from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.metastore import EventType, TxnState, open_metastore
@@ -38,7 +41,7 @@ from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_co
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import instant_path
 
-from .transactional_lake import Lake, data_of
+from .transactional_lake import SCHEMA, Lake, data_of
 
 
 @pytest.fixture
@@ -204,6 +207,20 @@ class TestHeld:
             lake.write("trips", {1: 12, 2: 21}, target_file_size=1, small_file_limit=0)
         lake.abort(txn_id)
         assert lake.seen("trips") == lake.plain("trips") == {1: 10, 2: 20}
+
+    def test_keys_that_it_took_out_of_other_partitions(self, lake: Lake) -> None:
+        """Where a record index makes keys unique in the whole table, they may come back anywhere in it."""
+        table = lake.tables["trips"]
+        lake.write("trips", {1: 10, 100: 99})
+        schedule_index(table, ["files", "record_index"])
+        run_index(table)
+        txn_id = lake.begin()
+        lake.write("trips", {1: 0}, txn_id, "delete")
+        elsewhere = pa.table({"id": [1], "city": ["la"], "fare": [12]}, schema=SCHEMA)
+        with pytest.raises(WriteConflictError, match=f"transaction {txn_id}.*has not ended"):
+            ingest_arrow(table, elsewhere)
+        lake.abort(txn_id)
+        assert lake.seen("trips") == lake.plain("trips") == {1: 10, 100: 99}
 
     def test_a_rebase_does_not_build_on_it_either(self, lake: Lake) -> None:
         lake.write("trips", {1: 10})

@@ -134,6 +134,20 @@ def test_rows_that_lack_a_column_are_refused_by_name_or_filled_on_demand(table: 
     assert {key: row["v"] for key, row in shown(table).items()} == {"a": None, "b": 1}
 
 
+def test_a_column_that_came_since_the_last_load_of_the_same_object_is_missed(table: HudiTable) -> None:
+    """It remembers the columns of its last load, and finds out before anything is written."""
+    ingest_arrow(table, pa.Table.from_pylist([old("a", ts=2)], SCHEMA))
+    theirs = pa.Table.from_pylist([old("b", ts=2, theirs="t")], with_field("theirs", pa.string()))
+    ingest_arrow(table.location, theirs)
+    commits = table.timeline().commits()
+    with pytest.raises(MissingColumnError, match="'theirs'"):
+        ingest_arrow(table, pa.Table.from_pylist([old("a", ts=3)], SCHEMA))
+    timeline = table.timeline()
+    assert timeline.commits() == commits
+    assert timeline.pending() == ()
+    assert {key: row["theirs"] for key, row in shown(table).items()} == {"a": None, "b": "t"}
+
+
 def test_two_loads_that_change_columns_at_once_both_keep_theirs(table: HudiTable) -> None:
     def meanwhile() -> None:
         batch = pa.Table.from_pylist([old("b", ts=2, theirs="t")], with_field("theirs", pa.string()))
