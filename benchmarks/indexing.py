@@ -40,7 +40,8 @@ from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.base_file import base_file_name, new_file_id, read_base_file
+from airflow_provider.table.base_file_reader import read_base_file
+from airflow_provider.table.file_names import base_file_name, new_file_id
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata import CommitMetadata, encode_commit_metadata
 from airflow_provider.table.metadata_table.usable import UsableIndexes

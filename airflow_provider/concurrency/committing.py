@@ -35,7 +35,8 @@ from airflow_provider.exceptions import (
     WriteConflictError,
 )
 from airflow_provider.table.archived_timeline import metadata_of
-from airflow_provider.table.table_schema import TableSchema, says_schema_after
+from airflow_provider.table.schema_resolver import says_schema_after
+from airflow_provider.table.table_schema import TableSchema
 
 log = logging.getLogger(__name__)
 

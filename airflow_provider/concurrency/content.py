@@ -9,8 +9,8 @@ from airflow_provider.concurrency.conflicts import Conflict
 from airflow_provider.concurrency.heartbeat import HeartbeatInfo
 from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.concurrency.publish import staged_metadata_path
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
 from airflow_provider.table.table_schema import TableSchema

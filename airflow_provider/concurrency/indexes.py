@@ -21,8 +21,8 @@ from airflow_provider.concurrency.commit_log import CommitLog
 from airflow_provider.concurrency.index_state import check_made, table_indexes
 from airflow_provider.concurrency.log_entry import IndexState, LogEntry
 from airflow_provider.table.archived_timeline import content_of, newest_archived
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.log_file import LogFileName
@@ -47,8 +47,9 @@ from airflow_provider.table.metadata_table.writer import (
     completed_content,
     write_log_file,
 )
+from airflow_provider.table.schema_resolver import created_schema, table_schema
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.table_schema import TableSchema, created_schema, table_schema
+from airflow_provider.table.table_schema import TableSchema
 from airflow_provider.table.timeline import Timeline, instant_path
 
 _WITH_COLUMNS = frozenset({MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS})

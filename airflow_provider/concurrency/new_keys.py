@@ -34,7 +34,7 @@ from airflow_provider.concurrency.history import Change
 from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.log_entry import Commit, Plan, Revert
 from airflow_provider.exceptions import SnapshotUnavailableError
-from airflow_provider.table.base_file import BaseFileFooter, read_base_file, read_footer
+from airflow_provider.table.base_file_reader import BaseFileFooter, read_base_file, read_footer
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata import REWRITES, WriteStat

@@ -44,8 +44,8 @@ from airflow_provider.concurrency.log_entry import (
 from airflow_provider.concurrency.others import is_lost
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.archived_timeline import find_archived, newest_archived
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.markers import delete_markers
 from airflow_provider.table.metadata import (
@@ -56,8 +56,8 @@ from airflow_provider.table.metadata import (
     encode,
 )
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
+from airflow_provider.table.schema_resolver import schema_said
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.table_schema import schema_said
 from airflow_provider.table.timeline import Timeline, instant_path
 
 log = logging.getLogger(__name__)

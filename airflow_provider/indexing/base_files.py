@@ -19,8 +19,8 @@ from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.fate import find_rollback
 from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.exceptions import DuplicateRecordKeyError
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.metadata_table.changes import TableChange, records_of
@@ -36,8 +36,9 @@ from airflow_provider.table.metadata_table.records import (
     schema_text,
 )
 from airflow_provider.table.metadata_table.writer import write_base_file
+from airflow_provider.table.schema_resolver import has_never_changed, table_schema
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.table_schema import TableSchema, has_never_changed, table_schema
+from airflow_provider.table.table_schema import TableSchema
 
 ENTRIES = pa.schema([("file_group", pa.int32()), ("key", pa.string()), ("record", pa.binary())])
 """Records on their way: number of the file group among all that are built, key, encoded payload."""

@@ -25,7 +25,7 @@ from airflow_provider.exceptions import InvalidInputError, UnknownOperationError
 from airflow_provider.indexing.catch_up import base_instant, is_foreign
 from airflow_provider.indexing.options import file_group_count, index_options
 from airflow_provider.locks import LockProvider, default_lock
-from airflow_provider.table.base_file import BaseFileReader
+from airflow_provider.table.base_file_reader import BaseFileReader
 from airflow_provider.table.file_groups import BaseFile
 from airflow_provider.table.hudi_options import IndexOptions
 from airflow_provider.table.hudi_table import HudiTable

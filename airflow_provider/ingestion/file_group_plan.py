@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.table.base_file import new_file_id
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.timeline import Timeline
 

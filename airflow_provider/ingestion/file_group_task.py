@@ -14,7 +14,9 @@ from airflow_provider.concurrency.heartbeat import check_wanted
 from airflow_provider.exceptions import TableServiceError, to_dict
 from airflow_provider.ingestion.file_group_plan import Target
 from airflow_provider.ingestion.merge import Batch, Merge, latest_versions
-from airflow_provider.table.base_file import BaseFileReader, BaseFileWriter, WrittenFile, new_file_id
+from airflow_provider.table.base_file_reader import BaseFileReader
+from airflow_provider.table.base_file_writer import BaseFileWriter, WrittenFile
+from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.markers import MarkerType
 from airflow_provider.table.merge_semantics import MergeSemantics

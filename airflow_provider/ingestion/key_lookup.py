@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider.exceptions import InvalidRecordKeyError
-from airflow_provider.table.base_file import BaseFileReader
+from airflow_provider.table.base_file_reader import BaseFileReader
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.metadata_table.records import RecordLocation

@@ -47,7 +47,7 @@ from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.found_files import FilesLeft
 from airflow_provider.services.orphans import DeadInstant, dead_on_timeline
 from airflow_provider.table.archived_timeline import ArchivedInstant, newest_archived
-from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.history_files import append_history, merge_history
 from airflow_provider.table.hudi_options import OPTIONS
 from airflow_provider.table.hudi_table import HudiTable

@@ -22,9 +22,9 @@ from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError
 from airflow_provider.services.found_files import Found
 from airflow_provider.services.orphans import DAY, DeadInstant, End
 from airflow_provider.table.archived_timeline import find_commit, taken_out_by_archived
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.cleans import ORPHANED_INSTANTS
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.instant import WRITE_ACTIONS, Instant, format_time
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.storage import FileStatus, Storage

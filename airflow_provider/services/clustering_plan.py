@@ -19,8 +19,8 @@ import pyarrow as pa
 from airflow_provider.concurrency import ServicePlan
 from airflow_provider.exceptions import InvalidInputError, MissingColumnError
 from airflow_provider.services.row_order import LAYOUTS, MOST_COLUMNS, can_order
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import age
 from airflow_provider.table.metadata import decode, encode

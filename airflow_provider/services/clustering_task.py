@@ -20,14 +20,9 @@ import pyarrow as pa
 from airflow_provider.concurrency.heartbeat import check_wanted
 from airflow_provider.services.clustering_plan import ClusteringGroup, ClusteringSettings
 from airflow_provider.services.row_order import row_order
-from airflow_provider.table.base_file import (
-    ROW_GROUP_ROWS,
-    BaseFileWriter,
-    WrittenFile,
-    new_file_id,
-    read_base_file,
-    read_footer,
-)
+from airflow_provider.table.base_file_reader import read_base_file, read_footer
+from airflow_provider.table.base_file_writer import ROW_GROUP_ROWS, BaseFileWriter, WrittenFile
+from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.schema import META_COLUMNS

@@ -16,9 +16,9 @@ from airflow_provider.concurrency import CommitLog
 from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.services.orphans import DeadInstant, data_files, dead_instants
 from airflow_provider.table.archived_timeline import newest_archived
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.cleans import taken
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import State
 from airflow_provider.table.metadata_table.keys import (

@@ -16,8 +16,8 @@ from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.log_entry import LogEntry, Restore, Revert, Rollback
 from airflow_provider.concurrency.publish import files_in
 from airflow_provider.table.archived_timeline import content_of
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import Action, age
 from airflow_provider.table.metadata import decode

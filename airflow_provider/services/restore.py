@@ -40,9 +40,9 @@ from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.found_files import there_and_gone
 from airflow_provider.table.archived_timeline import archived_since
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.cleans import lacking
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
 from airflow_provider.table.metadata import RESTORED_TO, RESTORED_TO_COMPLETION, encode

@@ -13,14 +13,15 @@ import pyarrow as pa
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.spark.source import spark_schema
-from airflow_provider.table.base_file import BaseFileReader
+from airflow_provider.table.base_file_reader import BaseFileReader
 from airflow_provider.table.conversion import Origin, Origins
 from airflow_provider.table.file_columns import FileColumns
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.incremental import COMMIT_TIME, Increment, Order, increment
 from airflow_provider.table.predicates import COMPARISONS, Filter, alternatives, expression, literal
 from airflow_provider.table.schema import META_COLUMNS, with_meta_columns
-from airflow_provider.table.table_schema import TableSchema, has_never_changed
+from airflow_provider.table.schema_resolver import has_never_changed
+from airflow_provider.table.table_schema import TableSchema
 from airflow_provider.table.visibility import ValidWriteIds
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from airflow_provider.table.archived_timeline import (
     oldest_archived,
     taken_out_by_archived,
 )
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State, before
 from airflow_provider.table.metadata import decode
 from airflow_provider.table.storage import Storage

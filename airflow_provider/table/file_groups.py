@@ -10,7 +10,7 @@ import tenacity
 
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.table.archived_timeline import metadata_of
-from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.instant import Action
 from airflow_provider.table.partition_metadata import MARKS_OF_A_PARTITION
 from airflow_provider.table.storage import Storage

@@ -38,9 +38,10 @@ from airflow_provider.table.properties import (
     parse_properties,
 )
 from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro
+from airflow_provider.table.schema_resolver import table_schema
 from airflow_provider.table.skipping import Selection, select_files
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.table_schema import TableSchema, table_schema
+from airflow_provider.table.table_schema import TableSchema
 from airflow_provider.table.time_travel import settled_timeline, timeline_as_of, without_restored
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect, ValidWriteIds, check_not_cleaned, left_out

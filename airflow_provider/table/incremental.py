@@ -46,8 +46,9 @@ from airflow_provider.table.metadata import (
     WriteStat,
     decode,
 )
+from airflow_provider.table.schema_resolver import has_never_changed
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.table_schema import TableSchema, has_never_changed
+from airflow_provider.table.table_schema import TableSchema
 from airflow_provider.table.time_travel import without_restored
 from airflow_provider.table.timeline import Timeline
 from airflow_provider.table.visibility import Effect

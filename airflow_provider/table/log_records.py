@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, cast
 import fastavro
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
+from airflow_provider.table.avro import avro_schema
 from airflow_provider.table.hfile import HFileReader
 from airflow_provider.table.log_file import CONTENT_VERSION, BlockType, HeaderKey, LogBlock
-from airflow_provider.table.metadata import avro_schema
 
 _NAMESPACE = "org.apache.hudi.avro.model."
 _INT = struct.Struct(">i")

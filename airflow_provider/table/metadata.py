@@ -1,7 +1,7 @@
 """What the timeline's files say: commit metadata, plans, and the other records.
 
-Avro object container files, codec null, in the shapes that Hudi 1.1 writes; the schemas
-are beside this module in ``avro/``. Tables of version 6 and older have JSON instead.
+Avro object container files, codec null, in the shapes that Hudi 1.1 writes. Tables of
+version 6 and older have JSON instead.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from importlib import resources
 from typing import Any, cast
 
 import fastavro
-from fastavro.repository.base import AbstractSchemaRepository, SchemaRepositoryError
 
 from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.table.avro import avro_schema
 
-_NAMESPACE = "org.apache.hudi.avro.model"
 _AVRO_MAGIC = b"Obj\x01"
 
 COMMIT_METADATA = "HoodieCommitMetadata"
@@ -277,28 +275,3 @@ def _stat_from_avro(partition: str, record: Mapping[str, Any]) -> WriteStat:
     known = {name: value for name, value in found.items() if value is not None}
     # A workload profile (an inflight file) names neither the path nor the partition of its files.
     return WriteStat.from_dict({"file_id": "", "path": "", "partition_path": partition} | known)
-
-
-class _PackagedSchemas(AbstractSchemaRepository):
-    """Finds named Avro types in this package, one file a type."""
-
-    def load(self, name: str) -> Any:
-        source = resources.files(__package__).joinpath("avro", f"{name}.avsc")
-        try:
-            return json.loads(source.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise SchemaRepositoryError(f"no Avro schema {name}") from error
-
-
-def avro_schema_text(name: str) -> str:
-    """The schema of one of Hudi's records as it is written where readers look for it.
-
-    :param name: of a record whose schema does not refer to another file's.
-    """
-    return json.dumps(_PackagedSchemas().load(f"{_NAMESPACE}.{name}"), separators=(",", ":"))
-
-
-@cache
-def avro_schema(name: str) -> Any:
-    """The parsed Avro schema of one of Hudi's records, by the record's name."""
-    return fastavro.schema.load_schema(f"{_NAMESPACE}.{name}", repo=_PackagedSchemas())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.predicates import Where, expression
 from airflow_provider.table.schema import with_meta_columns
-from airflow_provider.table.table_schema import has_never_changed
+from airflow_provider.table.schema_resolver import has_never_changed
 from airflow_provider.table.visibility import ValidWriteIds
 
 if TYPE_CHECKING:

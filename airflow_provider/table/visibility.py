@@ -21,8 +21,8 @@ from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.table.archived_timeline import archived_write_ids, metadata_of
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.instant import Instant
 from airflow_provider.table.metadata import REWRITES, CommitMetadata, WriteStat
 from airflow_provider.table.storage import Storage

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from airflow_provider.exceptions import UnsupportedTableError
 from airflow_provider.table.file_groups import BaseFile
-from airflow_provider.table.file_ids import is_bucket
+from airflow_provider.table.file_names import is_bucket
 from airflow_provider.table.merge_semantics import MergeSemantics, check_rows_can_be_merged
 from airflow_provider.table.properties import TableConfig
 

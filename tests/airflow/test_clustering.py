@@ -18,7 +18,7 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.operators import ClusteringOperator, RunClusteringOperator, ScheduleClusteringOperator
 from airflow_provider.services.clustering import cluster_in_process, pending_clusterings, schedule_clustering
 from airflow_provider.services.clustering_plan import ClusteringSettings
-from airflow_provider.table.base_file import read_base_file
+from airflow_provider.table.base_file_reader import read_base_file
 from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import in_thread, rows_of

@@ -26,7 +26,8 @@ from airflow_provider.metastore.hive_json import decode_partition
 from airflow_provider.operators import CreateTableOperator
 from airflow_provider.operators.priority import priority_number
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
-from airflow_provider.table.base_file import BaseFileWriter, read_base_file
+from airflow_provider.table.base_file_reader import read_base_file
+from airflow_provider.table.base_file_writer import BaseFileWriter
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata import WriteStat

@@ -19,7 +19,8 @@ from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingestion import write_rows
 from airflow_provider.operators import RollbackFailedWritesOperator
-from airflow_provider.table.base_file import BaseFileWriter, read_base_file
+from airflow_provider.table.base_file_reader import read_base_file
+from airflow_provider.table.base_file_writer import BaseFileWriter
 from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import COLUMNS, rows_of

@@ -14,7 +14,7 @@ from airflow_provider.concurrency.log_entry import Commit, Plan, Restore, Revert
 from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.archived_timeline import archived, archived_instants
-from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.instant import WRITE_ACTIONS, Action
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 

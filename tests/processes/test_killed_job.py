@@ -20,7 +20,7 @@ import tenacity
 from airflow_provider.exceptions import CommitError
 from airflow_provider.locks.filesystem import FilesystemLockProvider
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.file_names import parse_base_file_name
 from tests.processes.agreement import read_ours, read_theirs, silence
 from tests.processes.ingestion import (
     after_each_operation,

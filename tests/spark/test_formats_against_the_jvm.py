@@ -21,8 +21,9 @@ import pytest
 from hypothesis import given, settings
 from pyspark.sql import SparkSession
 
-from airflow_provider.table.base_file import BaseFileWriter, new_file_id
+from airflow_provider.table.base_file_writer import BaseFileWriter
 from airflow_provider.table.bloom_filter import DYNAMIC_V0, SIMPLE, BloomFilter
+from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.keys import escape_path_name, record_keys, unescape_path_name
 from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.properties import dump_properties, parse_properties

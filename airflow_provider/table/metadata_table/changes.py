@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider.table.base_file import BaseFileReader
+from airflow_provider.table.base_file_reader import BaseFileReader
 from airflow_provider.table.file_groups import BaseFile
 from airflow_provider.table.metadata_table.keys import (
     ALL_PARTITIONS,

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from airflow_provider.table.base_file import BaseFileReader
+from airflow_provider.table.base_file_reader import BaseFileReader
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.metadata_table.changes import Records
 from airflow_provider.table.metadata_table.keys import partition_stats_key

@@ -13,8 +13,10 @@ from hudi import HudiTableBuilder
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archived_content, take_off
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.base_file import BaseFileWriter, new_file_id, read_base_file
+from airflow_provider.table.base_file_reader import read_base_file
+from airflow_provider.table.base_file_writer import BaseFileWriter
 from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.history_files import append_history
 from airflow_provider.table.instant import Action, Instant, State, after, now
 from airflow_provider.table.keys import record_keys

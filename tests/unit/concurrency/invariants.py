@@ -11,8 +11,8 @@ from airflow_provider.concurrency.readers import READERS_FOLDER
 from airflow_provider.concurrency.transactions import undo_writes
 from airflow_provider.services.cleaning import clean
 from airflow_provider.table.archived_timeline import archived_instants
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.instant import Action
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency import begin_write, rollback
-from airflow_provider.table.base_file import base_file_name
+from airflow_provider.table.file_names import base_file_name
 from tests.ingestion.lake import Lake
 
 from .actors import add_writer

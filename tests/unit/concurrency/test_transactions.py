@@ -34,7 +34,8 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.metastore import EventType, TxnState, open_metastore
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file import BaseFileWriter, read_base_file
+from airflow_provider.table.base_file_reader import read_base_file
+from airflow_provider.table.base_file_writer import BaseFileWriter
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.instant import Action, Instant, State, after, now
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata

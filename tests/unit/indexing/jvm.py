@@ -9,8 +9,10 @@ import pyarrow as pa
 
 from airflow_provider.locks.in_process import InProcessLockProvider
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file import BaseFileWriter, new_file_id, read_base_file
+from airflow_provider.table.base_file_reader import read_base_file
+from airflow_provider.table.base_file_writer import BaseFileWriter
 from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.instant import Action, Instant, State, after, now
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode, encode_commit_metadata

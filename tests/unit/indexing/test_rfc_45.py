@@ -34,7 +34,8 @@ from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.services.compaction import compact
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.base_file import BaseFileWriter, new_file_id
+from airflow_provider.table.base_file_writer import BaseFileWriter
+from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.metadata import WriteStat

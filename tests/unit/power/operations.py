@@ -37,8 +37,8 @@ from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.archived_timeline import archived_instants
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.durability import DURABILITY
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata import WriteStat
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild

@@ -10,7 +10,8 @@ from hudi import HudiTableBuilder
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file import parse_base_file_name, read_base_file
+from airflow_provider.table.base_file_reader import read_base_file
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import PROPERTIES_PATH
 from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata_table.keys import ALL_PARTITIONS

@@ -31,7 +31,7 @@ from airflow_provider.services.compaction import compact, pending_compactions, s
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
-from airflow_provider.table.base_file import base_file_name
+from airflow_provider.table.file_names import base_file_name
 from airflow_provider.table.incremental import increment
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from tests.ingestion.interleaving import Clustering

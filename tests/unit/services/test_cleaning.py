@@ -39,7 +39,7 @@ from airflow_provider.services.cleaning import (
 )
 from airflow_provider.services.found_files import Found
 from airflow_provider.services.savepoint import create_savepoint
-from airflow_provider.table.base_file import base_file_name
+from airflow_provider.table.file_names import base_file_name
 from airflow_provider.table.incremental import increment
 from airflow_provider.table.instant import Action, Instant, State, after, now
 from airflow_provider.table.metadata import decode, encode

@@ -53,7 +53,7 @@ from airflow_provider.services.clustering_plan import ClusteringGroup, Clusterin
 from airflow_provider.services.clustering_task import ClusteringTask
 from airflow_provider.services.row_order import LAYOUTS, row_order
 from airflow_provider.table import increment, snapshot
-from airflow_provider.table.base_file import read_base_file, read_footer
+from airflow_provider.table.base_file_reader import read_base_file, read_footer
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata import WriteStat

@@ -18,7 +18,7 @@ from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.services.cleaning import pending_cleans, run_clean
 from airflow_provider.services.compaction import pending_compactions
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file import parse_base_file_name
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import FileList

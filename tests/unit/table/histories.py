@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file import base_file_name
 from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.file_names import base_file_name
 from airflow_provider.table.instant import Action, Instant, State, format_time
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
 from airflow_provider.table.partition_metadata import write_partition_metadata

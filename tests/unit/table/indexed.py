@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata_table.changes import TableChange, records_of
 from airflow_provider.table.metadata_table.keys import by_file_group

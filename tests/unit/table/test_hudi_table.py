@@ -18,8 +18,9 @@ from airflow_provider.exceptions import (
     UnsupportedTableError,
 )
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.base_file import BaseFileWriter, new_file_id
+from airflow_provider.table.base_file_writer import BaseFileWriter
 from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.instant import Action
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.metadata import WriteStat

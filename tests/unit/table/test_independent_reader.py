@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 
-from airflow_provider.table.base_file import BaseFileWriter, new_file_id, parse_base_file_name, read_base_file
+from airflow_provider.table.base_file_reader import read_base_file
+from airflow_provider.table.base_file_writer import BaseFileWriter
+from airflow_provider.table.file_names import new_file_id, parse_base_file_name
 from airflow_provider.table.keys import partition_path, record_keys
 from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
 from airflow_provider.table.partition_metadata import write_partition_metadata

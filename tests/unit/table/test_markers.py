@@ -14,7 +14,8 @@ from airflow_provider.services.archival import archive
 from airflow_provider.services.clustering import cluster_in_process, schedule_clustering
 from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file import BaseFileWriter, new_file_id
+from airflow_provider.table.base_file_writer import BaseFileWriter
+from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.markers import MarkerType, delete_markers, write_marker
 from airflow_provider.table.storage import Storage
 from tests.unit.concurrency.another_hudi_writer import SCHEMA, Jvm, create_trips, fares, rows

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CorruptTableError, IncompatibleSchemaError, UnsupportedTableError
-from airflow_provider.table.base_file import BaseFileFooter
+from airflow_provider.table.base_file_reader import BaseFileFooter
 from airflow_provider.table.evolution import evolved
 from airflow_provider.table.metadata import decode_commit_metadata
 from airflow_provider.table.schema import (

@@ -8,8 +8,8 @@ from typing import Any
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.publish import publish_head
-from airflow_provider.table.base_file import parse_base_file_name
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table.changes import TableChange, records_of
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions

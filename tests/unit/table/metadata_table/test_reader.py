@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file import parse_base_file_name, read_base_file
+from airflow_provider.table.base_file_reader import read_base_file
+from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.instant import Action, parse_time
 from airflow_provider.table.log_file import LogFileName
 from airflow_provider.table.metadata_table.keys import (

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.table.base_file import BaseFileWriter, read_base_file, read_footer
+from airflow_provider.table.base_file_reader import read_base_file, read_footer
+from airflow_provider.table.base_file_writer import BaseFileWriter
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.log_records import WrappedValue
 from airflow_provider.table.metadata_table.records import ColumnStats, RecordLocation, RecordType, ValueType

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import uuid
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +15,18 @@ import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.table.base_file_reader import (
+    CONSTANT_COLUMNS,
+    FOOTER_AVRO_SCHEMA,
+    FOOTER_BLOOM,
+    FOOTER_BLOOM_TYPE,
+    FOOTER_MAX_KEY,
+    FOOTER_MIN_KEY,
+    read_base_file,
+)
 from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.column_properties import with_statistics, worth_a_dictionary
-from airflow_provider.table.file_columns import FileColumns
-from airflow_provider.table.file_ids import is_bucket
+from airflow_provider.table.file_names import base_file_name
 from airflow_provider.table.full_storage import told_when_full
 from airflow_provider.table.markers import MarkerType, write_marker
 from airflow_provider.table.schema import (
@@ -35,9 +38,6 @@ from airflow_provider.table.schema import (
 )
 from airflow_provider.table.storage import Storage
 
-if TYPE_CHECKING:
-    from airflow_provider.table.table_schema import TableSchema
-
 ROW_GROUP_ROWS = 524_288
 ROW_GROUP_BYTES = 128 * 1024 * 1024  # in memory, not in the file
 
@@ -47,37 +47,8 @@ times in 10,000, and at 10 keys takes 430 kB. Here it is sized for the keys in t
 
 _MOST_FALSE_POSITIVES = 10 * BLOOM_FALSE_POSITIVES  # of a filter that was taken over and extended
 
-_AVRO_SCHEMA = "parquet.avro.schema"
-_MIN_KEY = "hoodie_min_record_key"
-_MAX_KEY = "hoodie_max_record_key"
-_BLOOM = "org.apache.hudi.bloomfilter"
-_BLOOM_TYPE = "hoodie_bloom_filter_type_code"
-
 _COMMIT_TIME, _SEQUENCE, _RECORD_KEY, _PARTITION_PATH, _FILE_NAME = META_COLUMNS
-# One value, or a few after rewrites: cheap as dictionaries in memory and in the file.
-_CONSTANT = (_COMMIT_TIME, _PARTITION_PATH, _FILE_NAME)
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
-
-_NAME = re.compile(r"^([^_.][^_]*)_([^_]+)_(\d{14}(?:\d{3})?)\.parquet$")
-
-
-def base_file_name(file_id: str, write_token: str, instant: str) -> str:
-    """The name of a base file: ``<file id>_<write token>_<instant>.parquet``."""
-    return f"{file_id}_{write_token}_{instant}.parquet"
-
-
-@lru_cache(maxsize=65_536)  # a partition is listed again by each of its writes
-def parse_base_file_name(name: str) -> tuple[str, str, str] | None:
-    """The file id, write token and instant in a base file's name; None for another file."""
-    match = _NAME.match(name)
-    return (match[1], match[2], match[3]) if match else None
-
-
-def new_file_id() -> str:
-    """An id for a new file group, as Hudi makes them; none that looks like a bucket's."""
-    while is_bucket(found := f"{uuid.uuid4()}-0"):
-        pass
-    return found
 
 
 @dataclass(frozen=True)
@@ -146,7 +117,7 @@ class BaseFileWriter:
         self._avro_schema = arrow_to_avro(with_meta_columns(self._schema), table_name)
         self._file_schema = pa.schema(
             [
-                field.with_type(_DICTIONARY) if field.name in _CONSTANT else field
+                field.with_type(_DICTIONARY) if field.name in CONSTANT_COLUMNS else field
                 for field in with_meta_columns(self._schema)
             ]
         )
@@ -238,10 +209,10 @@ class BaseFileWriter:
                 self._flush()
             bloom = pending.result()
         parquet = self._parquet or self._open(self._file_schema.empty_table())
-        footer = {_AVRO_SCHEMA: self._avro_schema}
+        footer = {FOOTER_AVRO_SCHEMA: self._avro_schema}
         if self._min_key is not None and self._max_key is not None:
-            footer |= {_MIN_KEY: self._min_key, _MAX_KEY: self._max_key}
-        footer[_BLOOM], footer[_BLOOM_TYPE] = bloom.to_footer()
+            footer |= {FOOTER_MIN_KEY: self._min_key, FOOTER_MAX_KEY: self._max_key}
+        footer[FOOTER_BLOOM], footer[FOOTER_BLOOM_TYPE] = bloom.to_footer()
         parquet.add_key_value_metadata(footer)
         parquet.close()
         return self._close_sink()
@@ -352,147 +323,6 @@ class BaseFileWriter:
         return size
 
 
-class BaseFileFooter:
-    """What a base file's footer says.
-
-    :param metadata: the Parquet footer.
-    """
-
-    def __init__(self, metadata: pq.FileMetaData) -> None:
-        self.num_rows: int = metadata.num_rows
-        self._entries: dict[bytes, bytes] = metadata.metadata or {}
-
-    @property
-    def min_key(self) -> str | None:
-        """Smallest record key; None when the writer did not say."""
-        return self._text(_MIN_KEY)
-
-    @property
-    def max_key(self) -> str | None:
-        """Largest record key; None when the writer did not say."""
-        return self._text(_MAX_KEY)
-
-    @property
-    def avro_schema(self) -> str | None:
-        """Avro schema of all columns, JSON; Hudi's row writer leaves it out."""
-        return self._text(_AVRO_SCHEMA)
-
-    @cached_property
-    def bloom(self) -> BloomFilter | None:
-        """The filter of the record keys, read when first asked for; None when there is none.
-
-        :raises CorruptTableError: when it cannot be read.
-        :raises UnsupportedTableError: when it is of a kind that is not known.
-        """
-        value, type_code = self._text(_BLOOM), self._text(_BLOOM_TYPE)
-        return BloomFilter.from_footer(value, type_code) if value and type_code else None
-
-    def _text(self, key: str) -> str | None:
-        value = self._entries.get(key.encode())
-        return None if value is None else value.decode()
-
-
-class BaseFileReader:
-    """Reads one base file; as a context manager it closes the file.
-
-    :param storage: the table's storage.
-    :param path: path relative to the table.
-    :param schema: the table's schema: the rows come with its columns and types, whichever the file has, see
-        :class:`~airflow_provider.table.file_columns.FileColumns`; as they lie in the file when None.
-    :raises CorruptTableError: when it is not a Parquet file.
-    :raises FileNotFoundError: when there is no such file.
-    """
-
-    def __init__(self, storage: Storage, path: str, schema: TableSchema | None = None) -> None:
-        filesystem, root = storage.arrow()
-        try:
-            source = filesystem.open_input_file(f"{root}/{path}")
-            # Fetching ahead is for what is far away; of what is near it costs a thread.
-            ahead = not isinstance(filesystem, pyarrow.fs.LocalFileSystem)
-            self._parquet = pq.ParquetFile(source, read_dictionary=list(_CONSTANT), pre_buffer=ahead)
-        except pa.ArrowInvalid as error:
-            raise CorruptTableError(
-                f"base file {storage.url(path)} is not a Parquet file: {error}", path=path
-            ) from error
-        self._columns = None if schema is None else FileColumns.of(storage, path, schema)
-
-    @cached_property
-    def footer(self) -> BaseFileFooter:
-        """What the file's footer says."""
-        return BaseFileFooter(self._parquet.metadata)
-
-    @property
-    def parquet(self) -> pq.ParquetFile:
-        """The file, for its statistics."""
-        return self._parquet
-
-    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """All rows; see :func:`read_base_file`."""
-        metadata = self._parquet.metadata
-        size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-        rows = self._parquet.read(columns=self._wanted(columns), use_threads=size >= _WORTH_THREADS)
-        return self._brought(rows, columns)
-
-    def row_groups(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The rows, one row group at a time, each as :func:`read_base_file` gives them.
-
-        :param columns: the columns to read, all when None.
-        """
-        wanted = self._wanted(columns)
-        for number in range(self._parquet.num_row_groups):
-            is_large = self._parquet.metadata.row_group(number).total_byte_size >= _WORTH_THREADS
-            rows = self._parquet.read_row_group(number, columns=wanted, use_threads=is_large)
-            yield self._brought(rows, columns)
-
-    def lies_as_read(self, column: str) -> bool:
-        """Whether a column is in the file, and read as it lies there."""
-        stored = self._parquet.schema_arrow
-        return column in stored.names and (self._columns is None or self._columns.is_same(stored, [column]))
-
-    def _wanted(self, columns: Sequence[str] | None) -> list[str] | None:
-        if self._columns is not None:
-            return self._columns.stored(self._parquet.schema_arrow, columns)
-        return None if columns is None else list(columns)
-
-    def _brought(self, rows: pa.Table, columns: Sequence[str] | None) -> pa.Table:
-        return rows if self._columns is None else self._columns.bring(rows, columns)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._parquet.close()
-
-
-def read_footer(storage: Storage, path: str) -> BaseFileFooter:
-    """Read a base file's footer only.
-
-    :param storage: the table's storage.
-    :param path: path relative to the table.
-    :raises CorruptTableError: when it is not a Parquet file.
-    :raises FileNotFoundError: when there is no such file.
-    """
-    with BaseFileReader(storage, path) as base_file:
-        return base_file.footer
-
-
-def read_base_file(
-    storage: Storage, path: str, columns: Sequence[str] | None = None, *, schema: TableSchema | None = None
-) -> pa.Table:
-    """Read a base file, ready to be copied by :meth:`BaseFileWriter.write_preserved`.
-
-    :param storage: the table's storage.
-    :param path: path relative to the table.
-    :param columns: the columns to read, all when None.
-    :param schema: see :class:`BaseFileReader`.
-    :return: the rows; Hudi's constant columns come as dictionaries.
-    :raises CorruptTableError: when it is not a Parquet file.
-    :raises FileNotFoundError: when there is no such file.
-    """
-    with BaseFileReader(storage, path, schema) as base_file:
-        return base_file.read(columns)
-
-
 def _sequence_numbers(prefix: bytes, first: int, count: int) -> pa.Array:
     """``<prefix><number>`` for consecutive numbers, as one Arrow string array."""
     texts, lengths = [], []
@@ -526,5 +356,4 @@ def _as_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()).dictionary_encode()
 
 
-_WORTH_THREADS = 1 << 20  # bytes that are read at once
 _WORTH_A_THREAD = 10_000  # keys of a bloom filter
