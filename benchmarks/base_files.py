@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider.table.base_file_reader import read_base_file, read_footer
-from airflow_provider.table.base_file_writer import BaseFileWriter, WrittenFile
 from airflow_provider.table.file_names import new_file_id
+from airflow_provider.table.files.base_file_reader import read_base_file, read_footer
+from airflow_provider.table.files.base_file_writer import BaseFileWriter, WrittenFile
 from airflow_provider.table.keys import record_keys
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 
 FILES = 8
 RUNS = 5

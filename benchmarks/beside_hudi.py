@@ -32,8 +32,8 @@ from rich.table import Table
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import IngestJob, ingest_arrow
-from airflow_provider.services.clustering import cluster_in_process, schedule_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.clustering.clustering import cluster_in_process, schedule_clustering
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.spark import ClusteringJob, IndexJob, build_index, cluster, ingest, local_session
 from airflow_provider.table import HudiTable, snapshot
 from tests.real_hudi.environment import HUDI, SPARK

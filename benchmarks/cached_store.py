@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from airflow_provider.metastore import Column, Metastore, open_metastore
-from airflow_provider.metastore.cached_store import CachedStore, open_cached_store
-from airflow_provider.metastore.reader import Reader
+from airflow_provider.metastore.cache.cached_store import CachedStore, open_cached_store
+from airflow_provider.metastore.model.reader import Reader
 
 TABLES = 50
 SECONDS = 2.0

@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.services.clustering import schedule_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.clustering.clustering import schedule_clustering
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.spark import ClusteringJob, cluster, local_session
 from airflow_provider.table import HudiTable, snapshot
 from dags_examples.demo.flights import read_flights

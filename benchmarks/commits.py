@@ -86,7 +86,7 @@ class Ours(Library):
 
     def create(self) -> None:
         from airflow_provider.table import HudiTable
-        from airflow_provider.table.durability import DURABILITY
+        from airflow_provider.table.storage.durability import DURABILITY
 
         HudiTable.create(
             self.location,

@@ -40,15 +40,15 @@ from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.base_file_reader import read_base_file
 from airflow_provider.table.file_names import base_file_name, new_file_id
-from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import CommitMetadata, encode_commit_metadata
+from airflow_provider.table.files.base_file_reader import read_base_file
+from airflow_provider.table.files.partition_metadata import write_partition_metadata
 from airflow_provider.table.metadata_table.usable import UsableIndexes
-from airflow_provider.table.partition_metadata import write_partition_metadata
-from airflow_provider.table.predicates import Where
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.skipping.predicates import Where
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State
+from airflow_provider.table.timeline.metadata import CommitMetadata, encode_commit_metadata
 
 SCHEMA = pa.schema(
     {

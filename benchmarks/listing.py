@@ -92,10 +92,10 @@ def commit_all(commit: Callable[[pa.Table], object], name: str, commits: int, pa
 
 def plannings(location: str) -> dict[str, Callable[[], int]]:
     """How services are planned on our table; each returns how many data files its plan names."""
-    from airflow_provider.services.clean_plan import CleaningPolicy, Retention
-    from airflow_provider.services.cleaning import plan_clean
-    from airflow_provider.services.clustering import preview_clustering
-    from airflow_provider.services.clustering_plan import ClusteringSettings
+    from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retention
+    from airflow_provider.services.cleaning.cleaning import plan_clean
+    from airflow_provider.services.clustering.clustering import preview_clustering
+    from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
     from airflow_provider.table import HudiTable
 
     def clustering() -> int:

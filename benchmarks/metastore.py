@@ -36,7 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 from airflow_provider.metastore import Column, open_metastore
-from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.protocol.idl import hive
 from benchmarks.metastore_clients import WORK, Server, encoded, measure
 
 if TYPE_CHECKING:

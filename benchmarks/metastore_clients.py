@@ -16,7 +16,7 @@ from thriftpy2.rpc import make_client
 from thriftpy2.thrift import TClient
 from thriftpy2.transport import TMemoryBuffer
 
-from airflow_provider.metastore.thrift.idl import hive
+from airflow_provider.metastore.thrift.protocol.idl import hive
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import typer
 
 from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError
 from airflow_provider.locks import LockProvider, agreed_config, open_lock
-from airflow_provider.metastore.table_name import is_location, split_table_name
+from airflow_provider.metastore.model import is_location, split_table_name
 from airflow_provider.table import HudiTable
 from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions
 

@@ -14,7 +14,7 @@ from airflow_provider.indexing.run import pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.indexing.status import index_status
 from airflow_provider.table.hudi_options import Topic
-from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.metadata_table import MetadataPartition
 
 commands = typer.Typer(no_args_is_help=True, help="The indexes of a table, in its metadata table.")
 

@@ -11,10 +11,9 @@ import typer
 from airflow_provider.cli.arguments import AsJson, TableArgument, lock_config, table_lock
 from airflow_provider.cli.output import show, show_one
 from airflow_provider.concurrency import pending_instants
-from airflow_provider.concurrency.description import describe_instant, describe_table
-from airflow_provider.table.explain import explain
-from airflow_provider.table.file_slices import FileSlice, file_slices
-from airflow_provider.table.predicates import parse_filter
+from airflow_provider.concurrency.instant_report import describe_instant, describe_table
+from airflow_provider.table.reading import FileSlice, explain, file_slices
+from airflow_provider.table.skipping import parse_filter
 
 
 def register(app: typer.Typer) -> None:

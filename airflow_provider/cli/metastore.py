@@ -81,9 +81,9 @@ def serve(
 ) -> None:
     """Serve a metastore by Hive's Thrift protocol until SIGTERM."""
     # Imported here: the other commands need no database and no Thrift.
-    from airflow_provider.concurrency.recovery import recover_transactions
-    from airflow_provider.metastore.thrift.serve import ServiceOptions
-    from airflow_provider.metastore.thrift.serve import serve as serve_metastore
+    from airflow_provider.concurrency.transactions.recovery import recover_transactions
+    from airflow_provider.metastore.thrift.server.serve import ServiceOptions
+    from airflow_provider.metastore.thrift.server.serve import serve as serve_metastore
 
     options = ServiceOptions(
         db,
@@ -117,7 +117,7 @@ def user(
     password: Annotated[str, typer.Option(prompt=True, hide_input=True, confirmation_prompt=True)],
 ) -> None:
     """Print a line for the file of users."""
-    from airflow_provider.metastore.thrift.sasl import password_digest
+    from airflow_provider.metastore.thrift.protocol.sasl import password_digest
 
     typer.echo(f"{name}:{password_digest(password)}")
 
@@ -171,7 +171,7 @@ def purge(
 @contextmanager
 def _metastore(db: str) -> Iterator[Metastore]:
     # Imported here: the other commands need no database.
-    from airflow_provider.metastore.metastore import open_embedded_metastore
+    from airflow_provider.metastore.api import open_embedded_metastore
 
     opened = open_embedded_metastore(db)
     try:

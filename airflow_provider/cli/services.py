@@ -19,19 +19,19 @@ from airflow_provider.cli.arguments import (
 )
 from airflow_provider.cli.output import show, show_one
 from airflow_provider.concurrency import rollback as roll_back
-from airflow_provider.concurrency.service_failures import Service, clear_failures
-from airflow_provider.concurrency.service_failures import failures as failures_of
-from airflow_provider.services import archival, cleaning, compaction, table_options
+from airflow_provider.concurrency.plans import Service, clear_failures
+from airflow_provider.concurrency.plans import failures as failures_of
+from airflow_provider.services import archival, compaction, table_options
 from airflow_provider.services import restore as restoring
 from airflow_provider.services import savepoint as savepointing
-from airflow_provider.services.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning import CleaningPolicy, Retention, cleaning
 from airflow_provider.services.clustering import (
+    ClusteringSettings,
     clustering_progress,
     pending_clusterings,
     preview_clustering,
     schedule_clustering,
 )
-from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.failed_writes import rollback_failed_writes
 from airflow_provider.services.orphans import DAY

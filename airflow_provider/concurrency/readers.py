@@ -14,17 +14,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from airflow_provider.concurrency.commit_log import CommitLog
-from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo
-from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.concurrency.commit import publish_head
+from airflow_provider.concurrency.heartbeats import Heartbeat, HeartbeatInfo
+from airflow_provider.concurrency.log import CommitLog
 from airflow_provider.exceptions import InvalidInputError, SnapshotUnavailableError
 from airflow_provider.locks.owner import describe_owner
-from airflow_provider.table.cleans import lacking
-from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_groups import FileSystemView, lacking
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, after, now, parse_time
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.timeline import Action, Timeline, after, now, parse_time
 
 READERS_FOLDER = ".hoodie/.readers"
 CONSUMERS_FOLDER = ".hoodie/.consumers"
@@ -147,7 +145,7 @@ def register_consumer(table: HudiTable, name: str, checkpoint: str, *, expires_a
 
     :param table: the table.
     :param name: of the consumer: letters, digits, ``_``, ``.`` and ``-``.
-    :param checkpoint: the ``end`` of its last :func:`~airflow_provider.table.incremental.increment`.
+    :param checkpoint: the ``end`` of its last :func:`~airflow_provider.table.reading.increment`.
     :param expires_after: seconds; a consumer that does not come back for so long holds nothing any more.
     :raises InvalidInputError: when the name has another character, the checkpoint is not an instant time,
         or the expiry is not above zero.

@@ -15,9 +15,9 @@ from sqlalchemy import URL
 from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError, TableServiceError
 from airflow_provider.hooks.connection_form import form_fields, read_extras
 from airflow_provider.metastore import AnyMetastore, TableTransaction, open_metastore, table_transaction
-from airflow_provider.metastore.engine import parse_url
-from airflow_provider.metastore.table_name import split_table_name
-from airflow_provider.metastore.thrift.url import (
+from airflow_provider.metastore.database import parse_url
+from airflow_provider.metastore.model import split_table_name
+from airflow_provider.metastore.thrift.protocol import (
     ThriftUrl,
     is_thrift_url,
     parse_thrift_url,

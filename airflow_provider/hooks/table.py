@@ -14,9 +14,9 @@ from airflow_provider.concurrency import PendingInstant, pending_instants
 from airflow_provider.exceptions import InvalidConnectionError
 from airflow_provider.hooks.connection_form import parse_extra
 from airflow_provider.hooks.metastore import MetastoreHook
-from airflow_provider.metastore.table_name import is_location, split_table_name
+from airflow_provider.metastore.model import is_location, split_table_name
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.incremental import Increment, Order, increment
+from airflow_provider.table.reading import Increment, Order, increment
 from airflow_provider.table.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class TableHook(BaseHook):
 
         :param table: ``database.table``, an absolute path or a URL.
         :param start: the ``end`` of the increment before; None starts with a snapshot.
-        :param order: see :class:`~airflow_provider.table.incremental.Order`.
+        :param order: see :class:`~airflow_provider.table.reading.Order`.
         :param end: read no commit after this checkpoint.
         :raises NotATableError: when there is no table at the location.
         :raises InvalidInputError: when a checkpoint is not an instant time, or the order is unknown.

@@ -16,29 +16,31 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.fate import find_rollback
 from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.log import find_rollback
 from airflow_provider.exceptions import DuplicateRecordKeyError
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.metadata import WriteStat
-from airflow_provider.table.metadata_table.changes import TableChange, records_of
-from airflow_provider.table.metadata_table.keys import file_group_indexes
-from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
-from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
-from airflow_provider.table.metadata_table.records import (
+from airflow_provider.table.metadata_table import (
+    MetadataPartition,
+    MetadataTable,
     Payload,
     RecordDecoder,
     RecordLocation,
+    TableChange,
     encode_payload,
+    file_group_id,
+    file_group_indexes,
     merge,
+    metadata_storage,
+    records_of,
     schema_text,
+    write_base_file,
 )
-from airflow_provider.table.metadata_table.writer import write_base_file
-from airflow_provider.table.schema_resolver import has_never_changed, table_schema
+from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.table_schema import TableSchema
+from airflow_provider.table.timeline import WriteStat, has_never_changed, table_schema
 
 ENTRIES = pa.schema([("file_group", pa.int32()), ("key", pa.string()), ("record", pa.binary())])
 """Records on their way: number of the file group among all that are built, key, encoded payload."""

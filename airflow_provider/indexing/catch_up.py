@@ -17,16 +17,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from airflow_provider.concurrency import CommitLog, PendingInstant, pending_instants
-from airflow_provider.concurrency.heartbeat import HeartbeatInfo
+from airflow_provider.concurrency.commit import log_missed, missed, publish_head
+from airflow_provider.concurrency.heartbeats import HeartbeatInfo
 from airflow_provider.concurrency.indexes import current_indexes
-from airflow_provider.concurrency.missed import log_missed, missed
-from airflow_provider.concurrency.publish import publish_head
 from airflow_provider.exceptions import IndexCatchUpTimeoutError
 from airflow_provider.locks import LockProvider
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.timeline import WRITE_ACTIONS, Action, Instant, State, Timeline
 
 log = logging.getLogger(__name__)
 

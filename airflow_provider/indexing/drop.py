@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.concurrency import rollback_dead_writers
-from airflow_provider.concurrency.index_entries import drop_indexes
+from airflow_provider.concurrency.commit import drop_indexes
 from airflow_provider.indexing.schedule import known_indexes
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action
-from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.metadata_table import MetadataPartition
+from airflow_provider.table.timeline import Action
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,14 @@ index has one place for a key, and would not know of the other one.
 from __future__ import annotations
 
 from airflow_provider.exceptions import DuplicateRecordKeyError
-from airflow_provider.table.base_file_reader import read_base_file
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
-from airflow_provider.table.metadata_table.records import RecordLocation
+from airflow_provider.table.files import read_base_file
+from airflow_provider.table.metadata_table import (
+    MetadataPartition,
+    MetadataTable,
+    RecordLocation,
+    metadata_storage,
+)
 from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline

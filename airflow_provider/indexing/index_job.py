@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
-from airflow_provider.concurrency.service_failures import MAX_FAILURES
+from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.indexing.run import CATCH_UP_TIMEOUT_SECONDS
 

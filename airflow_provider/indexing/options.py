@@ -8,7 +8,7 @@ from typing import Any
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions, IndexOptions
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.metadata_table.partitions import MetadataPartition, estimated_file_groups
+from airflow_provider.table.metadata_table import MetadataPartition, estimated_file_groups
 
 
 def index_options(table: HudiTable, given: Mapping[str, Any] | None) -> IndexOptions:

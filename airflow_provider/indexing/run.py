@@ -13,23 +13,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog, rollback_dead_writers
-from airflow_provider.concurrency.fate import commit_of
-from airflow_provider.concurrency.heartbeat import Heartbeat, HeartbeatInfo, heartbeat_path, observe
-from airflow_provider.concurrency.history import Moment
-from airflow_provider.concurrency.index_changes import INDEX, settle_index_config
-from airflow_provider.concurrency.index_entries import Change, Indexes, change_indexes
-from airflow_provider.concurrency.index_state import table_indexes
-from airflow_provider.concurrency.indexes import current_indexes
-from airflow_provider.concurrency.initial_base_files import (
+from airflow_provider.concurrency.commit import IndexChange, Indexes, Moment, change_indexes, publish_head
+from airflow_provider.concurrency.heartbeats import Heartbeat, HeartbeatInfo, heartbeat_path, observe
+from airflow_provider.concurrency.indexes import (
+    INDEX,
     BaseFiles,
     are_there,
+    current_indexes,
     initial_base_files,
+    settle_index_config,
     stage_base_files,
     staged_base_files,
+    table_indexes,
 )
-from airflow_provider.concurrency.log_entry import Plan
-from airflow_provider.concurrency.publish import publish_head
-from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, stopping_itself
+from airflow_provider.concurrency.log import Plan, commit_of
+from airflow_provider.concurrency.plans import MAX_FAILURES, Service, stopping_itself
 from airflow_provider.exceptions import (
     HeartbeatExpiredError,
     InvalidInputError,
@@ -46,15 +44,18 @@ from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import encode
-from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
-from airflow_provider.table.metadata_table.initial_instants import free_initial_instants, is_initial
-from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
-from airflow_provider.table.metadata_table.statistics import indexed_columns
+from airflow_provider.table.metadata_table import (
+    METADATA_FOLDER,
+    MetadataPartition,
+    MetadataTable,
+    free_initial_instants,
+    indexed_columns,
+    is_initial,
+    metadata_storage,
+    read_index_definitions,
+)
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.table.timeline import Action, Instant, State, Timeline, encode, instant_path
 
 log = logging.getLogger(__name__)
 
@@ -340,7 +341,7 @@ class _Run:
             # Cleaned or undone since: all of it under the lock.
             checked = ""
 
-        def decide(moment: Moment) -> Change | None:
+        def decide(moment: Moment) -> IndexChange | None:
             indexes = moment.indexes
             of_plan = _of_plan(indexes, self._instant)
             if not of_plan:
@@ -353,7 +354,7 @@ class _Run:
                 each._replace(is_complete=True) if each.instant == self._instant else each for each in indexes
             )
             upto = moment.timeline.commits()[-1:]
-            return Change(
+            return IndexChange(
                 lambda _: after, _metadata(of_plan, upto[0].requested_time if upto else self._instant)
             )
 

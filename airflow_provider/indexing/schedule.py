@@ -15,26 +15,25 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from airflow_provider.concurrency import CommitLog, pending_instants, rollback_dead_writers
-from airflow_provider.concurrency.history import Moment
-from airflow_provider.concurrency.index_changes import COLUMNS, INDEX
-from airflow_provider.concurrency.index_entries import Change, change_indexes
-from airflow_provider.concurrency.indexes import current_indexes
-from airflow_provider.concurrency.log_entry import IndexState
-from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.concurrency.commit import IndexChange, Moment, change_indexes, publish_head
+from airflow_provider.concurrency.indexes import COLUMNS, INDEX, current_indexes
+from airflow_provider.concurrency.log import IndexState
 from airflow_provider.exceptions import InvalidInputError, UnknownOperationError
 from airflow_provider.indexing.catch_up import base_instant, is_foreign
 from airflow_provider.indexing.options import file_group_count, index_options
 from airflow_provider.locks import LockProvider, default_lock
-from airflow_provider.table.base_file_reader import BaseFileReader
 from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.files import BaseFileReader
 from airflow_provider.table.hudi_options import IndexOptions
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.metadata import encode
-from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
-from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
-from airflow_provider.table.metadata_table.statistics import indexed_columns
+from airflow_provider.table.metadata_table import (
+    METADATA_FOLDER,
+    MetadataPartition,
+    indexed_columns,
+    read_index_definitions,
+)
 from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import encode
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +127,7 @@ def schedule_index(
     if MetadataPartition.RECORD_INDEX in set(wanted) - there:
         records = _record_count(storage, table.view().all_base_files())  # before the lock: it reads footers
 
-    def decide(moment: Moment) -> Change | None:
+    def decide(moment: Moment) -> IndexChange | None:
         before = moment.indexes
         present = {each.partition for each in before}
         new = _left(storage, wanted, present, indexed if columns is not None else None)
@@ -138,7 +137,7 @@ def schedule_index(
         counts = {each: _file_groups(storage, each, records, sizes) for each in new}
         upto = base_instant(moment.timeline) or _FIRST_INSTANT
         content = _plan(new, upto, kept_columns)
-        return Change(
+        return IndexChange(
             lambda instant: (*before, *(IndexState(each, instant, counts[each], False) for each in new)),
             content,
         )

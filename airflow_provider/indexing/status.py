@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.heartbeat import observe
-from airflow_provider.concurrency.index_state import table_indexes
+from airflow_provider.concurrency.heartbeats import observe
+from airflow_provider.concurrency.indexes import table_indexes
 from airflow_provider.table.hudi_table import HudiTable
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from airflow_provider.exceptions import EmptySourceError
 from airflow_provider.ingestion.columns import BatchColumns, check_columns
-from airflow_provider.ingestion.earlier_try import earlier_try
+from airflow_provider.ingestion.earlier_attempt import earlier_try
 from airflow_provider.ingestion.file_group_plan import FileGroupPlan
 from airflow_provider.ingestion.file_group_task import ARRIVAL, ROWS_A_WRITE, FileGroupTask, Report, WritePlan
 from airflow_provider.ingestion.incoming_rows import IncomingRows
@@ -29,8 +29,7 @@ from airflow_provider.locks import LockProvider
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
-from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.metadata_table.usable import UsableIndexes
+from airflow_provider.table.metadata_table import MetadataPartition, UsableIndexes
 from airflow_provider.table.schema import conform
 from airflow_provider.table.storage import Storage
 
@@ -57,7 +56,7 @@ def ingest_arrow(
 
     :param table: the table, or its absolute path or URL. One that is open spares opening it.
     :param data: the rows. What the table has not got is added to it, and becomes wider where the rows are
-        wider; see :func:`~airflow_provider.table.evolution.evolved`.
+        wider; see :func:`~airflow_provider.table.schema.evolved`.
     :param operation: a key of :data:`~airflow_provider.ingestion.OPERATIONS`.
     :param lock: the table lock, to be used for many writes; by the setting ``lock``, or the table's
         options, when None.

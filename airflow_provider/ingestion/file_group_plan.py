@@ -15,8 +15,7 @@ import pyarrow as pa
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.file_names import new_file_id
-from airflow_provider.table.metadata import WriteStat
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.timeline import Timeline, WriteStat
 
 _COMMITS_TO_LEARN_FROM = 5
 _FULL_ENOUGH = 1.1  # of the target size: up to here a file group is filled rather than left aside

@@ -10,22 +10,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider.concurrency.heartbeat import check_wanted
+from airflow_provider.concurrency.heartbeats import check_wanted
 from airflow_provider.exceptions import TableServiceError, to_dict
 from airflow_provider.ingestion.file_group_plan import Target
 from airflow_provider.ingestion.merge import Batch, Merge, latest_versions
-from airflow_provider.table.base_file_reader import BaseFileReader
-from airflow_provider.table.base_file_writer import BaseFileWriter, WrittenFile
 from airflow_provider.table.file_names import new_file_id
+from airflow_provider.table.files import (
+    BaseFileReader,
+    BaseFileWriter,
+    MarkerType,
+    WrittenFile,
+    write_partition_metadata,
+)
 from airflow_provider.table.keys import record_keys
-from airflow_provider.table.markers import MarkerType
 from airflow_provider.table.merge_semantics import MergeSemantics
-from airflow_provider.table.metadata import WriteStat
-from airflow_provider.table.partition_metadata import write_partition_metadata
 from airflow_provider.table.properties import TableConfig
-from airflow_provider.table.schema import conform
+from airflow_provider.table.schema import TableSchema, conform
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.table_schema import TableSchema
+from airflow_provider.table.timeline import WriteStat
 
 ARRIVAL = "_arrival"
 """Column that numbers the incoming rows, where the last of equals counts."""

@@ -9,8 +9,7 @@ from airflow_provider.ingestion.columns import BatchColumns
 from airflow_provider.ingestion.file_group_plan import FileGroupPlan
 from airflow_provider.ingestion.file_group_task import Report, WritePlan
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
-from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.metadata_table.usable import UsableIndexes
+from airflow_provider.table.metadata_table import MetadataPartition, UsableIndexes
 
 FOOTERS = "footers"
 """In :attr:`IncomingRows.located_by`: the data files themselves."""

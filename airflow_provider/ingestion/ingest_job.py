@@ -12,7 +12,7 @@ from typing import Any, Literal
 from airflow_provider.concurrency import PRIORITIES, ConflictPolicy
 from airflow_provider.exceptions import InvalidInputError, UnknownOperationError
 from airflow_provider.ingestion.windows import Window
-from airflow_provider.table.instant import Action
+from airflow_provider.table.timeline import Action
 
 MIB = 1024 * 1024
 
@@ -105,7 +105,7 @@ class IngestJob:
     :param spark_conf: configuration of a session that the job opens for itself.
     :param window: the part of the source that is written; all of it when None.
     :param serves: whether a process that gets this job does not write, but waits to be asked for
-        windows of it; see :mod:`airflow_provider.spark.serving`.
+        windows of it; see :mod:`airflow_provider.spark.job_requests`.
     """
 
     location: str

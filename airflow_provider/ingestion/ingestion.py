@@ -17,7 +17,7 @@ from airflow_provider.concurrency import (
     begin_write,
     wait_for_instant,
 )
-from airflow_provider.concurrency.turns import LOSSES_BEFORE_A_TURN, turn_seconds, why_no_turn_helps
+from airflow_provider.concurrency.conflicts import LOSSES_BEFORE_A_TURN, turn_seconds, why_no_turn_helps
 from airflow_provider.exceptions import CommitError, HigherPriorityWriteError, WriteConflictError, from_dict
 from airflow_provider.indexing.after_load import build_enabled_indexes
 from airflow_provider.indexing.base_files import Build, build_in_process
@@ -36,13 +36,11 @@ from airflow_provider.ingestion.result import result_of, told_in_commit
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.services.archival import archive_when_due
 from airflow_provider.services.compaction import compact_when_due
-from airflow_provider.table.evolution import ColumnChange, evolved
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.metadata import WriteStat
-from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.table_schema import TableSchema
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.metadata_table import MetadataPartition
+from airflow_provider.table.schema import ColumnChange, TableSchema, evolved
+from airflow_provider.table.timeline import Timeline, WriteStat
 from airflow_provider.table.writable import check_no_buckets
 
 log = logging.getLogger(__name__)

@@ -13,11 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider.exceptions import InvalidRecordKeyError
-from airflow_provider.table.base_file_reader import BaseFileReader
-from airflow_provider.table.bloom_filter import BloomFilter
 from airflow_provider.table.file_groups import FileGroupId
-from airflow_provider.table.metadata_table.records import RecordLocation
-from airflow_provider.table.metadata_table.usable import UsableIndexes
+from airflow_provider.table.files import BaseFileReader, BloomFilter
+from airflow_provider.table.metadata_table import RecordLocation, UsableIndexes
 from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
 

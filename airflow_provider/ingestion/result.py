@@ -9,9 +9,9 @@ from typing import Any
 from airflow_provider.concurrency import CommitResult
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.table.evolution import ColumnChange
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.schema import ColumnChange
+from airflow_provider.table.timeline import WriteStat
 
 
 def result_of(
@@ -36,7 +36,7 @@ def result_of(
     :return: JSON-able dict: table, location, instant, completion_time, action, operation, txn_id,
         write_id, rows_inserted, rows_updated, rows_deleted, files_written, bytes_written,
         partitions (paths that got files), rebases, already_committed, schema_changes (a list of dicts with
-        column, change, from and to, see :class:`~airflow_provider.table.evolution.ColumnChange`).
+        column, change, from and to, see :class:`~airflow_provider.table.schema.ColumnChange`).
     """
     return {
         "table": job.table_name or table.config.name,

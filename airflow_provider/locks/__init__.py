@@ -29,10 +29,10 @@ __all__ = [
 
 LOCK_PROVIDERS: Mapping[str, str] = {
     "filesystem": "airflow_provider.locks.filesystem:FilesystemLockProvider",
-    "hudi_filesystem": "airflow_provider.locks.hudi_filesystem:HudiFilesystemLockProvider",
-    "zookeeper": "airflow_provider.locks.zookeeper:ZookeeperLockProvider",
+    "hudi_filesystem": "airflow_provider.locks.hudi.filesystem:HudiFilesystemLockProvider",
+    "zookeeper": "airflow_provider.locks.zookeeper.provider:ZookeeperLockProvider",
     "database": "airflow_provider.locks.database:DatabaseLockProvider",
-    "storage": "airflow_provider.locks.storage:StorageLockProvider",
+    "storage": "airflow_provider.locks.hudi.storage:StorageLockProvider",
     "metastore": "airflow_provider.locks.metastore:MetastoreLockProvider",
     "in_process": "airflow_provider.locks.in_process:InProcessLockProvider",
 }

@@ -49,8 +49,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError, LockUnavailableError
 from airflow_provider.locks.lease import LeaseLock
 from airflow_provider.locks.protocol import LockHolder
-from airflow_provider.metastore.engine import mask_url, parse_url
-from airflow_provider.metastore.schema import current_millis, insert_if_absent
+from airflow_provider.metastore.database import current_millis, insert_if_absent, mask_url, parse_url
 from airflow_provider.table.storage import Storage
 
 locks = Table(

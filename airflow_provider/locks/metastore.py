@@ -30,7 +30,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.locks.lease import LeaseLock
 from airflow_provider.locks.protocol import LockHolder
 from airflow_provider.locks.table_name import table_name
-from airflow_provider.metastore.lock_objects import (
+from airflow_provider.metastore.model import (
     LockComponent,
     LockInfo,
     LockResponse,
@@ -38,13 +38,13 @@ from airflow_provider.metastore.lock_objects import (
     LockType,
     waits_for,
 )
-from airflow_provider.metastore.system_user import system_user
-from airflow_provider.metastore.thrift.url import is_thrift_url, parse_thrift_url
+from airflow_provider.metastore.thrift.protocol import is_thrift_url, parse_thrift_url
+from airflow_provider.metastore.transactions import system_user
 from airflow_provider.table.storage import Storage
 
 if TYPE_CHECKING:
     from airflow_provider.metastore import Metastore
-    from airflow_provider.metastore.thrift.lock_client import LockClient
+    from airflow_provider.metastore.thrift.client import LockClient
 
 # Hive's columns for who asks end there.
 _LONGEST_NAME = 128
@@ -239,13 +239,13 @@ class _Backend:
 def _open(url: str, password: str | None, timeout: float, lease: float) -> _Backend:
     # Only who uses the one pays for the import of the other.
     if is_thrift_url(url):
-        from airflow_provider.metastore.thrift.lock_client import LockClient
+        from airflow_provider.metastore.thrift.client.lock_client import LockClient
 
         given = parse_thrift_url(url, password=password).render_as_string(hide_password=False)
         client = LockClient(given, timeout_seconds=timeout)
         return _Backend(client, client.lock)
     from airflow_provider.metastore import Metastore
-    from airflow_provider.metastore.engine import MetastoreEngine, parse_url
+    from airflow_provider.metastore.database.engine import MetastoreEngine, parse_url
 
     parsed = parse_url(url)
     if password:

@@ -1,6 +1,6 @@
 """Catalog, transactions, write ids, locks and the notification log: Hive's model, on SQLAlchemy.
 
-Begin at :func:`~airflow_provider.metastore.metastore.open_metastore`; around one write into one
+Begin at :func:`~airflow_provider.metastore.open_metastore.open_metastore`; around one write into one
 table use :func:`~airflow_provider.metastore.table_transactions.table_transaction`.
 """
 
@@ -10,41 +10,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_provider.metastore.cached_store import (
-        CachedStore,
-        CacheStatistics,
-        MissReason,
-        open_cached_store,
-    )
-    from airflow_provider.metastore.lock_objects import (
+    from airflow_provider.metastore.any_metastore import AnyMetastore, open_metastore
+    from airflow_provider.metastore.api import Metastore, RecoveredTxn
+    from airflow_provider.metastore.cache import CachedStore, CacheStatistics, MissReason, open_cached_store
+    from airflow_provider.metastore.model import (
+        Column,
+        DatabaseInfo,
+        FunctionInfo,
+        Insertion,
         LockComponent,
         LockInfo,
         LockResponse,
         LockState,
         LockType,
-    )
-    from airflow_provider.metastore.metastore import AnyMetastore, Metastore, open_metastore
-    from airflow_provider.metastore.notifications import Consumer, EventType, NotificationEvent, Purged
-    from airflow_provider.metastore.objects import (
-        Column,
-        DatabaseInfo,
-        FunctionInfo,
-        Insertion,
         PartitionInfo,
         PartitionSpec,
-        TableInfo,
-    )
-    from airflow_provider.metastore.reader import ReaderSession
-    from airflow_provider.metastore.table_transactions import TableTransaction, table_transaction
-    from airflow_provider.metastore.timeout_api import RecoveredTxn
-    from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo, TxnState, TxnType
-    from airflow_provider.metastore.write_ids import (
+        ReaderSession,
         ReadSnapshot,
+        TableInfo,
         TableSnapshot,
         ValidTxnList,
         ValidWriteIdList,
         compare,
     )
+    from airflow_provider.metastore.notifications import Consumer, EventType, NotificationEvent, Purged
+    from airflow_provider.metastore.table_transactions import TableTransaction, table_transaction
+    from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo, TxnState, TxnType
 
 __all__ = [
     "AnyMetastore",
@@ -86,41 +77,41 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AnyMetastore": "metastore",
-    "CacheStatistics": "cached_store",
-    "CachedStore": "cached_store",
-    "Column": "objects",
-    "Consumer": "notifications",
-    "DatabaseInfo": "objects",
-    "EventType": "notifications",
-    "FunctionInfo": "objects",
-    "Insertion": "objects",
-    "LockComponent": "lock_objects",
-    "LockInfo": "lock_objects",
-    "LockResponse": "lock_objects",
-    "LockState": "lock_objects",
-    "LockType": "lock_objects",
-    "Metastore": "metastore",
-    "MissReason": "cached_store",
-    "NotificationEvent": "notifications",
-    "PartitionInfo": "objects",
-    "PartitionSpec": "objects",
-    "Purged": "notifications",
-    "ReadSnapshot": "write_ids",
-    "ReaderSession": "reader",
-    "RecoveredTxn": "timeout_api",
-    "TableInfo": "objects",
-    "TableSnapshot": "write_ids",
+    "AnyMetastore": "any_metastore",
+    "CacheStatistics": "cache.cached_store",
+    "CachedStore": "cache.cached_store",
+    "Column": "model.objects",
+    "Consumer": "notifications.notifications",
+    "DatabaseInfo": "model.objects",
+    "EventType": "notifications.notifications",
+    "FunctionInfo": "model.objects",
+    "Insertion": "model.objects",
+    "LockComponent": "model.lock_objects",
+    "LockInfo": "model.lock_objects",
+    "LockResponse": "model.lock_objects",
+    "LockState": "model.lock_objects",
+    "LockType": "model.lock_objects",
+    "Metastore": "api.metastore",
+    "MissReason": "cache.cached_store",
+    "NotificationEvent": "notifications.notifications",
+    "PartitionInfo": "model.objects",
+    "PartitionSpec": "model.objects",
+    "Purged": "notifications.notifications",
+    "ReadSnapshot": "model.write_ids",
+    "ReaderSession": "model.reader",
+    "RecoveredTxn": "api.timeout_api",
+    "TableInfo": "model.objects",
+    "TableSnapshot": "model.write_ids",
     "TableTransaction": "table_transactions",
-    "TableWriteInfo": "transactions",
-    "TxnInfo": "transactions",
-    "TxnState": "transactions",
-    "TxnType": "transactions",
-    "ValidTxnList": "write_ids",
-    "ValidWriteIdList": "write_ids",
-    "compare": "write_ids",
-    "open_cached_store": "cached_store",
-    "open_metastore": "metastore",
+    "TableWriteInfo": "transactions.transactions",
+    "TxnInfo": "transactions.transactions",
+    "TxnState": "transactions.transactions",
+    "TxnType": "transactions.transactions",
+    "ValidTxnList": "model.write_ids",
+    "ValidWriteIdList": "model.write_ids",
+    "compare": "model.write_ids",
+    "open_cached_store": "cache.cached_store",
+    "open_metastore": "any_metastore",
     "table_transaction": "table_transactions",
 }
 

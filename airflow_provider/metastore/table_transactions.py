@@ -13,9 +13,9 @@ from airflow_provider.exceptions import (
     NoSuchTransactionError,
     TransactionAbortedError,
 )
-from airflow_provider.metastore.metastore import AnyMetastore
-from airflow_provider.metastore.objects import Insertion, PartitionSpec
-from airflow_provider.metastore.system_user import system_user
+from airflow_provider.metastore.any_metastore import AnyMetastore
+from airflow_provider.metastore.model import Insertion, PartitionSpec
+from airflow_provider.metastore.transactions import system_user
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class TableTransaction:
     once. An
     error aborts; but when an instant was recorded, the error does not say whether that instant
     completed: then the transaction is left open, and
-    :meth:`~airflow_provider.metastore.metastore.Metastore.recover_timed_out` ends it as the
+    :meth:`~airflow_provider.metastore.api.Metastore.recover_timed_out` ends it as the
     timeline says.
 
     :param metastore: where.

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.operators.failing import failing_without_retries
-from airflow_provider.operators.table_operator import TableOperator
+from airflow_provider.operators._base import TableOperator, failing_without_retries
 from airflow_provider.services.alter_table import Alteration, alter_table
 from airflow_provider.services.metastore_columns import follow_columns
 from airflow_provider.table import HudiTable
@@ -39,7 +38,7 @@ class AlterTableOperator(TableOperator):
     The result is ``table``, ``location``, ``instant`` and ``completion_time`` (None where nothing was to be
     changed), ``operation`` and ``schema_changes``.
 
-    Arguments beside those of :class:`~airflow_provider.operators.table_operator.TableOperator`; columns
+    Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`; columns
     inside others are named by their path, with ``element`` for an array's and ``value`` for a map's:
 
     :param add: types of new columns, by name (templated).

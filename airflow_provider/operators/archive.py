@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.concurrency.service_failures import MAX_FAILURES
+from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.operators.failing import failing_without_retries
-from airflow_provider.operators.table_operator import TableOperator
-from airflow_provider.operators.templated import count, flag, seconds
+from airflow_provider.operators._base import TableOperator, count, failing_without_retries, flag, seconds
 from airflow_provider.services.archival import DEAD_WRITER_SECONDS, archive, plan_archival
 from airflow_provider.table.hudi_options import Topic
 
@@ -33,7 +31,7 @@ class ArchiveTimelineOperator(TableOperator):
     left, relative to the table), ``trimmed`` (the last entry of the commit log that left it; 0 for none),
     ``held_by`` (why instants stay that should leave, or None) and ``dry_run``.
 
-    Arguments beside those of :class:`~airflow_provider.operators.table_operator.TableOperator`:
+    Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
 
     :param keep_min_commits: commits that stay; the table's ``hoodie.keep.min.commits``, or 20, when None
         (templated).

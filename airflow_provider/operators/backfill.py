@@ -12,10 +12,9 @@ from airflow_provider.hooks.table import ResolvedTable
 from airflow_provider.ingestion.backfill import Backfill
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window, partition_windows, time_windows
+from airflow_provider.operators._base import ServingSparkJob, TaskOperation
 from airflow_provider.operators.ingest import IngestOperator
-from airflow_provider.operators.serving_job import ServingSparkJob
-from airflow_provider.operators.task_operation import TaskOperation
-from airflow_provider.spark.serving import Request
+from airflow_provider.spark.job_requests import Request
 from airflow_provider.table.hudi_table import HudiTable
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class BackfillOperator(IngestOperator):
     Before each window the backfill makes way for live writers of higher priority. Lost conflicts are
     made up for by merging again what was lost. After each window the task's log says how far it is.
 
-    The result is that of :class:`~airflow_provider.operators.table_job.TableJobOperator`, of the newest
+    The result is that of :class:`~airflow_provider.operators._base.TableJobOperator`, of the newest
     commit, but its counts are those of all windows together; and ``windows``, ``windows_done``,
     ``windows_skipped`` (done by earlier tries), ``windows_empty``, ``instants`` and ``seconds_waited``.
 

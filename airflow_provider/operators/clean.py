@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.concurrency.service_failures import MAX_FAILURES
+from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.operators.failing import failing_without_retries
-from airflow_provider.operators.table_operator import TableOperator
-from airflow_provider.operators.templated import flag, seconds
-from airflow_provider.services.clean_plan import CleanPlan, Retention
-from airflow_provider.services.cleaning import clean, plan_clean
+from airflow_provider.operators._base import TableOperator, failing_without_retries, flag, seconds
+from airflow_provider.services.cleaning import CleanPlan, Retention, clean, plan_clean
 from airflow_provider.table.hudi_options import Topic
 
 if TYPE_CHECKING:
@@ -35,7 +32,7 @@ class CleanOperator(TableOperator):
     ``action``, ``files_deleted``, ``files_failed``, ``bytes``, ``earliest_commit_to_retain``,
     ``held`` (who holds back what: ``by``, ``files``, ``bytes``), ``expired_consumers`` and ``dry_run``.
 
-    Arguments beside those of :class:`~airflow_provider.operators.table_operator.TableOperator`:
+    Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
 
     :param policy: ``KEEP_LATEST_COMMITS``, ``KEEP_LATEST_FILE_VERSIONS`` or ``KEEP_LATEST_BY_HOURS``; the
         table's ``hoodie.clean.policy``, or the first, when None (templated).

@@ -8,25 +8,28 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.concurrency import rollback_dead_writers
-from airflow_provider.concurrency.service_failures import MAX_FAILURES
+from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.operators.failing import failing_without_retries
-from airflow_provider.operators.priority import priority_number
-from airflow_provider.operators.spark_operator import SparkOperator, nobody
-from airflow_provider.operators.table_operator import TableOperator
-from airflow_provider.operators.task_operation import TaskOperation
+from airflow_provider.operators._base import (
+    SparkOperator,
+    TableOperator,
+    TaskOperation,
+    failing_without_retries,
+    nobody,
+    priority_number,
+)
 from airflow_provider.services.clustering import (
+    ClusteringJob,
+    ClusteringSettings,
     earlier_clustering,
     pending_clusterings,
     pending_plan,
     result_of,
     schedule_clustering,
 )
-from airflow_provider.services.clustering_job import ClusteringJob
-from airflow_provider.services.clustering_plan import ClusteringSettings
 from airflow_provider.table.hudi_options import Topic
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action
+from airflow_provider.table.timeline import Action
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -145,7 +148,7 @@ class ScheduleClusteringOperator(_PlansClustering):
     Arguments beside those of the plan (``sort_by``, ``layout``, ``partitions``, ``small_file_limit``,
     ``target_file_size``, ``min_age``, ``max_groups``, ``max_group_size``, ``priority`` and
     ``max_failures``; see docs/clustering.md): those of
-    :class:`~airflow_provider.operators.table_operator.TableOperator`.
+    :class:`~airflow_provider.operators._base.TableOperator`.
     """
 
     ui_color = "#dcefd8"
@@ -187,7 +190,7 @@ class RunClusteringOperator(SparkOperator):
     ``operation``, ``groups_planned``, ``groups_done``, ``groups_left_out``, ``files_replaced``,
     ``files_written``, ``rows``, ``bytes``; ``txn_id``, ``write_id`` and ``event_id`` are None.
 
-    Arguments beside those of :class:`~airflow_provider.operators.spark_operator.SparkOperator`:
+    Arguments beside those of :class:`~airflow_provider.operators._base.SparkOperator`:
 
     :param instant: requested time of the plan; the oldest one that nobody carries out when None (templated).
     :param parallel_groups: clustering groups that are written at the same time; as many as the session

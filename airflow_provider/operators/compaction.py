@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.concurrency.service_failures import MAX_FAILURES
+from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.operators.failing import failing_without_retries
-from airflow_provider.operators.table_operator import TableOperator
-from airflow_provider.operators.templated import count, flag
+from airflow_provider.operators._base import TableOperator, count, failing_without_retries, flag
 from airflow_provider.services.compaction import compact, due_compactions
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table.hudi_options import Topic
@@ -35,7 +33,7 @@ class CompactionOperator(TableOperator):
     ``compactions``, ``pending`` (requested times of those that were begun) and ``due`` (``partitions``,
     ``file_groups``, ``log_files`` and ``log_bytes`` of another one, or None).
 
-    Arguments beside those of :class:`~airflow_provider.operators.table_operator.TableOperator`:
+    Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
 
     :param max_delta_commits: deltacommits of the metadata table, one a commit, since the last compaction
         after which another is due; the table's ``hoodie.metadata.compact.max.delta.commits``, or 10, when

@@ -18,14 +18,11 @@ from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.metastore import AnyMetastore, Column
 from airflow_provider.metastore.catalog import object_name
-from airflow_provider.metastore.objects import HUDI, PROVIDER
-from airflow_provider.metastore.table_name import is_location, split_table_name
-from airflow_provider.operators.failing import failing_without_retries
-from airflow_provider.table.column_types import to_schema, type_name
-from airflow_provider.table.evolution import evolved
+from airflow_provider.metastore.model import HUDI, PROVIDER, is_location, split_table_name
+from airflow_provider.operators._base import failing_without_retries
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.schema import arrow_to_avro, avro_to_arrow
+from airflow_provider.table.schema import arrow_to_avro, avro_to_arrow, evolved, to_schema, type_name
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -51,7 +48,7 @@ class CreateTableOperator(BaseOperator):
 
     :param table: ``database.table``; or the table's path or URL, and then it is not registered.
         A database that does not exist is created (templated).
-    :param schema: see :func:`airflow_provider.table.column_types.to_schema` (templated).
+    :param schema: see :func:`airflow_provider.table.schema.to_schema` (templated).
     :param record_key: columns that identify a record (templated).
     :param partition_by: columns whose values make the partition path (templated).
     :param ordering_field: of two versions of a record the one with the larger value here wins;

@@ -8,20 +8,22 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.concurrency import pending_instants, rollback_dead_writers
-from airflow_provider.concurrency.service_failures import MAX_FAILURES
+from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.index_job import IndexJob
 from airflow_provider.indexing.options import index_options
 from airflow_provider.indexing.run import completed_indexing, end_indexing, pending_indexings
 from airflow_provider.indexing.schedule import schedule_index
-from airflow_provider.operators.failing import failing_without_retries
-from airflow_provider.operators.spark_operator import SparkOperator
-from airflow_provider.operators.table_operator import TableOperator
-from airflow_provider.operators.task_operation import TaskOperation
+from airflow_provider.operators._base import (
+    SparkOperator,
+    TableOperator,
+    TaskOperation,
+    failing_without_retries,
+)
 from airflow_provider.table.hudi_options import Topic
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action
+from airflow_provider.table.timeline import Action
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -98,7 +100,7 @@ class ScheduleIndexOperator(_PlansIndex):
     ``write_id`` and ``event_id``, which are None: an index changes no rows and needs no transaction.
 
     Arguments beside those of the plan (``indexes``, ``columns``): those of
-    :class:`~airflow_provider.operators.table_operator.TableOperator`.
+    :class:`~airflow_provider.operators._base.TableOperator`.
     """
 
     ui_color = "#d8e4ef"
@@ -127,7 +129,7 @@ class RunIndexOperator(SparkOperator):
     writers that were logged for them), ``already_completed``; ``txn_id``, ``write_id`` and ``event_id``
     are None.
 
-    Arguments beside those of :class:`~airflow_provider.operators.spark_operator.SparkOperator`:
+    Arguments beside those of :class:`~airflow_provider.operators._base.SparkOperator`:
 
     :param instant: requested time of the plan; the oldest one that nobody carries out when None (templated).
     :param catch_up_timeout: how long other Hudi writers are waited for that began before the plan; a
@@ -266,7 +268,7 @@ class DropIndexOperator(TableOperator):
     The result is ``table``, ``instant`` (None when there was none of them), ``completion_time``, ``action``
     and ``indexes``, those that are gone; ``txn_id``, ``write_id`` and ``event_id`` are None.
 
-    Arguments beside those of :class:`~airflow_provider.operators.table_operator.TableOperator`:
+    Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
 
     :param indexes: their names (templated).
     """

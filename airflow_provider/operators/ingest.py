@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.hooks.table import ResolvedTable
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.operators.priority import priority_of_run
-from airflow_provider.operators.table_job import TableJobOperator
+from airflow_provider.operators._base import TableJobOperator, priority_of_run
 from airflow_provider.operators.transaction import transaction_id
 from airflow_provider.table.hudi_options import EffectiveOptions, Topic
 
@@ -41,7 +40,7 @@ class IngestOperator(TableJobOperator):
     :class:`~airflow_provider.operators.transaction.BeginTransactionOperator`.
 
     Transactions, retries, ``on_kill`` and the result: see
-    :class:`~airflow_provider.operators.table_job.TableJobOperator`, whose arguments this
+    :class:`~airflow_provider.operators._base.TableJobOperator`, whose arguments this
     operator takes too.
 
     :param source: path, URL or pattern of the files to read, or several (templated).

@@ -10,8 +10,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.operators.failing import failing_without_retries
-from airflow_provider.operators.templated import flag, seconds
+from airflow_provider.operators._base import failing_without_retries, flag, seconds
 from airflow_provider.services.failed_writes import rollback_failed_writes
 
 if TYPE_CHECKING:

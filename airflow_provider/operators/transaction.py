@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider.concurrency.recovery import recover_transactions
-from airflow_provider.concurrency.transactions import abort_transaction, commit_transaction
+from airflow_provider.concurrency.transactions import (
+    abort_transaction,
+    commit_transaction,
+    recover_transactions,
+)
 from airflow_provider.exceptions import (
     InvalidInputError,
     NoSuchTransactionError,
@@ -21,9 +24,8 @@ from airflow_provider.exceptions import (
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.metastore import AnyMetastore, TxnState
-from airflow_provider.metastore.system_user import system_user
-from airflow_provider.operators.failing import failing_without_retries
-from airflow_provider.operators.task_operation import TaskOperation
+from airflow_provider.metastore.transactions import system_user
+from airflow_provider.operators._base import TaskOperation, failing_without_retries
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

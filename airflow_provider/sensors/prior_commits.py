@@ -9,7 +9,7 @@ from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.sensors.deferrable import PollingSensor
-from airflow_provider.table.instant import parse_time
+from airflow_provider.table.timeline import parse_time
 from airflow_provider.triggers.polling import Progress, while_briefly_unavailable
 from airflow_provider.triggers.prior_commits import PriorCommitsFenceTrigger, prior_commits
 

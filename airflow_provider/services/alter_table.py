@@ -14,19 +14,24 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider.concurrency import PRIORITIES
-from airflow_provider.concurrency.heartbeat import HeartbeatInfo
-from airflow_provider.concurrency.log_entry import Commit
-from airflow_provider.concurrency.schema_change import ALTER_SCHEMA, change_schema
+from airflow_provider.concurrency.heartbeats import HeartbeatInfo
+from airflow_provider.concurrency.log import Commit
+from airflow_provider.concurrency.write import ALTER_SCHEMA, change_schema
 from airflow_provider.exceptions import IncompatibleSchemaError, InvalidInputError, MissingColumnError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
-from airflow_provider.table.column_types import to_schema, type_name
-from airflow_provider.table.evolution import ColumnChange, check_roles, widened
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action
-from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
-from airflow_provider.table.schema import META_COLUMNS
-from airflow_provider.table.table_schema import TableSchema
+from airflow_provider.table.metadata_table import read_index_definitions
+from airflow_provider.table.schema import (
+    META_COLUMNS,
+    ColumnChange,
+    TableSchema,
+    check_roles,
+    to_schema,
+    type_name,
+    widened,
+)
+from airflow_provider.table.timeline import Action
 
 log = logging.getLogger(__name__)
 

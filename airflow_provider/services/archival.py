@@ -31,31 +31,37 @@ from typing import Any, NamedTuple
 import tenacity
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog
-from airflow_provider.concurrency.commit import commit
-from airflow_provider.concurrency.heartbeat import observe
-from airflow_provider.concurrency.held import held_instants
-from airflow_provider.concurrency.history import Moment
+from airflow_provider.concurrency.commit import STAGED_FOLDER, Moment, clean_up, commit, missed, publish_head
+from airflow_provider.concurrency.conflicts import held_instants
+from airflow_provider.concurrency.heartbeats import observe
 from airflow_provider.concurrency.indexes import current_indexes
-from airflow_provider.concurrency.log_entry import Archival, IndexState, LogEntry
-from airflow_provider.concurrency.missed import missed
-from airflow_provider.concurrency.publish import STAGED_FOLDER, clean_up, publish_head
+from airflow_provider.concurrency.log import Archival, IndexState, LogEntry
+from airflow_provider.concurrency.plans import MAX_FAILURES, Service, stopping_itself
 from airflow_provider.concurrency.readers import registered_consumers
-from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, stopping_itself
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, TableServiceError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
-from airflow_provider.services.found_files import FilesLeft
-from airflow_provider.services.orphans import DeadInstant, dead_on_timeline
-from airflow_provider.table.archived_timeline import ArchivedInstant, newest_archived
+from airflow_provider.services.orphans import DeadInstant, FilesLeft, dead_on_timeline
 from airflow_provider.table.file_names import parse_base_file_name
-from airflow_provider.table.history_files import append_history, merge_history
+from airflow_provider.table.files import delete_markers_upto
 from airflow_provider.table.hudi_options import OPTIONS
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, age
-from airflow_provider.table.markers import delete_markers_upto
 from airflow_provider.table.storage import CLOCK_PREFIX, Storage
-from airflow_provider.table.timeline import TIMELINE_FOLDER, Timeline, instant_path
-from airflow_provider.table.timeline_zone import timeline_zone
+from airflow_provider.table.timeline import (
+    TIMELINE_FOLDER,
+    WRITE_ACTIONS,
+    Action,
+    ArchivedInstant,
+    Instant,
+    State,
+    Timeline,
+    age,
+    append_history,
+    instant_path,
+    merge_history,
+    newest_archived,
+    timeline_zone,
+)
 
 log = logging.getLogger(__name__)
 

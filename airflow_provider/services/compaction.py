@@ -17,9 +17,9 @@ from typing import Any
 import tenacity
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog, ServicePlan, schedule
+from airflow_provider.concurrency.commit import publish_head
 from airflow_provider.concurrency.indexes import current_indexes
-from airflow_provider.concurrency.publish import publish_head
-from airflow_provider.concurrency.service_failures import MAX_FAILURES, Service, log_head, stopping_itself
+from airflow_provider.concurrency.plans import MAX_FAILURES, Service, log_head, stopping_itself
 from airflow_provider.exceptions import (
     CorruptTableError,
     NoSuchInstantError,
@@ -28,6 +28,7 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.locks import LockProvider
 from airflow_provider.services.archival import archived_content
+from airflow_provider.services.cleaning import archive_metadata_timeline, delete_superseded
 from airflow_provider.services.compaction_plan import (
     CompactionOperation,
     CompactionPlan,
@@ -36,17 +37,31 @@ from airflow_provider.services.compaction_plan import (
     has_pending,
     plan_compaction,
 )
-from airflow_provider.services.metadata_cleaning import archive_metadata_timeline, delete_superseded
-from airflow_provider.table.archived_timeline import ArchivedInstant, find_archived, newest_archived
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State, after
-from airflow_provider.table.metadata import WriteStat
-from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
-from airflow_provider.table.metadata_table.writer import COMPACT, compacted, write_instant, written_base_file
+from airflow_provider.table.metadata_table import (
+    COMPACT,
+    METADATA_FOLDER,
+    MetadataPartition,
+    MetadataTable,
+    compacted,
+    metadata_storage,
+    write_instant,
+    written_base_file,
+)
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.table.timeline import (
+    Action,
+    ArchivedInstant,
+    Instant,
+    State,
+    Timeline,
+    WriteStat,
+    after,
+    find_archived,
+    instant_path,
+    newest_archived,
+)
 
 log = logging.getLogger(__name__)
 

@@ -12,11 +12,9 @@ from typing import Any
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.table.file_groups import FileGroupId
-from airflow_provider.table.instant import Action, State
-from airflow_provider.table.metadata import decode, encode
-from airflow_provider.table.metadata_table.reader import FileSlice
+from airflow_provider.table.metadata_table import FileSlice
 from airflow_provider.table.properties import TableConfig
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.timeline import Action, State, Timeline, decode, encode
 
 MAX_DELTA_COMMITS = "hoodie.metadata.compact.max.delta.commits"
 LOG_FILE_SIZE_THRESHOLD = "hoodie.compaction.logfile.size.threshold"

@@ -57,8 +57,8 @@ def rollback_failed_writes(
     table.check_writable()
     if metastore is not None and not dry_run:
         # Imported here: a table that is in no metastore needs no database.
-        from airflow_provider.concurrency.recovery import recover_transactions
-        from airflow_provider.concurrency.transactions import settle_transactions
+        from airflow_provider.concurrency.transactions.recovery import recover_transactions
+        from airflow_provider.concurrency.transactions.transactions import settle_transactions
 
         recover_transactions(metastore, storage_options=table.storage.options)
         settle_transactions(metastore, table)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.metastore.objects import Column
-from airflow_provider.table.column_types import to_schema, type_name
+from airflow_provider.metastore.model import Column
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.schema import to_schema, type_name
 
 if TYPE_CHECKING:
     from airflow_provider.metastore import AnyMetastore

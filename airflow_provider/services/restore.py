@@ -22,13 +22,10 @@ from airflow_provider.concurrency import (
     rollback,
     rollback_dead_writers,
 )
-from airflow_provider.concurrency.commit import commit
-from airflow_provider.concurrency.conflicts import RESTORE
-from airflow_provider.concurrency.held import held_instants
-from airflow_provider.concurrency.history import Moment
+from airflow_provider.concurrency.commit import Moment, commit, publish_head, staged_metadata_path
+from airflow_provider.concurrency.conflicts import RESTORE, held_instants
 from airflow_provider.concurrency.indexes import StagedChange, change_of_undoing
-from airflow_provider.concurrency.log_entry import Restore
-from airflow_provider.concurrency.publish import publish_head, staged_metadata_path
+from airflow_provider.concurrency.log import Restore
 from airflow_provider.exceptions import (
     NoSuchInstantError,
     SnapshotUnavailableError,
@@ -38,18 +35,23 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
-from airflow_provider.services.found_files import there_and_gone
-from airflow_provider.table.archived_timeline import archived_since
-from airflow_provider.table.cleans import lacking
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.services.orphans import there_and_gone
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView, effect_of, lacking
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State
-from airflow_provider.table.metadata import RESTORED_TO, RESTORED_TO_COMPLETION, encode
-from airflow_provider.table.metadata_table.changes import TableChange
+from airflow_provider.table.metadata_table import TableChange
 from airflow_provider.table.storage import FileStatus, Storage
-from airflow_provider.table.timeline import Timeline
-from airflow_provider.table.visibility import effect_of
+from airflow_provider.table.timeline import (
+    RESTORED_TO,
+    RESTORED_TO_COMPLETION,
+    WRITE_ACTIONS,
+    Action,
+    Instant,
+    State,
+    Timeline,
+    archived_since,
+    encode,
+)
 
 log = logging.getLogger(__name__)
 

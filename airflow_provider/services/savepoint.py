@@ -13,24 +13,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog
-from airflow_provider.concurrency.commit import commit
-from airflow_provider.concurrency.held import held_writes
-from airflow_provider.concurrency.history import Moment
-from airflow_provider.concurrency.log_entry import Savepoint as SavepointEntry
-from airflow_provider.concurrency.publish import publish_head, staged_metadata_path
+from airflow_provider.concurrency.commit import Moment, commit, publish_head, staged_metadata_path
+from airflow_provider.concurrency.conflicts import held_writes
+from airflow_provider.concurrency.log import Savepoint as SavepointEntry
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError, TableError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
-from airflow_provider.table.archived_timeline import archived_since
-from airflow_provider.table.cleans import lacking
-from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_groups import FileSystemView, lacking
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import decode, encode
-from airflow_provider.table.metadata_table.usable import UsableIndexes
+from airflow_provider.table.metadata_table import UsableIndexes
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.time_travel import timeline_as_of
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.table.timeline import (
+    Action,
+    Instant,
+    State,
+    Timeline,
+    archived_since,
+    decode,
+    encode,
+    instant_path,
+    timeline_as_of,
+)
 
 log = logging.getLogger(__name__)
 

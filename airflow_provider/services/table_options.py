@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from airflow_provider.concurrency import CommitLog, pending_instants
-from airflow_provider.concurrency.index_changes import settle_index_config
-from airflow_provider.concurrency.log_entry import LogEntry
+from airflow_provider.concurrency.indexes import settle_index_config
+from airflow_provider.concurrency.log import LogEntry
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.table.hudi_options import OPTIONS, HudiOptions, Option, Topic

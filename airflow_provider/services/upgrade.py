@@ -23,16 +23,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider.concurrency import CommitLog, pending_instants
-from airflow_provider.concurrency.index_changes import DEFINITIONS
-from airflow_provider.concurrency.index_entries import drop_indexes
-from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.concurrency.commit import drop_indexes, publish_head
+from airflow_provider.concurrency.indexes import DEFINITIONS
 from airflow_provider.exceptions import TableError, UnsupportedTableError
 from airflow_provider.locks import LockProvider, default_lock
-from airflow_provider.table.archived_timeline import archived
-from airflow_provider.table.history_files import append_history
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.legacy_archive import archive_paths
 from airflow_provider.table.merge_semantics import (
     COMMIT_TIME,
     EVENT_TIME,
@@ -45,17 +40,23 @@ from airflow_provider.table.merge_semantics import (
     MergeSemantics,
     properties_of_payload,
 )
-from airflow_provider.table.metadata import (
-    COMMIT_METADATA,
-    REPLACE_COMMIT_METADATA,
-    decode_commit_metadata,
-    encode,
-)
-from airflow_provider.table.metadata_table.index_definitions import DEFINITIONS_PATH
-from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
+from airflow_provider.table.metadata_table import DEFINITIONS_PATH, METADATA_FOLDER
 from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, dump_properties
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import instant_path, timeline_folder
+from airflow_provider.table.timeline import (
+    COMMIT_METADATA,
+    REPLACE_COMMIT_METADATA,
+    Action,
+    Instant,
+    State,
+    append_history,
+    archive_paths,
+    archived,
+    decode_commit_metadata,
+    encode,
+    instant_path,
+    timeline_folder,
+)
 from airflow_provider.table.writable import check_layout
 
 log = logging.getLogger(__name__)

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.indexing.index_job import IndexJob
 from airflow_provider.ingestion import IngestJob
-from airflow_provider.services.clustering_job import ClusteringJob
+from airflow_provider.services.clustering import ClusteringJob
 
 if TYPE_CHECKING:
     from airflow_provider.spark.clustering import cluster
-    from airflow_provider.spark.history import backfill
     from airflow_provider.spark.indexing import build_index
-    from airflow_provider.spark.ingestion import ingest
+    from airflow_provider.spark.ingestion import backfill, ingest
     from airflow_provider.spark.read import read_incremental, read_snapshot
     from airflow_provider.spark.session import local_session
 
@@ -31,7 +30,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "backfill": "history",
+    "backfill": "ingestion.history",
     "build_index": "indexing",
     "cluster": "clustering",
     "ingest": "ingestion",

@@ -10,13 +10,11 @@ import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
 from airflow_provider.locks import LockProvider
-from airflow_provider.services.clustering import run_clustering
-from airflow_provider.services.clustering_job import ClusteringJob
-from airflow_provider.services.clustering_task import ClusteringTask
+from airflow_provider.services.clustering import ClusteringJob, ClusteringTask, run_clustering
 from airflow_provider.spark.session import parallelism, tagged, tasks_end_with
 from airflow_provider.spark.write_task import spare_loaded_modules
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.timeline import WriteStat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,7 +22,7 @@ from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.spark.session import parallelism, tasks_end_with
 from airflow_provider.spark.write_task import spare_loaded_modules
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.timeline import WriteStat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

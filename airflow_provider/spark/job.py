@@ -26,8 +26,8 @@ sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 from airflow_provider.exceptions import TableServiceError  # noqa: E402
 from airflow_provider.indexing.index_job import IndexJob  # noqa: E402
 from airflow_provider.ingestion.ingest_job import IngestJob  # noqa: E402
-from airflow_provider.services.clustering_job import ClusteringJob  # noqa: E402
-from airflow_provider.spark.outcome import RESULT_PREFIX, failure, success, write_outcome  # noqa: E402
+from airflow_provider.services.clustering import ClusteringJob  # noqa: E402
+from airflow_provider.spark.job_result import RESULT_PREFIX, failure, success, write_outcome  # noqa: E402
 from airflow_provider.table.hudi_table import HudiTable  # noqa: E402
 from airflow_provider.table.storage import Storage  # noqa: E402
 
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     """Run the job that a file describes, and tell what came of it.
 
     The outcome goes to a line of the standard output and to a file in the table's storage; see
-    :mod:`airflow_provider.spark.outcome`.
+    :mod:`airflow_provider.spark.job_result`.
 
     :param arguments: path of the specification, from :meth:`IngestJob.to_json`,
         :meth:`ClusteringJob.to_json` or :meth:`IndexJob.to_json`.
@@ -111,12 +111,12 @@ def _read(specification: str) -> AnyJob:
 
 def _run(job: AnyJob, parent: Parent) -> dict[str, Any] | None:
     from airflow_provider.indexing.run import completed_indexing
-    from airflow_provider.ingestion.earlier_try import earlier_try
-    from airflow_provider.services.clustering import earlier_clustering
+    from airflow_provider.ingestion.earlier_attempt import earlier_try
+    from airflow_provider.services.clustering.clustering import earlier_clustering
     from airflow_provider.spark.clustering import cluster
     from airflow_provider.spark.indexing import build_index
-    from airflow_provider.spark.ingestion import ingest
-    from airflow_provider.spark.serving import serve
+    from airflow_provider.spark.ingestion.ingestion import ingest
+    from airflow_provider.spark.job_requests import serve
 
     if isinstance(job, ClusteringJob):
         table = HudiTable.open(job.location, job.storage_options)

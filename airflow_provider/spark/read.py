@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.spark.source import spark_schema
-from airflow_provider.table.base_file_reader import BaseFileReader
-from airflow_provider.table.conversion import Origin, Origins
-from airflow_provider.table.file_columns import FileColumns
+from airflow_provider.spark.ingestion import spark_schema
+from airflow_provider.table.file_groups import ValidWriteIds
+from airflow_provider.table.files import BaseFileReader, FileColumns
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.incremental import COMMIT_TIME, Increment, Order, increment
-from airflow_provider.table.predicates import COMPARISONS, Filter, alternatives, expression, literal
-from airflow_provider.table.schema import META_COLUMNS, with_meta_columns
-from airflow_provider.table.schema_resolver import has_never_changed
-from airflow_provider.table.table_schema import TableSchema
-from airflow_provider.table.visibility import ValidWriteIds
+from airflow_provider.table.reading import COMMIT_TIME, Increment, Order, increment
+from airflow_provider.table.schema import META_COLUMNS, Origin, Origins, TableSchema, with_meta_columns
+from airflow_provider.table.skipping import COMPARISONS, Filter, alternatives, expression, literal
+from airflow_provider.table.timeline import has_never_changed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -48,7 +45,7 @@ def read_snapshot(
         completed) or any instant time; now when None.
     :param valid_write_ids: see :meth:`~airflow_provider.table.hudi_table.HudiTable.select_files`.
     :param where: only rows for which these filters are true, see
-        :data:`~airflow_provider.table.predicates.Where`; files that cannot hold one are not given to Spark.
+        :data:`~airflow_provider.table.skipping.Where`; files that cannot hold one are not given to Spark.
     :param meta_columns: whether Hudi's five meta columns come along.
     :return: a DataFrame over the base files of that snapshot; it stays what it is while
         writers go on.
@@ -76,9 +73,9 @@ def read_incremental(
 
     :param spark: a session, local or over Spark Connect.
     :param table: the table.
-    :param start: see :func:`~airflow_provider.table.incremental.increment`.
-    :param order: see :func:`~airflow_provider.table.incremental.increment`.
-    :param end: see :func:`~airflow_provider.table.incremental.increment`.
+    :param start: see :func:`~airflow_provider.table.reading.increment`.
+    :param order: see :func:`~airflow_provider.table.reading.increment`.
+    :param end: see :func:`~airflow_provider.table.reading.increment`.
     :param meta_columns: whether Hudi's five meta columns come along.
     :return: a DataFrame over the base files that the window needs, and the increment, whose
         ``end`` is the checkpoint to keep once the DataFrame was processed.

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider.ingestion.file_group_task import FileGroupTask, Report, WritePlan
-from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.timeline import WriteStat
 
 REPORT_SCHEMA = "target int, rows_in long, write_stats string, error string"
 """What a task says, in Spark's words."""

@@ -17,18 +17,19 @@ from airflow_provider.exceptions import (
     TableExistsError,
     UnsupportedTableError,
 )
-from airflow_provider.table.archived_timeline import find_commit
-from airflow_provider.table.cleans import check_complete
-from airflow_provider.table.durability import DEFAULT_DURABILITY, DURABILITY, Durability
-from airflow_provider.table.file_groups import BaseFile, FileSystemView
+from airflow_provider.table.file_groups import (
+    BaseFile,
+    Effect,
+    FileSystemView,
+    ValidWriteIds,
+    check_complete,
+    check_not_cleaned,
+    left_out,
+)
 from airflow_provider.table.hudi_options import HudiOptions
-from airflow_provider.table.instant import Instant
 from airflow_provider.table.merge_semantics import MergeSemantics
-from airflow_provider.table.metadata import CommitMetadata
-from airflow_provider.table.metadata_table.not_kept import not_kept, refusal
-from airflow_provider.table.metadata_table.usable import UsableIndexes
+from airflow_provider.table.metadata_table import UsableIndexes, not_kept, refusal
 from airflow_provider.table.nesting import check_not_nested
-from airflow_provider.table.predicates import Where
 from airflow_provider.table.properties import (
     LOCAL,
     PROPERTIES_PATH,
@@ -37,14 +38,19 @@ from airflow_provider.table.properties import (
     dump_properties,
     parse_properties,
 )
-from airflow_provider.table.schema import META_COLUMNS, arrow_to_avro
-from airflow_provider.table.schema_resolver import table_schema
-from airflow_provider.table.skipping import Selection, select_files
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.table_schema import TableSchema
-from airflow_provider.table.time_travel import settled_timeline, timeline_as_of, without_restored
-from airflow_provider.table.timeline import Timeline
-from airflow_provider.table.visibility import Effect, ValidWriteIds, check_not_cleaned, left_out
+from airflow_provider.table.schema import META_COLUMNS, TableSchema, arrow_to_avro
+from airflow_provider.table.skipping import Selection, Where, select_files
+from airflow_provider.table.storage import DEFAULT_DURABILITY, DURABILITY, Durability, Storage
+from airflow_provider.table.timeline import (
+    CommitMetadata,
+    Instant,
+    Timeline,
+    find_commit,
+    settled_timeline,
+    table_schema,
+    timeline_as_of,
+    without_restored,
+)
 from airflow_provider.table.writable import check_layout
 
 
@@ -189,7 +195,7 @@ class HudiTable:
     ) -> FileSystemView:
         """The file slices that a reader sees.
 
-        :param as_of: see :meth:`~airflow_provider.table.timeline.Timeline.as_of`; now when None.
+        :param as_of: see :meth:`~airflow_provider.table.timeline.active.Timeline.as_of`; now when None.
         :param valid_write_ids: see :meth:`select_files`.
         :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not.
         :raises SnapshotNotSettledError: when a write may still complete by ``as_of``.
@@ -218,7 +224,7 @@ class HudiTable:
     ) -> list[BaseFile]:
         """The base files that hold exactly the rows that a reader sees, or that a query has to open.
 
-        :param as_of: see :meth:`~airflow_provider.table.timeline.Timeline.as_of`; now when None.
+        :param as_of: see :meth:`~airflow_provider.table.timeline.active.Timeline.as_of`; now when None.
         :param valid_write_ids: see :meth:`select_files`, whose errors are raised here too.
         :param where: files are left out that cannot hold a row for which this is true.
         """
@@ -234,11 +240,11 @@ class HudiTable:
     ) -> Selection:
         """The base files that a query has to open, and which indexes told so.
 
-        :param where: what the query asks of the rows, see :data:`~airflow_provider.table.predicates.Where`;
+        :param where: what the query asks of the rows, see :data:`~airflow_provider.table.skipping.Where`;
             None for all of them. Files are left out that cannot hold such a row.
-        :param as_of: see :meth:`~airflow_provider.table.timeline.Timeline.as_of`; now when None.
+        :param as_of: see :meth:`~airflow_provider.table.timeline.active.Timeline.as_of`; now when None.
         :param valid_write_ids: the write ids of this table that the reader sees, usually a
-            :class:`~airflow_provider.metastore.write_ids.ValidWriteIdList`: commits of other metastore
+            :class:`~airflow_provider.metastore.model.ValidWriteIdList`: commits of other metastore
             transactions are left out. Commits of no transaction are always seen. All commits when None.
         :raises NoSuchInstantError: when nothing had completed as of then.
         :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not, or a file that

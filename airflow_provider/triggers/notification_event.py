@@ -19,7 +19,7 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.metastore import AnyMetastore, Consumer, EventType, NotificationEvent, open_metastore
-from airflow_provider.metastore.table_name import split_table_name
+from airflow_provider.metastore.model import split_table_name
 from airflow_provider.triggers.polling import while_briefly_unavailable
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ def prior_commits(table: HudiTable, before: str) -> Progress:
     """Whether every write requested before an instant is completed or rolled back.
 
     What is waited for is what holds a fenced read
-    (:attr:`~airflow_provider.table.instant.Action.holds_fence`). A writer whose heartbeat expired
+    (:attr:`~airflow_provider.table.timeline.instant.Action.holds_fence`). A writer whose heartbeat expired
     blocks too: only a rollback ends it (design, section 4), which the next writer of the table does.
 
     :param table: the table.

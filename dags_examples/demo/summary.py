@@ -17,10 +17,10 @@ from airflow_provider.concurrency import PRIORITIES
 from airflow_provider.indexing.status import index_status
 from airflow_provider.metastore import open_metastore
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.archived_timeline import archived
-from airflow_provider.table.instant import WRITE_ACTIONS, Instant, parse_time
-from airflow_provider.table.metadata import CommitMetadata
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
+from airflow_provider.table.timeline.archived import archived
+from airflow_provider.table.timeline.instant import WRITE_ACTIONS, Instant, parse_time
+from airflow_provider.table.timeline.metadata import CommitMetadata
 
 _KEY = [("time_hour", "ascending"), ("carrier", "ascending"), ("flight", "ascending")]
 

@@ -22,7 +22,7 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import TableTransaction, TxnState
 from airflow_provider.operators import BackfillOperator
-from airflow_provider.operators.priority import priority_of_run
+from airflow_provider.operators._base.priority import priority_of_run
 from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import in_thread, rows_of, write_rows

@@ -11,9 +11,9 @@ import pytest
 from airflow_provider.exceptions import InvalidConnectionError
 from airflow_provider.hooks import LockProviderHook, MetastoreHook
 from airflow_provider.metastore import Column, TxnState, open_metastore
-from airflow_provider.metastore.thrift.client import ThriftMetastore
-from airflow_provider.metastore.thrift.sasl import password_digest
-from airflow_provider.metastore.thrift.serve import ServiceOptions, served
+from airflow_provider.metastore.thrift.client.client import ThriftMetastore
+from airflow_provider.metastore.thrift.protocol.sasl import password_digest
+from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
 from airflow_provider.triggers import NotificationLogEventTrigger
 from tests.airflow.flights import ingest, rows_of

@@ -16,9 +16,13 @@ from airflow_provider.concurrency import begin_planned
 from airflow_provider.exceptions import JobFailedError, NoSuchInstantError, ServiceStoppedError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.operators import ClusteringOperator, RunClusteringOperator, ScheduleClusteringOperator
-from airflow_provider.services.clustering import cluster_in_process, pending_clusterings, schedule_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
-from airflow_provider.table.base_file_reader import read_base_file
+from airflow_provider.services.clustering.clustering import (
+    cluster_in_process,
+    pending_clusterings,
+    schedule_clustering,
+)
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
+from airflow_provider.table.files.base_file_reader import read_base_file
 from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import in_thread, rows_of

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.log_entry import Commit
+from airflow_provider.concurrency.log.log_entry import Commit
 from airflow_provider.metastore import ValidTxnList, open_metastore
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.read import snapshot
+from airflow_provider.table.reading.snapshot import snapshot
 from dags_examples.demo.flights import land
 from tests.airflow.example_flights import EXAMPLES, check_rows, connection, some_flights
 

@@ -29,7 +29,7 @@ from airflow_provider.operators import (
     IngestOperator,
     ScheduleClusteringOperator,
 )
-from airflow_provider.services.clustering import pending_plan
+from airflow_provider.services.clustering.clustering import pending_plan
 from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.conftest import xcom

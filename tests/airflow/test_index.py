@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
 
-from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
+from airflow_provider.concurrency.heartbeats.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.exceptions import WriteConflictError
 from airflow_provider.indexing.run import pending_indexings
 from airflow_provider.indexing.schedule import schedule_index

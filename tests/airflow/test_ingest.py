@@ -22,15 +22,15 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import TxnState
-from airflow_provider.metastore.hive_json import decode_partition
+from airflow_provider.metastore.catalog.hive_json import decode_partition
 from airflow_provider.operators import CreateTableOperator
-from airflow_provider.operators.priority import priority_number
+from airflow_provider.operators._base.priority import priority_number
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
-from airflow_provider.table.base_file_reader import read_base_file
-from airflow_provider.table.base_file_writer import BaseFileWriter
-from airflow_provider.table.file_groups import BaseFile, FileGroupId
+from airflow_provider.table.file_groups.view import BaseFile, FileGroupId
+from airflow_provider.table.files.base_file_reader import read_base_file
+from airflow_provider.table.files.base_file_writer import BaseFileWriter
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.timeline.metadata import WriteStat
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import COLUMNS, in_thread, ingest, last_transaction, rows_of, write_rows
 from tests.airflow.processes import has_written, until

@@ -14,13 +14,13 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider.concurrency import Writer, begin_write, pending_instants
-from airflow_provider.concurrency.heartbeat import heartbeat_path
+from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingestion import write_rows
 from airflow_provider.operators import RollbackFailedWritesOperator
-from airflow_provider.table.base_file_reader import read_base_file
-from airflow_provider.table.base_file_writer import BaseFileWriter
+from airflow_provider.table.files.base_file_reader import read_base_file
+from airflow_provider.table.files.base_file_writer import BaseFileWriter
 from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import COLUMNS, rows_of

@@ -23,7 +23,7 @@ from airflow_provider.concurrency import (
     pending_instants,
     rollback_dead_writers,
 )
-from airflow_provider.concurrency.heartbeat import HeartbeatInfo, heartbeat_path
+from airflow_provider.concurrency.heartbeats.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.exceptions import (
     ConsumerGoneError,
     InvalidInputError,
@@ -36,10 +36,10 @@ from airflow_provider.exceptions import (
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import Column
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
-from airflow_provider.services.clean_plan import Retention
-from airflow_provider.services.cleaning import schedule_clean
-from airflow_provider.services.clustering import schedule_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.cleaning.clean_plan import Retention
+from airflow_provider.services.cleaning.cleaning import schedule_clean
+from airflow_provider.services.clustering.clustering import schedule_clustering
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.table import increment
 from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.conftest import xcom

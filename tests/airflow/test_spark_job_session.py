@@ -8,7 +8,7 @@ import sys
 
 import psutil
 
-from airflow_provider.operators.spark_job import _end_session
+from airflow_provider.operators._base.spark_job import _end_session
 
 LEADER = """
 import os, subprocess, sys

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider.exceptions import InvalidConnectionError
 from airflow_provider.metastore import TxnState
-from airflow_provider.operators.spark_job import SubmittedSparkJob
+from airflow_provider.operators._base.spark_job import SubmittedSparkJob
 from tests.airflow.flights import ingest, rows_of
 from tests.packaging.uv import uv
 

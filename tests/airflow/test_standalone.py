@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from airflow_provider.concurrency import CommitLog, begin_write, pending_instants
-from airflow_provider.concurrency.log_entry import Commit
+from airflow_provider.concurrency.log.log_entry import Commit
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import Metastore, TxnState, open_metastore
 from airflow_provider.table.hudi_table import HudiTable

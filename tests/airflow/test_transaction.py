@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider.concurrency import pending_instants
-from airflow_provider.concurrency.held import held_instants
+from airflow_provider.concurrency.conflicts.open_transactions import held_instants
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import TxnState
@@ -24,7 +24,7 @@ from airflow_provider.operators import (
     RollbackFailedWritesOperator,
 )
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.read import snapshot
+from airflow_provider.table.reading.snapshot import snapshot
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import COLUMNS, in_thread, rows_of, write_rows
 from tests.airflow.processes import has_written, until

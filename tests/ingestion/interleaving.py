@@ -10,10 +10,10 @@ import pytest
 
 from airflow_provider.concurrency import PRIORITIES
 from airflow_provider.locks import InProcessLockProvider, LockHolder
-from airflow_provider.services.clustering import cluster_in_process, schedule_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.clustering.clustering import cluster_in_process, schedule_clustering
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.table import HudiTable
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 
 
 class MeetingLock(InProcessLockProvider):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 
-from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable, snapshot
 

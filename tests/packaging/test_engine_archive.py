@@ -5,7 +5,7 @@ import sys
 import sysconfig
 import zipfile
 
-from airflow_provider.operators.engine_archive import write_engine_archive
+from airflow_provider.operators._base.engine_archive import write_engine_archive
 
 WRITE_A_TABLE = """
 import sys

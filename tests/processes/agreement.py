@@ -9,13 +9,13 @@ import pyarrow as pa
 from hudi import HudiTableBuilder
 
 from airflow_provider.concurrency import CommitLog, LogEntry, rollback_dead_writers
-from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
-from airflow_provider.concurrency.log_entry import Commit, Plan, Restore, Revert, Rollback
-from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.concurrency.commit.publish import publish_head
+from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.concurrency.log.log_entry import Commit, Plan, Restore, Revert, Rollback
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.archived_timeline import archived, archived_instants
 from airflow_provider.table.file_names import parse_base_file_name
-from airflow_provider.table.instant import WRITE_ACTIONS, Action
+from airflow_provider.table.timeline.archived import archived, archived_instants
+from airflow_provider.table.timeline.instant import WRITE_ACTIONS, Action
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .services import SCHEMA, Rows, carry_out_plans

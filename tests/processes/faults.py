@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from airflow_provider.table import HudiTable
-from airflow_provider.table.storage import FileStatus, Storage
+from airflow_provider.table.storage.storage import FileStatus, Storage
 
 Act = Callable[[str, str], None]
 

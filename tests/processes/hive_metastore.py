@@ -12,7 +12,7 @@ from typing import TextIO
 import tenacity
 
 from airflow_provider.exceptions import MetastoreUnavailableError
-from airflow_provider.metastore.thrift.client import ThriftMetastore
+from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 from dags_examples.demo.spark_server import java_environment
 from tests.processes.servers import JARS, free_port
 

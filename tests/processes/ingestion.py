@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider.spark import IngestJob, ingest
 from airflow_provider.table import HudiTable
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 
 from . import services
 from .victims import CHANGING

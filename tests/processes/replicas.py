@@ -24,9 +24,9 @@ from airflow_provider.metastore import (
     open_cached_store,
     open_metastore,
 )
-from airflow_provider.metastore.reader import Reader
-from airflow_provider.metastore.thrift.client import ThriftMetastore
-from airflow_provider.metastore.thrift.serve import ServiceOptions, serving
+from airflow_provider.metastore.model.reader import Reader
+from airflow_provider.metastore.thrift.client.client import ThriftMetastore
+from airflow_provider.metastore.thrift.server.serve import ServiceOptions, serving
 
 from .servers import free_port
 

@@ -21,17 +21,17 @@ from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingestion import write_rows
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.locks.filesystem import FilesystemLockProvider
-from airflow_provider.services import cleaning
 from airflow_provider.services.archival import archive
-from airflow_provider.services.clean_plan import Retention
-from airflow_provider.services.clustering import cluster_in_process, schedule_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.cleaning import cleaning
+from airflow_provider.services.cleaning.clean_plan import Retention
+from airflow_provider.services.clustering.clustering import cluster_in_process, schedule_clustering
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.services.compaction import compact
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable
-from airflow_provider.table.instant import Action
+from airflow_provider.table.timeline.instant import Action
 
 SCHEMA = pa.schema([("id", pa.string()), ("value", pa.int64()), ("part", pa.string())])
 Rows = Mapping[str, tuple[int, str]]

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from airflow_provider.metastore import Column, Metastore, ReaderSession
-from airflow_provider.metastore.metastore import open_embedded_metastore
-from airflow_provider.metastore.thrift.client import ThriftMetastore
+from airflow_provider.metastore.api.metastore import open_embedded_metastore
+from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 from tests.processes.replicas import (
     DATABASE,
     PROCESSES,

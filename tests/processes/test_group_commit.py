@@ -23,13 +23,13 @@ from airflow_provider.metastore import (
     LockType,
     Metastore,
     TxnState,
-    engine,
 )
-from airflow_provider.metastore.lock_group import LOCKS, Lock, Unlock
-from airflow_provider.metastore.metastore import open_embedded_metastore
-from airflow_provider.metastore.schema import Counter, advance
-from airflow_provider.metastore.thrift.client import ThriftMetastore
-from airflow_provider.metastore.transactions import lock_open
+from airflow_provider.metastore.api.metastore import open_embedded_metastore
+from airflow_provider.metastore.database import engine
+from airflow_provider.metastore.database.schema import Counter, advance
+from airflow_provider.metastore.locks.lock_group import LOCKS, Lock, Unlock
+from airflow_provider.metastore.thrift.client.client import ThriftMetastore
+from airflow_provider.metastore.transactions.transactions import lock_open
 from tests.processes.metastore_service import metastore_service
 from tests.processes.servers import free_port, postgresql
 from tests.unit.metastore.grouped_requests import check_groups

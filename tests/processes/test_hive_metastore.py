@@ -30,8 +30,8 @@ from airflow_provider.metastore import (
     TxnState,
     table_transaction,
 )
-from airflow_provider.metastore.thrift.client import ThriftMetastore
-from airflow_provider.metastore.thrift.serve import ServiceOptions, served
+from airflow_provider.metastore.thrift.client.client import ThriftMetastore
+from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
 from tests.processes.hive_metastore import hive_metastore
 from tests.processes.hives_answers import answers, hives_client
 from tests.processes.servers import free_port

@@ -29,7 +29,7 @@ from airflow_provider.metastore import (
     open_metastore,
     table_transaction,
 )
-from airflow_provider.metastore.transactions import open_txn
+from airflow_provider.metastore.transactions.transactions import open_txn
 
 SPAWN = multiprocessing.get_context("spawn")
 PROCESSES = 4

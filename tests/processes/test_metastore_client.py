@@ -22,7 +22,7 @@ from airflow_provider.metastore import (
     open_metastore,
     table_transaction,
 )
-from airflow_provider.metastore.thrift.serve import ServiceOptions, served
+from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
 from tests.processes.servers import TcpProxy
 
 ID, YEAR = Column("id", "bigint"), Column("year", "int")

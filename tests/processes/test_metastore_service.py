@@ -32,12 +32,12 @@ from thriftpy2.transport import TBufferedTransportFactory, TSaslClientTransport,
 from airflow_provider.concurrency import begin_write, pending_instants
 from airflow_provider.exceptions import MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore import Column, LockComponent, LockState, LockType, TxnState, open_metastore
-from airflow_provider.metastore.thrift.client import ThriftMetastore
-from airflow_provider.metastore.thrift.idl import hive
-from airflow_provider.metastore.thrift.sasl import password_digest
+from airflow_provider.metastore.thrift.client.client import ThriftMetastore
+from airflow_provider.metastore.thrift.protocol.idl import hive
+from airflow_provider.metastore.thrift.protocol.sasl import password_digest
 from airflow_provider.table import HudiTable
-from airflow_provider.table.file_groups import FileGroupId
-from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.file_groups.view import FileGroupId
+from airflow_provider.table.timeline.metadata import WriteStat
 from tests.processes.metastore_service import MetastoreService, metastore_service
 from tests.processes.servers import free_port, postgresql
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.table import HudiTable
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 from tests.processes.locks.conftest import s3_options
 from tests.processes.servers import s3_endpoint
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.metastore import Column, Metastore, ReaderSession
-from airflow_provider.metastore.cached_store import CachedStore
-from airflow_provider.metastore.metastore import open_embedded_metastore
-from airflow_provider.metastore.reader import Reader
+from airflow_provider.metastore.api.metastore import open_embedded_metastore
+from airflow_provider.metastore.cache.cached_store import CachedStore
+from airflow_provider.metastore.model.reader import Reader
 from tests.processes.replicas import DATABASE, Read, shown_table
 from tests.processes.serial_history import SerialHistory
 

@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.errors.exceptions.connect import UnknownException
 from pyspark.sql.connect.session import SparkSession
 
-from airflow_provider.concurrency.recovery import partition_specs
+from airflow_provider.concurrency.transactions.recovery import partition_specs
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import Column, open_metastore
 from airflow_provider.table import HudiTable

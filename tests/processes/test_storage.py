@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 
 
 def _contend(root: str, name: str, start: float, results: multiprocessing.Queue) -> None:

@@ -26,10 +26,10 @@ from airflow_provider.exceptions import TableServiceError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import open_lock
 from airflow_provider.services.archival import archive
-from airflow_provider.services.clean_plan import Retention
-from airflow_provider.services.cleaning import clean
-from airflow_provider.services.clustering import cluster_in_process, schedule_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.cleaning.clean_plan import Retention
+from airflow_provider.services.cleaning.cleaning import clean
+from airflow_provider.services.clustering.clustering import cluster_in_process, schedule_clustering
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.services.compaction import compact
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table import HudiTable

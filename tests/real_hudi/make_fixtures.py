@@ -21,9 +21,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from airflow_provider.table.instant import WRITE_ACTIONS, Instant, after
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import Timeline
+from airflow_provider.table.timeline.instant import WRITE_ACTIONS, Instant, after
 
 from .answers import plain_rows
 from .fixture_kinds import KINDS, Kind, Making

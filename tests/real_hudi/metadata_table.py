@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from airflow_provider.table import HudiTable
-from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.file_groups.view import BaseFile
 
 from .jvm import Session
 

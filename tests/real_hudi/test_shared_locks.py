@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider.exceptions import LockTimeoutError
 from airflow_provider.locks import LockProvider, open_lock
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 from tests.processes.servers import s3_endpoint
 
 from .jvm import HudiError, Jvm, Session

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from airflow_provider.exceptions import WriteConflictError
-from airflow_provider.services.clustering import cluster_in_process, pending_clusterings, schedule_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
-from airflow_provider.table.instant import Action
+from airflow_provider.services.clustering.clustering import (
+    cluster_in_process,
+    pending_clusterings,
+    schedule_clustering,
+)
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
+from airflow_provider.table.timeline.instant import Action
 
 from .jvm import HudiError, Session
 from .shared_table import SharedTable, rows

@@ -9,12 +9,12 @@ import pytest
 from airflow_provider.concurrency.readers import reader_lease
 from airflow_provider.exceptions import TableServiceError, UnsupportedTableError
 from airflow_provider.services.archival import archive
-from airflow_provider.services.clean_plan import Retention
-from airflow_provider.services.cleaning import clean
+from airflow_provider.services.cleaning.clean_plan import Retention
+from airflow_provider.services.cleaning.cleaning import clean
 from airflow_provider.services.failed_writes import rollback_failed_writes
 from airflow_provider.services.savepoint import delete_savepoint, savepoints
 from airflow_provider.table import snapshot
-from airflow_provider.table.instant import Action
+from airflow_provider.table.timeline.instant import Action
 
 from .jvm import Session
 from .readers import difference

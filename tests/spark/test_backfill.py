@@ -14,7 +14,7 @@ from airflow_provider.exceptions import EmptySourceError, InvalidInputError, Mis
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import partition_windows, time_windows
 from airflow_provider.spark import backfill
-from airflow_provider.spark.windows import find_windows, in_window
+from airflow_provider.spark.ingestion.windows import find_windows, in_window
 from airflow_provider.table.hudi_table import HudiTable
 from tests.spark.lake import SparkLake
 

@@ -13,12 +13,12 @@ import pytest
 from airflow_provider.concurrency import CommitLog, rollback
 from airflow_provider.exceptions import CorruptTableError, InstantRolledBackError
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.services.clustering import clustering_progress, schedule_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
-from airflow_provider.services.clustering_task import ClusteringTask
+from airflow_provider.services.clustering.clustering import clustering_progress, schedule_clustering
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
+from airflow_provider.services.clustering.clustering_task import ClusteringTask
 from airflow_provider.spark import ClusteringJob, cluster
 from airflow_provider.table import snapshot
-from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.timeline.metadata import WriteStat
 from tests.ingestion.lake import in_order
 from tests.spark.lake import SparkLake, SparkLakeTable
 
@@ -62,7 +62,7 @@ def test_all_readers_see_the_same_rows(
 ) -> None:
     before = rows_and_meta(table)
     instant = plan(table, sort_by=("x", "y"), layout=layout, target_file_size=half(table))
-    with caplog.at_level(logging.INFO, "airflow_provider.services.clustering"):
+    with caplog.at_level(logging.INFO, "airflow_provider.services.clustering.clustering"):
         result = cluster(table.spark, ClusteringJob(table.location, instant))
     assert result is not None
     assert (result["groups_done"], result["files_replaced"], result["files_written"]) == (3, 12, 6)

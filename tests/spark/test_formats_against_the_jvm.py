@@ -21,14 +21,14 @@ import pytest
 from hypothesis import given, settings
 from pyspark.sql import SparkSession
 
-from airflow_provider.table.base_file_writer import BaseFileWriter
-from airflow_provider.table.bloom_filter import DYNAMIC_V0, SIMPLE, BloomFilter
 from airflow_provider.table.file_names import new_file_id
+from airflow_provider.table.files.base_file_writer import BaseFileWriter
+from airflow_provider.table.files.bloom_filter import DYNAMIC_V0, SIMPLE, BloomFilter
 from airflow_provider.table.keys import escape_path_name, record_keys, unescape_path_name
-from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.properties import dump_properties, parse_properties
-from airflow_provider.table.schema import arrow_to_avro
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.schema.arrow_avro import arrow_to_avro
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.metadata import decode, encode
 from tests.unit.table.arrow_data import schemas
 from tests.unit.table.conftest import JvmTables, jvm_tables
 

@@ -20,17 +20,17 @@ from airflow_provider.metastore import (
     TableInfo,
     open_metastore,
 )
-from airflow_provider.metastore.hive_json import (
+from airflow_provider.metastore.catalog.hive_json import (
     decode_partition,
     decode_table,
     encode_database,
     encode_partition,
     encode_table,
 )
-from airflow_provider.metastore.thrift.connections import ThriftConnections
-from airflow_provider.metastore.thrift.idl import hive as protocol
-from airflow_provider.metastore.thrift.serve import ServiceOptions, served
-from airflow_provider.metastore.thrift.url import parse_thrift_url
+from airflow_provider.metastore.thrift.client.connections import ThriftConnections
+from airflow_provider.metastore.thrift.protocol.idl import hive as protocol
+from airflow_provider.metastore.thrift.protocol.url import parse_thrift_url
+from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
 
 BESIDE = {
     "4": {"i32": 1_700_000_000},

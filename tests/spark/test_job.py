@@ -18,7 +18,7 @@ import tenacity
 
 from airflow_provider.exceptions import InvalidRecordKeyError, from_dict
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.spark.outcome import RESULT_PREFIX, read_outcome
+from airflow_provider.spark.job_result import RESULT_PREFIX, read_outcome
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_names import parse_base_file_name
 

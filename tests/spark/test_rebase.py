@@ -27,7 +27,7 @@ def row(id_: int, value: str, part: str = "a", ts: int = 1) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def outside_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """However quick the machine is: each try takes the lock anew, and another can act before."""
-    monkeypatch.setattr("airflow_provider.concurrency.committing.SHORT_TURN_SECONDS", -1.0)
+    monkeypatch.setattr("airflow_provider.concurrency.write.committing.SHORT_TURN_SECONDS", -1.0)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider.exceptions import InvalidInputError, InvalidRecordKeyError
 from airflow_provider.spark import read_snapshot
-from airflow_provider.table.predicates import Filter, expression
+from airflow_provider.table.skipping.predicates import Filter, expression
 from tests.ingestion.lake import LakeTable
 from tests.ingestion.record_index import (
     SCHEMA,

@@ -11,8 +11,8 @@ import pytest
 from airflow_provider.exceptions import EmptySourceError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window
-from airflow_provider.spark.outcome import JOBS_FOLDER, result_of_outcome, take_outcome
-from airflow_provider.spark.serving import Request, put_request, request_id, serve
+from airflow_provider.spark.job_requests import Request, put_request, request_id, serve
+from airflow_provider.spark.job_result import JOBS_FOLDER, result_of_outcome, take_outcome
 from airflow_provider.table.hudi_table import HudiTable
 from tests.spark.lake import SparkLake
 

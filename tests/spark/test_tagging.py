@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_provider.spark.tagging import _bundled
-from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.spark.ingestion.tagging import _bundled
+from airflow_provider.table.file_groups.view import BaseFile
 from tests.ingestion.lake import KIB
 from tests.ingestion.several_file_groups import *  # noqa: F403
 

@@ -25,9 +25,9 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import Column, open_metastore
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.archived_timeline import HISTORY_FOLDER
-from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.file_groups.view import FileGroupId
 from airflow_provider.table.properties import PROPERTIES_PATH, parse_properties
+from airflow_provider.table.timeline.archived import HISTORY_FOLDER
 from tests.unit.services.indexed_table import check_indexes, commit, indexed_table
 
 

@@ -1,6 +1,6 @@
 """Alembic's entry: runs the migrations on the connection that the engine hands over.
 
-There is no ``alembic.ini``; :func:`airflow_provider.metastore.engine.upgrade_schema` makes
+There is no ``alembic.ini``; :func:`airflow_provider.metastore.database.upgrade_schema` makes
 the configuration. The connection is in a transaction that the caller began and will end.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from airflow_provider.metastore import schema
+from airflow_provider.metastore.database import schema
 
 context.configure(
     connection=context.config.attributes["connection"],

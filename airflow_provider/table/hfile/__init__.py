@@ -2,6 +2,6 @@
 
 from airflow_provider.table.hfile.format import Compression
 from airflow_provider.table.hfile.reader import HFileReader
-from airflow_provider.table.hfile.writer import HFileWriter
+from airflow_provider.table.hfile.writer import BLOCK_SIZE, HFileWriter
 
-__all__ = ["Compression", "HFileReader", "HFileWriter"]
+__all__ = ["BLOCK_SIZE", "Compression", "HFileReader", "HFileWriter"]

@@ -9,10 +9,9 @@ from itertools import takewhile
 from types import TracebackType
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
-from airflow_provider.table.byte_range import ByteRange
 from airflow_provider.table.hfile import format as hfile
 from airflow_provider.table.hfile.format import BlockIndex, IndexEntry, Trailer
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage import ByteRange, Storage
 
 _TAIL = 32 * 1024  # enough for the trailer and most files' indexes: one request
 _FEW = 16  # keys of one block that are worth to be searched for

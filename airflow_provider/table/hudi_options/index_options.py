@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_provider.table.hudi_options.kinds import BYTES, FLAG, NAMES, NUMBER, SECONDS, whole
 from airflow_provider.table.hudi_options.option import Option, Topic
-from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.metadata_table import MetadataPartition
 
 METADATA = "hoodie.metadata."
 GLOBAL_RECORD_INDEX = "hoodie.metadata.global.record.level.index."

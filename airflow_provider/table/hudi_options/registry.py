@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from airflow_provider.table.durability import DEFAULT_DURABILITY, DURABILITY, Durability
 from airflow_provider.table.hudi_options.index_options import INDEX_OPTIONS
 from airflow_provider.table.hudi_options.kinds import (
     BYTES,
@@ -22,6 +21,7 @@ from airflow_provider.table.hudi_options.kinds import (
 from airflow_provider.table.hudi_options.lock_options import LOCK_OPTIONS
 from airflow_provider.table.hudi_options.option import Option, Topic
 from airflow_provider.table.properties import TIMELINE_ZONE
+from airflow_provider.table.storage import DEFAULT_DURABILITY, DURABILITY, Durability
 
 MIB = 1024 * 1024
 

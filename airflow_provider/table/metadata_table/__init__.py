@@ -4,3 +4,121 @@ A merge-on-read table of its own in ``.hoodie/metadata``, with a partition for e
 its records, file groups and instants are read and written; planning and building an index, and
 keeping it while others write, are not.
 """
+
+from airflow_provider.table.metadata_table.changes import Records, TableChange, records_of
+from airflow_provider.table.metadata_table.index_definitions import (
+    DEFINITIONS_PATH,
+    IndexDefinition,
+    column_stats_definition,
+    read_index_definitions,
+    record_index_definition,
+    write_index_definitions,
+)
+from airflow_provider.table.metadata_table.initial_instants import free_initial_instants, is_initial
+from airflow_provider.table.metadata_table.keys import (
+    ALL_PARTITIONS,
+    by_file_group,
+    file_group_indexes,
+    files_key,
+    partition_of_files_key,
+)
+from airflow_provider.table.metadata_table.not_kept import not_kept, refusal
+from airflow_provider.table.metadata_table.partitions import (
+    MetadataPartition,
+    estimated_file_groups,
+    file_group_id,
+)
+from airflow_provider.table.metadata_table.reader import (
+    METADATA_FOLDER,
+    FileGroup,
+    FileSlice,
+    MetadataFile,
+    MetadataTable,
+    made_file_groups,
+    metadata_storage,
+)
+from airflow_provider.table.metadata_table.records import (
+    ColumnStats,
+    FileList,
+    Payload,
+    RecordDecoder,
+    RecordLocation,
+    ValueType,
+    encode_payload,
+    merge,
+    schema_text,
+)
+from airflow_provider.table.metadata_table.statistics import indexed_columns, value_type
+from airflow_provider.table.metadata_table.told_anew import doubtful_keys, tell_anew
+from airflow_provider.table.metadata_table.usable import UsableIndexes
+from airflow_provider.table.metadata_table.writer import (
+    BULK_INSERT,
+    COMPACT,
+    UPSERT,
+    begin_instant,
+    compacted,
+    completed_content,
+    create_metadata_table,
+    initialise_file_groups,
+    write_base_file,
+    write_instant,
+    write_log_file,
+    written_base_file,
+)
+
+__all__ = [
+    "ALL_PARTITIONS",
+    "BULK_INSERT",
+    "COMPACT",
+    "DEFINITIONS_PATH",
+    "METADATA_FOLDER",
+    "UPSERT",
+    "ColumnStats",
+    "FileGroup",
+    "FileList",
+    "FileSlice",
+    "IndexDefinition",
+    "MetadataFile",
+    "MetadataPartition",
+    "MetadataTable",
+    "Payload",
+    "RecordDecoder",
+    "RecordLocation",
+    "Records",
+    "TableChange",
+    "UsableIndexes",
+    "ValueType",
+    "begin_instant",
+    "by_file_group",
+    "column_stats_definition",
+    "compacted",
+    "completed_content",
+    "create_metadata_table",
+    "doubtful_keys",
+    "encode_payload",
+    "estimated_file_groups",
+    "file_group_id",
+    "file_group_indexes",
+    "files_key",
+    "free_initial_instants",
+    "indexed_columns",
+    "initialise_file_groups",
+    "is_initial",
+    "made_file_groups",
+    "merge",
+    "metadata_storage",
+    "not_kept",
+    "partition_of_files_key",
+    "read_index_definitions",
+    "record_index_definition",
+    "records_of",
+    "refusal",
+    "schema_text",
+    "tell_anew",
+    "value_type",
+    "write_base_file",
+    "write_index_definitions",
+    "write_instant",
+    "write_log_file",
+    "written_base_file",
+]

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider.table.base_file_reader import BaseFileReader
 from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.files import BaseFileReader
 from airflow_provider.table.metadata_table.keys import (
     ALL_PARTITIONS,
     bloom_filter_key,
@@ -39,9 +39,8 @@ from airflow_provider.table.metadata_table.statistics import (
     partition_stats,
     stored_bloom_filter,
 )
-from airflow_provider.table.schema import META_COLUMNS
+from airflow_provider.table.schema import META_COLUMNS, TableSchema
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.table_schema import TableSchema
 
 _RECORD_KEY = META_COLUMNS[2]
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator
 
-from airflow_provider.table.archived_timeline import find_archived
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.timeline import Timeline, find_archived
 
 _SOLO_COMMIT = "00000000000000"  # HoodieTableMetadata.SOLO_COMMIT_TIMESTAMP
 

@@ -13,24 +13,22 @@ from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from airflow_provider.exceptions import CorruptTableError, SnapshotUnavailableError
-from airflow_provider.table.archived_timeline import archived_commits
-from airflow_provider.table.byte_range import ByteRange
-from airflow_provider.table.hfile import HFileReader
-from airflow_provider.table.instant import Action, State
-from airflow_provider.table.log_file import (
+from airflow_provider.table.files import (
     BlockType,
     LogBlock,
     LogFileName,
+    block_hfile,
+    deleted_records,
     read_log_blocks,
     valid_log_blocks,
 )
-from airflow_provider.table.log_records import block_hfile, deleted_records
+from airflow_provider.table.hfile import HFileReader
 from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.records import Payload, RecordDecoder, is_tombstone, merge
-from airflow_provider.table.storage import FileStatus, Storage
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.storage import ByteRange, FileStatus, Storage
+from airflow_provider.table.timeline import Action, State, Timeline, archived_commits
 
 METADATA_FOLDER = ".hoodie/metadata"
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
 from airflow_provider.table.avro import avro_schema, avro_schema_text
-from airflow_provider.table.instant import format_time, parse_time
-from airflow_provider.table.log_records import WrappedValue, decode_datum, encode_datum, parsed_schema
+from airflow_provider.table.files import WrappedValue, decode_datum, encode_datum, parsed_schema
+from airflow_provider.table.timeline import format_time, parse_time
 
 _NAME = "HoodieMetadataRecord"
 

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.table.base_file_reader import BaseFileFooter, BaseFileReader
-from airflow_provider.table.log_records import WrappedValue
+from airflow_provider.table.files import BaseFileFooter, BaseFileReader, WrappedValue
 from airflow_provider.table.metadata_table.records import (
     ColumnStats,
     Kind,

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from airflow_provider.table.base_file_reader import BaseFileReader
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
+from airflow_provider.table.files import BaseFileReader
 from airflow_provider.table.metadata_table.changes import Records
 from airflow_provider.table.metadata_table.keys import partition_stats_key
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
@@ -29,9 +29,8 @@ from airflow_provider.table.metadata_table.statistics import (
     kind_of,
     partition_stats,
 )
-from airflow_provider.table.schema import META_COLUMNS
+from airflow_provider.table.schema import META_COLUMNS, TableSchema
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.table_schema import TableSchema
 
 
 def doubtful_keys(records: Mapping[str, Payload | None], created: TableSchema | None) -> list[str]:

@@ -14,8 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from airflow_provider.exceptions import SnapshotUnavailableError
-from airflow_provider.table.bloom_filter import BloomFilter
-from airflow_provider.table.instant import State
+from airflow_provider.table.files import BloomFilter
 from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.keys import (
     ALL_PARTITIONS,
@@ -38,7 +37,7 @@ from airflow_provider.table.metadata_table.records import (
 from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, parse_properties
 from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.timeline import State, Timeline
 
 log = logging.getLogger(__name__)
 

@@ -18,19 +18,22 @@ from functools import lru_cache
 import pyarrow as pa
 
 from airflow_provider.exceptions import NotATableError
-from airflow_provider.table.bloom_filter import BloomFilter
-from airflow_provider.table.hfile import HFileReader, HFileWriter
-from airflow_provider.table.hfile.writer import BLOCK_SIZE
-from airflow_provider.table.instant import Action, Instant, State, parse_time
-from airflow_provider.table.log_file import BlockType, HeaderKey, LogFileName, encode_log_block
-from airflow_provider.table.log_records import DeletedRecord, encode_deletes
-from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
+from airflow_provider.table.files import (
+    BlockType,
+    BloomFilter,
+    DeletedRecord,
+    HeaderKey,
+    LogFileName,
+    encode_deletes,
+    encode_log_block,
+    write_partition_metadata,
+)
+from airflow_provider.table.hfile import BLOCK_SIZE, HFileReader, HFileWriter
 from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
 from airflow_provider.table.metadata_table.reader import FIRST_TOKEN, FileSlice, MetadataTable
 from airflow_provider.table.metadata_table.records import Payload, encode_payload, schema_text
-from airflow_provider.table.partition_metadata import write_partition_metadata
 from airflow_provider.table.properties import (
     PROPERTIES_PATH,
     TableConfig,
@@ -38,7 +41,16 @@ from airflow_provider.table.properties import (
     table_checksum,
 )
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.timeline import (
+    Action,
+    CommitMetadata,
+    Instant,
+    State,
+    WriteStat,
+    encode_commit_metadata,
+    instant_path,
+    parse_time,
+)
 
 BULK_INSERT = "BULK_INSERT_PREPPED"
 """Operation type of an instant that fills file groups for the first time."""

@@ -14,7 +14,7 @@ import pytest
 from py4j.java_gateway import JavaGateway
 
 from airflow_provider.locks import LockProvider, open_lock
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 from tests.processes.hive_metastore import hive_metastore
 from tests.processes.locks.contender import Contender
 from tests.processes.locks.curator import java_gateway
@@ -84,7 +84,7 @@ def lock_processes() -> ForkServerContext:
     modules += [
         f"airflow_provider.locks.{name}" for name in ("database", "metastore", "storage", "zookeeper")
     ]
-    modules += ["airflow_provider.metastore.metastore", "airflow_provider.metastore.thrift.client"]
+    modules += ["airflow_provider.metastore.api.metastore", "airflow_provider.metastore.thrift.client.client"]
     context.set_forkserver_preload(modules)
     return context
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
 from airflow_provider.locks import LockProvider, open_lock
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 
 
 class Contender:

@@ -16,7 +16,7 @@ from airflow_provider.exceptions import WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import open_lock
 from airflow_provider.table import HudiTable
-from airflow_provider.table.instant import format_time, parse_time
+from airflow_provider.table.timeline.instant import format_time, parse_time
 from tests.processes.locks.curator import Curator
 from tests.processes.servers import ZookeeperServer
 from tests.unit.concurrency.another_hudi_writer import Jvm, create_trips, fares, only_file, rows

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from airflow_provider.exceptions import InvalidConnectionError, LockTimeoutError, LockUnavailableError
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.locks.database import locks, waiters
-from airflow_provider.metastore.schema import current_millis
-from airflow_provider.table.storage import Storage
+from airflow_provider.metastore.database.schema import current_millis
+from airflow_provider.table.storage.storage import Storage
 from tests.processes.locks.contender import Contender
 from tests.processes.servers import Postgres
 

@@ -26,9 +26,9 @@ from airflow_provider.metastore import (
     TxnState,
     open_metastore,
 )
-from airflow_provider.metastore.thrift.client import ThriftMetastore
+from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 from tests.processes.locks.conftest import Backend
 from tests.processes.servers import TcpProxy, free_port
 

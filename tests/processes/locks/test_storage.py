@@ -15,8 +15,8 @@ from airflow_provider.exceptions import (
     LockUnavailableError,
 )
 from airflow_provider.locks import LockProvider, open_lock
-from airflow_provider.locks.conditional_store import ConditionalStore
-from airflow_provider.table.storage import Storage
+from airflow_provider.locks.hudi.conditional_store import ConditionalStore
+from airflow_provider.table.storage.storage import Storage
 from tests.processes.locks.conftest import s3_options
 from tests.processes.servers import TcpProxy
 

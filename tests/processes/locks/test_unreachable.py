@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider.exceptions import InvalidConnectionError, LockUnavailableError
 from airflow_provider.locks import open_lock
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 from tests.processes.locks.conftest import s3_options
 from tests.processes.servers import TcpProxy, free_port
 

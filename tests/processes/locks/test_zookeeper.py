@@ -29,7 +29,7 @@ from airflow_provider.exceptions import (
     LockUnavailableError,
 )
 from airflow_provider.locks import LockProvider, open_lock
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 from tests.processes.locks.contender import Contender
 from tests.processes.locks.curator import Curator
 from tests.processes.servers import (

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, make_url, text
 
 from airflow_provider.metastore import AnyMetastore, open_metastore
-from airflow_provider.metastore.thrift.serve import ServiceOptions, served
+from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
 from tests.processes.servers import postgresql
 from tests.unit.metastore.conftest import by_database, create_flights, r1, replica, silence
 

@@ -20,9 +20,9 @@ from airflow_provider.concurrency import (
     begin_write,
     rollback_dead_writers,
 )
-from airflow_provider.concurrency.log_entry import Restore, Revert
+from airflow_provider.concurrency.log.log_entry import Restore, Revert
 from airflow_provider.concurrency.readers import reader_lease
-from airflow_provider.concurrency.transactions import undo_writes
+from airflow_provider.concurrency.transactions.transactions import undo_writes
 from airflow_provider.exceptions import (
     NoSuchInstantError,
     SnapshotUnavailableError,
@@ -31,22 +31,26 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.services.archival import DEAD_WRITER_SECONDS, archive
-from airflow_provider.services.clean_plan import Retention
-from airflow_provider.services.cleaning import clean
-from airflow_provider.services.clustering import pending_clusterings, run_clustering, schedule_clustering
-from airflow_provider.services.clustering_job import ClusteringJob
-from airflow_provider.services.clustering_plan import ClusteringSettings
-from airflow_provider.services.clustering_task import ClusteringTask
+from airflow_provider.services.cleaning.clean_plan import Retention
+from airflow_provider.services.cleaning.cleaning import clean
+from airflow_provider.services.clustering.clustering import (
+    pending_clusterings,
+    run_clustering,
+    schedule_clustering,
+)
+from airflow_provider.services.clustering.clustering_job import ClusteringJob
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
+from airflow_provider.services.clustering.clustering_task import ClusteringTask
 from airflow_provider.services.compaction import compact
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
-from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action
-from airflow_provider.table.metadata import WriteStat
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import Timeline
+from airflow_provider.table.timeline.instant import Action
+from airflow_provider.table.timeline.metadata import WriteStat
 
 from .rows import PARTITION, Row, group_of, locate, read_rows, read_snapshot, write_rows
 from .simulation import Actor, NoLock, Read, Simulation, Write

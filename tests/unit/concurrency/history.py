@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_provider.concurrency.log_entry import Commit, LogEntry, Restore, Revert
-from airflow_provider.table.instant import WRITE_ACTIONS
+from airflow_provider.concurrency.log.log_entry import Commit, LogEntry, Restore, Revert
+from airflow_provider.table.timeline.instant import WRITE_ACTIONS
 
 from .simulation import Simulation
 

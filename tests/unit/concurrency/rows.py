@@ -15,11 +15,11 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.file_names import base_file_name
-from airflow_provider.table.metadata import WriteStat
-from airflow_provider.table.schema import META_COLUMNS
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.schema.arrow_avro import META_COLUMNS
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.metadata import WriteStat
 
 PARTITION = "p"
 

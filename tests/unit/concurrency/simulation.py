@@ -18,16 +18,16 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 from greenlet import getcurrent, greenlet
 
-from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER
-from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
-from airflow_provider.concurrency.log_entry import LogEntry
+from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.concurrency.log.commit_log import COMMIT_LOG_FOLDER
+from airflow_provider.concurrency.log.log_entry import LogEntry
 from airflow_provider.exceptions import CommitError
 from airflow_provider.locks import LockHolder
+from airflow_provider.table.files.partition_metadata import PARTITION_METADATA
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.partition_metadata import PARTITION_METADATA
 from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, dump_properties
-from airflow_provider.table.schema import arrow_to_avro
-from airflow_provider.table.storage import FileStatus, Storage
+from airflow_provider.table.schema.arrow_avro import arrow_to_avro
+from airflow_provider.table.storage.storage import FileStatus, Storage
 
 from .rows import PARTITION
 

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from airflow_provider.concurrency import PRIORITIES, ConflictPolicy
-from airflow_provider.table.instant import format_time
+from airflow_provider.table.timeline.instant import format_time
 
 from .actors import (
     FAIL,
@@ -273,7 +273,7 @@ def test_any_storage_keeps_the_invariants(share: int) -> None:
 @pytest.mark.parametrize("share", range(SHARES))
 def test_no_clock_is_relied_on(share: int, monkeypatch: pytest.MonkeyPatch) -> None:
     examples = max(1, int(os.environ.get("INTERLEAVINGS", "40")) // SHARES // 10)
-    monkeypatch.setattr("airflow_provider.concurrency.instant_time.now", OnManyMachines.now)
+    monkeypatch.setattr("airflow_provider.concurrency.log.instant_time.now", OnManyMachines.now)
     run_state_machine_as_test(
         OnManyMachines, settings=settings(max_examples=examples, stateful_step_count=STEPS)
     )  # type: ignore[no-untyped-call]

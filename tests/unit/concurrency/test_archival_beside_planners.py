@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider.services.cleaning import run_clean, schedule_clean
-from airflow_provider.table.archived_timeline import find_archived
+from airflow_provider.services.cleaning.cleaning import run_clean, schedule_clean
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.timeline.archived import find_archived
 
 from .actors import (
     EVERYTHING,

@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.history import Moment
-from airflow_provider.concurrency.log_entry import Archival
-from airflow_provider.concurrency.service_failures import log_head
+from airflow_provider.concurrency.commit.concurrent_changes import Moment
+from airflow_provider.concurrency.log.log_entry import Archival
+from airflow_provider.concurrency.plans.service_failures import log_head
 from airflow_provider.exceptions import NoSuchInstantError, TableError
 from airflow_provider.services.archival import archive
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, savepoints
-from airflow_provider.table.archived_timeline import archived_instants
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, after
+from airflow_provider.table.timeline.archived import archived_instants
+from airflow_provider.table.timeline.instant import Action, after
 
 from .actors import REVERT, add_archiver, add_clusterer, add_restorer, add_writer
 from .invariants import check

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider.services.archival import archive
-from airflow_provider.services.cleaning import clean
-from airflow_provider.services.clustering import schedule_clustering
-from airflow_provider.table.archived_timeline import newest_archived
+from airflow_provider.services.cleaning.cleaning import clean
+from airflow_provider.services.clustering.clustering import schedule_clustering
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.timeline.archived import newest_archived
 
 from .actors import (
     EVERYTHING,

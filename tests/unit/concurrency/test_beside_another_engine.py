@@ -20,13 +20,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from airflow_provider.concurrency.heartbeat import heartbeat_path
+from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
 from airflow_provider.services.archival import archived_content, take_off
-from airflow_provider.table.file_groups import BaseFile, FileSystemView
-from airflow_provider.table.history_files import append_history
-from airflow_provider.table.instant import WRITE_ACTIONS, Action, Instant, State, after, now
-from airflow_provider.table.metadata import CommitMetadata, encode, encode_commit_metadata
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.table.file_groups.view import BaseFile, FileSystemView
+from airflow_provider.table.timeline.active import Timeline, instant_path
+from airflow_provider.table.timeline.archive_files import append_history
+from airflow_provider.table.timeline.instant import WRITE_ACTIONS, Action, Instant, State, after, now
+from airflow_provider.table.timeline.metadata import CommitMetadata, encode, encode_commit_metadata
 
 from .actors import FAIL, REBASE, add_writer
 from .rows import PARTITION, Row, read_rows, read_snapshot, write_rows

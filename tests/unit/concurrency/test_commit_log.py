@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER
-from airflow_provider.concurrency.log_entry import Commit
-from airflow_provider.table.instant import Action
-from airflow_provider.table.storage import Storage
+from airflow_provider.concurrency.log.commit_log import COMMIT_LOG_FOLDER
+from airflow_provider.concurrency.log.log_entry import Commit
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.instant import Action
 
 
 def entry(sequence: int, owner: str = "") -> Commit:

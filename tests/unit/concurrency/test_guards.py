@@ -9,21 +9,21 @@ import pytest
 from hudi import HudiTableBuilder
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog, ConflictPolicy, begin_write
-from airflow_provider.concurrency.commit import commit
-from airflow_provider.concurrency.heartbeat import heartbeat_path
-from airflow_provider.concurrency.history import Moment
-from airflow_provider.concurrency.log_entry import Rollback
-from airflow_provider.concurrency.publish import publish
+from airflow_provider.concurrency.commit.commit_point import commit
+from airflow_provider.concurrency.commit.concurrent_changes import Moment
+from airflow_provider.concurrency.commit.publish import publish
+from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
+from airflow_provider.concurrency.log.log_entry import Rollback
 from airflow_provider.exceptions import HigherPriorityWriteError, NoSuchInstantError
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.services.clean_plan import Retention
-from airflow_provider.services.cleaning import plan_clean
+from airflow_provider.services.cleaning.clean_plan import Retention
+from airflow_provider.services.cleaning.cleaning import plan_clean
 from airflow_provider.table import HudiTable
 from airflow_provider.table.metadata_table.reader import metadata_storage
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import TIMELINE_FOLDER, Timeline
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import TIMELINE_FOLDER, Timeline
 
 from .test_one_clock import silent_for
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from airflow_provider.concurrency import CommitLog, ConflictPolicy
-from airflow_provider.concurrency.log_entry import Revert
-from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.concurrency.log.log_entry import Revert
+from airflow_provider.table.timeline.active import Timeline
+from airflow_provider.table.timeline.instant import Action, Instant, State
 
 from .actors import (
     FAIL,
@@ -233,7 +233,7 @@ def test_a_rollback_races_a_commit(paused_at: int, swept: int) -> None:
 
 @pytest.mark.parametrize("at", range(0, 30))
 def test_a_moment_names_one_commit(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_provider.concurrency.instant_time.now", lambda _: "20261122123000000")
+    monkeypatch.setattr("airflow_provider.concurrency.log.instant_time.now", lambda _: "20261122123000000")
     simulation = table_with("a", "b")
     add_writer(simulation, "w0", "a")
     add_writer(simulation, "w1", "b")

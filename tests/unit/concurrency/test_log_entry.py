@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from airflow_provider.concurrency.log_entry import (
+from airflow_provider.concurrency.log.log_entry import (
     Archival,
     Commit,
     IndexState,
@@ -18,8 +18,8 @@ from airflow_provider.concurrency.log_entry import (
     Savepoint,
     without_reverted,
 )
-from airflow_provider.table.file_groups import FileGroupId
-from airflow_provider.table.instant import Action
+from airflow_provider.table.file_groups.view import FileGroupId
+from airflow_provider.table.timeline.instant import Action
 
 GROUPS = frozenset({FileGroupId("p", "f-0")})
 FILES = (IndexState("files", "20240101000000002", 1, True),)

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency import begin_write, pending_instants, rollback_dead_writers
-from airflow_provider.concurrency.heartbeat import heartbeat_path, observe_above
+from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path, observe_above
 from airflow_provider.concurrency.readers import reader_lease, register_consumer, registered_consumers
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import plan_archival
-from airflow_provider.services.clean_plan import Retention
-from airflow_provider.services.cleaning import clean
+from airflow_provider.services.cleaning.clean_plan import Retention
+from airflow_provider.services.cleaning.cleaning import clean
 from airflow_provider.table import HudiTable, snapshot
 
 SCHEMA = pa.schema({"id": pa.int64(), "value": pa.int64()})

@@ -16,17 +16,23 @@ from typing import Any, Self
 
 import pytest
 
-from airflow_provider.concurrency import begin_write, committing, plans, rollback
-from airflow_provider.concurrency.others import planned_clusterings
+from airflow_provider.concurrency import begin_write, rollback
+from airflow_provider.concurrency.conflicts.foreign_writers import planned_clusterings
+from airflow_provider.concurrency.plans import schedule as plans
+from airflow_provider.concurrency.write import committing
 from airflow_provider.exceptions import InstantRolledBackError, WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks.in_process import InProcessLockProvider
-from airflow_provider.services.clustering import cluster_in_process, pending_plan, schedule_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.clustering.clustering import (
+    cluster_in_process,
+    pending_plan,
+    schedule_clustering,
+)
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State, after, now
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.timeline.active import Timeline
+from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
 from tests.ingestion.interleaving import MeetingLock
 
 from .another_hudi_writer import Jvm, create_trips, fares, only_file, rows
@@ -88,7 +94,7 @@ def test_a_requested_time_that_another_writer_took_first(
         path.with_name(f"{taken}_{after(taken)}.commit").write_bytes(b"")
         return taken
 
-    monkeypatch.setattr("airflow_provider.concurrency.instant_time.now", now_taken)
+    monkeypatch.setattr("airflow_provider.concurrency.log.instant_time.now", now_taken)
     writer = begin_write(table, operation="UPSERT")
     assert writer.instant > taken
     assert [path.name for path in Path(table.location, ".hoodie/.heartbeat").iterdir()] == [writer.instant]

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider.concurrency import PRIORITIES, ConflictPolicy, Outcome
-from airflow_provider.concurrency.conflicts import WriteDescription, conflicts_with, outcome
+from airflow_provider.concurrency.conflicts.rules import WriteDescription, conflicts_with, outcome
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.table.file_groups import FileGroupId
-from airflow_provider.table.instant import State
+from airflow_provider.table.file_groups.view import FileGroupId
+from airflow_provider.table.timeline.instant import State
 
 A, B = FileGroupId("p", "a-0"), FileGroupId("p", "b-0")
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency import begin_write, pending_instants
-from airflow_provider.concurrency.recovery import recover_transactions
+from airflow_provider.concurrency.transactions.recovery import recover_transactions
 from airflow_provider.metastore import Column, EventType, Metastore, TxnState, open_metastore
 from airflow_provider.table import HudiTable
-from airflow_provider.table.file_groups import FileGroupId
-from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.file_groups.view import FileGroupId
+from airflow_provider.table.timeline.metadata import WriteStat
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
 

@@ -15,12 +15,12 @@ from airflow_provider.concurrency import (
     find_operation,
     schedule,
 )
-from airflow_provider.concurrency.log_entry import Commit, Revert
-from airflow_provider.concurrency.revert import obstacle
-from airflow_provider.services.orphans import delete_reverted_files
-from airflow_provider.table.instant import Action, Instant, State, after
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.concurrency.log.log_entry import Commit, Revert
+from airflow_provider.concurrency.undo.revert import obstacle
+from airflow_provider.services.orphans.orphans import delete_reverted_files
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import Timeline, instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State, after
 
 from .actors import REVERT, add_clusterer, add_writer
 from .invariants import check

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from airflow_provider.concurrency.log_entry import Revert
+from airflow_provider.concurrency.log.log_entry import Revert
 
 from .actors import (
     REVERT,

@@ -7,14 +7,15 @@ from itertools import count
 
 import pytest
 
-from airflow_provider.concurrency import instant_time, rollback_dead_writers
-from airflow_provider.concurrency.log_entry import Rollback
+from airflow_provider.concurrency import rollback_dead_writers
+from airflow_provider.concurrency.log import instant_time
+from airflow_provider.concurrency.log.log_entry import Rollback
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotNotSettledError, from_dict, to_dict
-from airflow_provider.services.clustering import schedule_clustering
+from airflow_provider.services.clustering.clustering import schedule_clustering
 from airflow_provider.services.restore import restore
-from airflow_provider.table import time_travel
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import after, before, now
+from airflow_provider.table.timeline import time_travel
+from airflow_provider.table.timeline.instant import after, before, now
 
 from .actors import PACK_IN_PAIRS, REBASE, add_executor, add_writer
 from .invariants import check

@@ -29,16 +29,16 @@ from airflow_provider.concurrency import (
     rollback_dead_writers,
     schedule,
 )
-from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER, heartbeat_path, observe
-from airflow_provider.concurrency.in_flight import PendingInstant
-from airflow_provider.concurrency.log_entry import Plan, Revert, Rollback
+from airflow_provider.concurrency.conflicts.pending_instants import PendingInstant
+from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER, heartbeat_path, observe
+from airflow_provider.concurrency.log.log_entry import Plan, Revert, Rollback
 from airflow_provider.exceptions import HeartbeatExpiredError, InstantRolledBackError
 from airflow_provider.locks import InProcessLockProvider, LockHolder
 from airflow_provider.table import HudiTable
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.instant import Action, format_time
-from airflow_provider.table.metadata import WriteStat
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.file_groups.view import FileGroupId, FileSystemView
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.instant import Action, format_time
+from airflow_provider.table.timeline.metadata import WriteStat
 
 from .actors import REVERT, add_clusterer, add_writer
 from .invariants import check
@@ -353,7 +353,7 @@ def test_the_time_of_a_dead_writer_whose_clock_was_ahead_is_not_taken_again(
     # Who takes a dead writer's time would be both committed and rolled back.
     with monkeypatch.context() as patched:
         ahead = format_time(datetime.now(UTC) + timedelta(seconds=30))
-        patched.setattr("airflow_provider.concurrency.instant_time.now", lambda _: ahead)
+        patched.setattr("airflow_provider.concurrency.log.instant_time.now", lambda _: ahead)
         dead = begin_write(table, operation="INSERT").instant
     rolled_back = rollback(table, dead)
     assert rolled_back is not None

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency import ServicePlan, begin_write, schedule
-from airflow_provider.concurrency.held import held_instants
-from airflow_provider.concurrency.recovery import recover_transactions
-from airflow_provider.concurrency.transactions import (
+from airflow_provider.concurrency.conflicts.open_transactions import held_instants
+from airflow_provider.concurrency.transactions.recovery import recover_transactions
+from airflow_provider.concurrency.transactions.transactions import (
     abort_transaction,
     commit_transaction,
     settle_transactions,
@@ -34,13 +34,13 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.metastore import EventType, TxnState, open_metastore
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file_reader import read_base_file
-from airflow_provider.table.base_file_writer import BaseFileWriter
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.instant import Action, Instant, State, after, now
-from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.file_groups.view import FileGroupId, FileSystemView
+from airflow_provider.table.files.base_file_reader import read_base_file
+from airflow_provider.table.files.base_file_writer import BaseFileWriter
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
+from airflow_provider.table.timeline.metadata import CommitMetadata, WriteStat, encode_commit_metadata
 
 from .transactional_lake import SCHEMA, Lake, data_of
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER
+from airflow_provider.concurrency.log.commit_log import COMMIT_LOG_FOLDER
 from airflow_provider.exceptions import LockTimeoutError, LockUnavailableError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import InProcessLockProvider, LockHolder
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.concurrency import commit as door
-from airflow_provider.concurrency.commit_log import CommitLog
-from airflow_provider.concurrency.fate import Fate, fate_of
-from airflow_provider.concurrency.log_entry import Commit, Revert
-from airflow_provider.concurrency.operations import find_operation
+from airflow_provider.concurrency.commit import commit_point as door
+from airflow_provider.concurrency.log.commit_log import CommitLog
+from airflow_provider.concurrency.log.fate import Fate, fate_of
+from airflow_provider.concurrency.log.log_entry import Commit, Revert
+from airflow_provider.concurrency.write.operation_lookup import find_operation
 from airflow_provider.exceptions import InstantRolledBackError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive
-from airflow_provider.services.cleaning import clean
+from airflow_provider.services.cleaning.cleaning import clean
 from airflow_provider.table import HudiTable
-from airflow_provider.table.instant import Action
+from airflow_provider.table.timeline.instant import Action
 
 from .another_hudi_writer import Jvm, create_trips, fares, only_file, rows
 from .test_other_hudi_writers import SharedLock

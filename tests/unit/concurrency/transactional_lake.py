@@ -13,8 +13,8 @@ import pyarrow as pa
 from hudi import HudiTableBuilder
 
 from airflow_provider.concurrency import pending_instants
-from airflow_provider.concurrency.held import held_instants
-from airflow_provider.concurrency.transactions import abort_transaction, commit_transaction
+from airflow_provider.concurrency.conflicts.open_transactions import held_instants
+from airflow_provider.concurrency.transactions.transactions import abort_transaction, commit_transaction
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import Column, Metastore, TxnState, ValidTxnList, open_metastore
 from airflow_provider.table import HudiTable, snapshot

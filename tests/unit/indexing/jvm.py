@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from airflow_provider.locks.in_process import InProcessLockProvider
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file_reader import read_base_file
-from airflow_provider.table.base_file_writer import BaseFileWriter
-from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.file_groups.view import BaseFile
 from airflow_provider.table.file_names import new_file_id
-from airflow_provider.table.instant import Action, Instant, State, after, now
+from airflow_provider.table.files.base_file_reader import read_base_file
+from airflow_provider.table.files.base_file_writer import BaseFileWriter
 from airflow_provider.table.keys import record_keys
-from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode, encode_commit_metadata
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
+from airflow_provider.table.timeline.metadata import CommitMetadata, WriteStat, encode, encode_commit_metadata
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("fare", pa.float64())])
 

@@ -15,12 +15,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from airflow_provider.concurrency import in_flight
+from airflow_provider.concurrency.conflicts import pending_instants as in_flight
 from airflow_provider.exceptions import NoSuchInstantError
-from airflow_provider.services.cleaning import pending_cleans, run_clean
+from airflow_provider.services.cleaning.cleaning import pending_cleans, run_clean
 from airflow_provider.services.compaction import compact
 from airflow_provider.services.compaction_plan import CompactionSettings
-from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_groups.view import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from tests.unit.concurrency.actors import add_writer
 from tests.unit.concurrency.rows import read_snapshot

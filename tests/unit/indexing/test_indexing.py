@@ -11,9 +11,9 @@ import pytest
 from hudi import HudiTableBuilder
 
 from airflow_provider.concurrency import CommitLog, begin_write, rollback, rollback_dead_writers
-from airflow_provider.concurrency.indexes import current_indexes
-from airflow_provider.concurrency.log_entry import Plan
-from airflow_provider.concurrency.missed import missed
+from airflow_provider.concurrency.commit.unlogged_commits import missed
+from airflow_provider.concurrency.indexes.log_to_indexes import current_indexes
+from airflow_provider.concurrency.log.log_entry import Plan
 from airflow_provider.exceptions import (
     DuplicateRecordKeyError,
     InvalidInputError,
@@ -32,12 +32,12 @@ from airflow_provider.services.restore import restore
 from airflow_provider.services.upgrade import downgrade, upgrade
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.hudi_table import PROPERTIES_PATH
-from airflow_provider.table.instant import Action
-from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.writer import UPSERT, begin_instant
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.instant import Action
+from airflow_provider.table.timeline.metadata import WriteStat
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .jvm import SCHEMA, rows

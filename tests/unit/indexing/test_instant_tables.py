@@ -8,8 +8,8 @@ from airflow_provider.exceptions import IndexCatchUpTimeoutError
 from airflow_provider.indexing.catch_up import base_instant, instants_to_catch_up
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable
-from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.timeline.active import Timeline
+from airflow_provider.table.timeline.instant import Action, Instant, State
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .jvm import JvmWrite, SharedLock, rows

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.instant import Action, State
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
+from airflow_provider.table.timeline.instant import Action, State
 from tests.unit.concurrency.actors import add_clusterer, add_restorer, add_writer
 from tests.unit.concurrency.simulation import Actor, MemoryStorage, NoLock, Simulation
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.indexes import current_indexes
-from airflow_provider.concurrency.missed import log_missed, missed
+from airflow_provider.concurrency.commit.unlogged_commits import log_missed, missed
+from airflow_provider.concurrency.indexes.log_to_indexes import current_indexes
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive, archived_content
 from airflow_provider.table import HudiTable
-from airflow_provider.table.history_files import append_history
-from airflow_provider.table.partition_metadata import PARTITION_METADATA
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.files.partition_metadata import PARTITION_METADATA
+from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.archive_files import append_history
 from tests.unit.concurrency.another_hudi_writer import Jvm
 from tests.unit.concurrency.rows import PARTITION
 from tests.unit.concurrency.simulation import Simulation

@@ -27,21 +27,21 @@ from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import LockHolder
 from airflow_provider.locks.in_process import InProcessLockProvider
-from airflow_provider.services.clean_plan import CleaningPolicy, Retention
-from airflow_provider.services.cleaning import clean
-from airflow_provider.services.clustering import cluster_in_process, schedule_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning.cleaning import clean
+from airflow_provider.services.clustering.clustering import cluster_in_process, schedule_clustering
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.services.compaction import compact
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.base_file_writer import BaseFileWriter
 from airflow_provider.table.file_names import new_file_id
-from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.files.base_file_writer import BaseFileWriter
 from airflow_provider.table.keys import record_keys
-from airflow_provider.table.metadata import WriteStat
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import Timeline
+from airflow_provider.table.timeline.instant import Action, Instant, State
+from airflow_provider.table.timeline.metadata import WriteStat
 from tests.unit.concurrency.simulation import NoLock
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 

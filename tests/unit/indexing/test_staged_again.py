@@ -14,13 +14,13 @@ from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.services.clean_plan import CleaningPolicy, Retention
-from airflow_provider.services.cleaning import clean
+from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning.cleaning import clean
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.instant import Action
-from airflow_provider.table.log_file import LogFileName
+from airflow_provider.table.files.log_file import LogFileName
 from airflow_provider.table.metadata_table.reader import metadata_storage
-from airflow_provider.table.storage import FileStatus, Storage
+from airflow_provider.table.storage.storage import FileStatus, Storage
+from airflow_provider.table.timeline.instant import Action
 from tests.ingestion.interleaving import crossing
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 

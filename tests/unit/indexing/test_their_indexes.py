@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER
+from airflow_provider.concurrency.log.commit_log import COMMIT_LOG_FOLDER
 from airflow_provider.exceptions import UnsupportedTableError
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
@@ -17,12 +17,12 @@ from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.indexing.status import index_status
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.explain import explain
-from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
 from airflow_provider.table.properties import PROPERTIES_PATH
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.table.reading.explain import explain
+from airflow_provider.table.timeline.active import Timeline, instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .jvm import rows

@@ -17,7 +17,7 @@ from airflow_provider.ingestion.file_group_plan import (
     plan_without_tagging,
 )
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.table.file_groups import BaseFile, FileSystemView
+from airflow_provider.table.file_groups.view import BaseFile, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 
 

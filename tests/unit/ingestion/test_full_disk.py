@@ -52,7 +52,7 @@ def test_a_write_without_room_is_rolled_back(lake: Lake, operation: str) -> None
 def test_a_small_file_for_which_there_is_no_room_leaves_nothing(tmp_path: Path) -> None:
     code = (
         "import resource, sys\n"
-        "from airflow_provider.table.storage import Storage\n"
+        "from airflow_provider.table.storage.storage import Storage\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))\n"
         "for put in (Storage.put, Storage.put_if_absent):\n"
         "    try:\n"

@@ -14,7 +14,7 @@ import pytest
 from airflow_provider.concurrency import PRIORITIES
 from airflow_provider.exceptions import CommitError
 from airflow_provider.table import Order, increment, snapshot
-from airflow_provider.table.instant import Action
+from airflow_provider.table.timeline.instant import Action
 from tests.ingestion.interleaving import Clustering, MeetingLock
 from tests.ingestion.lake import Lake, LakeTable
 

@@ -15,7 +15,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
-from airflow_provider.table.instant import Action
+from airflow_provider.table.timeline.instant import Action
 from tests.ingestion.interleaving import Clustering, crossing
 from tests.ingestion.lake import Lake, LakeTable, Rows
 from tests.ingestion.record_index import SCHEMA, SMALL, build, check_index, rows

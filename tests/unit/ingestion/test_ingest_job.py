@@ -19,9 +19,9 @@ from airflow_provider.exceptions import (
     from_dict,
 )
 from airflow_provider.ingestion.ingest_job import OPERATIONS, IngestJob
-from airflow_provider.spark.outcome import JOBS_FOLDER, failure, read_outcome, success, write_outcome
+from airflow_provider.spark.job_result import JOBS_FOLDER, failure, read_outcome, success, write_outcome
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 
 
 def test_a_job_survives_its_text() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import TIMELINE_FOLDER
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import TIMELINE_FOLDER
 from tests.ingestion.lake import Lake
 
 ROWS = pa.table({"id": [1, 2], "value": [1.0, 2.0]})

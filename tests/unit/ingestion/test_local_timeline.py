@@ -14,14 +14,14 @@ import pytest
 from airflow_provider.exceptions import InvalidInputError, SnapshotNotSettledError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.instant import format_time, parse_time
 from airflow_provider.table.properties import (
     PROPERTIES_PATH,
     TIMELINE_ZONE,
     dump_properties,
     parse_properties,
 )
-from airflow_provider.table.timeline_zone import timeline_zone
+from airflow_provider.table.timeline.instant import format_time, parse_time
+from airflow_provider.table.timeline.zone import timeline_zone
 
 SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64())])
 ZONES = ("America/Chicago", "Asia/Tokyo", "Asia/Kathmandu", "Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC")

@@ -9,11 +9,11 @@ import pytest
 
 from airflow_provider.exceptions import UnsupportedTableError
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.services.clustering import preview_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.clustering.clustering import preview_clustering
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.table import snapshot
 from airflow_provider.table.file_names import new_file_id
-from airflow_provider.table.incremental import increment
+from airflow_provider.table.reading.incremental import increment
 from tests.ingestion.interleaving import MeetingLock
 from tests.ingestion.lake import Lake
 from tests.ingestion.merge_semantics import *  # noqa: F403
@@ -52,7 +52,7 @@ def test_buckets_of_a_bucket_index_are_read_and_not_written(
 
 def test_no_file_group_of_ours_looks_like_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = iter([UUID("00000007-2037-498d-82f2-0a82039771ff"), UUID("0000000a-2037-498d-82f2-0a82039771ff")])
-    monkeypatch.setattr("airflow_provider.table.base_file_writer.uuid.uuid4", lambda: next(drawn))
+    monkeypatch.setattr("airflow_provider.table.files.base_file_writer.uuid.uuid4", lambda: next(drawn))
     assert new_file_id().startswith("0000000a-")
 
 

@@ -16,10 +16,10 @@ from airflow_provider.exceptions import HigherPriorityWriteError, WriteConflictE
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingestion import Ingestion, write_rows
-from airflow_provider.services.orphans import delete_reverted_files
+from airflow_provider.services.orphans.orphans import delete_reverted_files
 from airflow_provider.table import HudiTable
-from airflow_provider.table.file_groups import FileGroupId
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.file_groups.view import FileGroupId
+from airflow_provider.table.storage.storage import Storage
 from tests.ingestion.interleaving import Clustering, MeetingLock
 from tests.ingestion.lake import KIB, Lake, LakeTable
 
@@ -84,7 +84,7 @@ def overtaken_early(
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merge again outside the lock, so that a write can be overtaken more than once."""
-    monkeypatch.setattr("airflow_provider.concurrency.committing.SHORT_TURN_SECONDS", -1.0)
+    monkeypatch.setattr("airflow_provider.concurrency.write.committing.SHORT_TURN_SECONDS", -1.0)
 
 
 def test_updates_of_the_same_keys(table: LakeTable) -> None:

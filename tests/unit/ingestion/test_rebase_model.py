@@ -34,7 +34,7 @@ sizes = st.sampled_from([0, 8 * KIB])
 def _patient() -> Iterator[None]:
     # Merging again outside the lock, so that a write can be overtaken more than once.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("airflow_provider.concurrency.committing.SHORT_TURN_SECONDS", -1.0)
+        patch.setattr("airflow_provider.concurrency.write.committing.SHORT_TURN_SECONDS", -1.0)
         yield
 
 

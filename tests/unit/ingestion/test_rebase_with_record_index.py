@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import turns
+from airflow_provider.concurrency.conflicts import turns
 from airflow_provider.exceptions import WriteConflictError
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow, ingestion
-from airflow_provider.table.instant import Action
+from airflow_provider.table.timeline.instant import Action
 from tests.ingestion.interleaving import MeetingLock
 from tests.ingestion.lake import Lake, LakeTable
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild

@@ -15,12 +15,12 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.instant import Action, Instant, State, after, now
-from airflow_provider.table.metadata import CommitMetadata, encode_commit_metadata
 from airflow_provider.table.metadata_table.keys import partition_stats_key
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import ColumnStats, ValueType
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
+from airflow_provider.table.timeline.metadata import CommitMetadata, encode_commit_metadata
 from tests.ingestion.interleaving import MeetingLock
 
 ADDRESS = pa.struct([("street", pa.string())])

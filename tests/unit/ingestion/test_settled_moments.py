@@ -20,13 +20,13 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.services.archival import archive
-from airflow_provider.services.clean_plan import Retention
-from airflow_provider.services.cleaning import schedule_clean
-from airflow_provider.services.clustering import schedule_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
-from airflow_provider.table.instant import Action, Instant, State, after, now
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.services.cleaning.clean_plan import Retention
+from airflow_provider.services.cleaning.cleaning import schedule_clean
+from airflow_provider.services.clustering.clustering import schedule_clustering
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
 from tests.ingestion.interleaving import MeetingLock
 from tests.ingestion.lake import Lake, LakeTable
 

@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import PRIORITIES, begin_write, committing, turns
-from airflow_provider.concurrency.turns import LOSSES_BEFORE_A_TURN, turn_seconds
+from airflow_provider.concurrency import PRIORITIES, begin_write
+from airflow_provider.concurrency.conflicts import turns
+from airflow_provider.concurrency.conflicts.turns import LOSSES_BEFORE_A_TURN, turn_seconds
+from airflow_provider.concurrency.write import committing
 from airflow_provider.exceptions import WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import InProcessLockProvider, LockHolder
@@ -111,7 +113,7 @@ def test_who_gives_way_each_time_goes_first_in_the_end(
         steady()  # and the next one has begun
         return True
 
-    for module in ("airflow_provider.concurrency.committing", "airflow_provider.ingestion.ingestion"):
+    for module in ("airflow_provider.concurrency.write.committing", "airflow_provider.ingestion.ingestion"):
         monkeypatch.setattr(f"{module}.wait_for_instant", ends)
     ingest_arrow(table.location, table.arrow([row(1, "mine")]), "upsert", **BACKFILL)
     assert len(gave_way) == LOSSES_BEFORE_A_TURN

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider.exceptions import InvalidConnectionError, LockLostError, LockTimeoutError
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.table.hudi_options import HudiOptions
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 
 JVM = '{"lockCreateTime":"2026-11-23 12:00:00.000","lockThreadName":"Executor 7","lockStacksInfo":""}'
 

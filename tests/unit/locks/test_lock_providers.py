@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider.exceptions import InvalidConnectionError, LockLostError, LockTimeoutError
 from airflow_provider.locks import LockProvider, lease, open_lock
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 
 MakeLock = Callable[..., LockProvider]
 

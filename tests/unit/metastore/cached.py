@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from airflow_provider.metastore import Metastore, PartitionSpec
-from airflow_provider.metastore.cached_store import CachedStore, MissReason
-from airflow_provider.metastore.reader import Reader
+from airflow_provider.metastore.cache.cached_store import CachedStore, MissReason
+from airflow_provider.metastore.model.reader import Reader
 
 
 def now(metastore: Metastore, table: str = "flights", txn_id: int | None = None) -> Reader:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.metastore import AnyMetastore, Column, Metastore, open_metastore
-from airflow_provider.metastore.cached_store import CachedStore
-from airflow_provider.metastore.metastore import open_embedded_metastore
-from airflow_provider.metastore.thrift.serve import ServiceOptions, served
+from airflow_provider.metastore.api.metastore import open_embedded_metastore
+from airflow_provider.metastore.cache.cached_store import CachedStore
+from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
 from tests.unit.metastore.behind_its_back import change_rows
 
 only_database = pytest.mark.parametrize("metastore", ["database"], indirect=True)

@@ -10,9 +10,8 @@ from sqlalchemy import select
 
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.metastore import Column, EventType, LockComponent, LockType, Metastore
-from airflow_provider.metastore.group_commit import GroupOperation, Request
-from airflow_provider.metastore.lock_group import LOCKS, Lock, Unlock
-from airflow_provider.metastore.schema import (
+from airflow_provider.metastore.database.group_commit import GroupOperation, Request
+from airflow_provider.metastore.database.schema import (
     Counter,
     counted,
     counters,
@@ -23,9 +22,10 @@ from airflow_provider.metastore.schema import (
     txns,
     write_id_sequences,
 )
-from airflow_provider.metastore.transaction_group import TRANSACTIONS, CommitTxn, OpenTxn
-from airflow_provider.metastore.transactions import TxnType
-from airflow_provider.metastore.write_id_group import WRITE_IDS, AllocateWriteId
+from airflow_provider.metastore.locks.lock_group import LOCKS, Lock, Unlock
+from airflow_provider.metastore.transactions.transaction_group import TRANSACTIONS, CommitTxn, OpenTxn
+from airflow_provider.metastore.transactions.transactions import TxnType
+from airflow_provider.metastore.transactions.write_id_group import WRITE_IDS, AllocateWriteId
 
 _PLACES = [("lake", None), ("lake", "t1"), ("lake", "t2"), ("other", "t1")]
 _OF_GROUPS = {EventType.OPEN_TXN, EventType.COMMIT_TXN, EventType.ALLOC_WRITE_ID}

@@ -8,15 +8,9 @@ import pytest
 from sqlalchemy import event
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
-from airflow_provider.metastore import (
-    Metastore,
-    PartitionInfo,
-    cache_updater,
-)
-from airflow_provider.metastore.cached_store import (
-    CachedStore,
-    MissReason,
-)
+from airflow_provider.metastore import Metastore, PartitionInfo
+from airflow_provider.metastore.cache import cache_updater
+from airflow_provider.metastore.cache.cached_store import CachedStore, MissReason
 from tests.unit.metastore.cached import add, change, missed, now
 
 

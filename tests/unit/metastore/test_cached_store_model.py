@@ -22,8 +22,8 @@ from airflow_provider.metastore import (
     ValidWriteIdList,
     open_metastore,
 )
-from airflow_provider.metastore.cached_store import CachedStore
-from airflow_provider.metastore.reader import Reader, ReaderSession
+from airflow_provider.metastore.cache.cached_store import CachedStore
+from airflow_provider.metastore.model.reader import Reader, ReaderSession
 
 MEMORY = Path("/dev/shm")
 REPLICAS = ["r1", "r2"]

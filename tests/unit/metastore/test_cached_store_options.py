@@ -9,19 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, NoSuchObjectError
-from airflow_provider.metastore import (
-    Column,
-    Metastore,
-    PartitionSpec,
-    open_metastore,
-    transactions,
-)
-from airflow_provider.metastore.cached_store import (
-    CachedStore,
-    MissReason,
-    open_cached_store,
-)
-from airflow_provider.metastore.reader import ReaderSession
+from airflow_provider.metastore import Column, Metastore, PartitionSpec, open_metastore
+from airflow_provider.metastore.cache.cached_store import CachedStore, MissReason, open_cached_store
+from airflow_provider.metastore.model.reader import ReaderSession
+from airflow_provider.metastore.transactions import transactions
 from tests.unit.metastore.cached import change, missed, now
 
 EXTERNAL = "EXTERNAL_TABLE"

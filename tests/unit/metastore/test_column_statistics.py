@@ -26,7 +26,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from airflow_provider.metastore import Column, Metastore, PartitionSpec
-from airflow_provider.metastore.thrift.serve import ServiceOptions, served
+from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
 
 Client = ThriftHiveMetastore.Client
 YEAR = "year=2013/month=1"

@@ -19,8 +19,10 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SAWarning
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
-from airflow_provider.metastore import Metastore, open_metastore, schema, transactions
-from airflow_provider.metastore import engine as engine_module
+from airflow_provider.metastore import Metastore, open_metastore
+from airflow_provider.metastore.database import engine as engine_module
+from airflow_provider.metastore.database import schema
+from airflow_provider.metastore.transactions import transactions
 from tests.unit.metastore.conftest import only_database
 
 MIGRATIONS = Path(schema.__file__).parent / "migrations"

@@ -17,10 +17,11 @@ import pytest
 from sqlalchemy import Connection
 
 from airflow_provider.exceptions import MetastoreUnavailableError, NoSuchTransactionError
-from airflow_provider.metastore import LockComponent, LockState, LockType, Metastore, group_commit
-from airflow_provider.metastore.group_commit import GroupOperation, Request
-from airflow_provider.metastore.metastore import open_embedded_metastore
-from airflow_provider.metastore.transaction_group import TRANSACTIONS
+from airflow_provider.metastore import LockComponent, LockState, LockType, Metastore
+from airflow_provider.metastore.api.metastore import open_embedded_metastore
+from airflow_provider.metastore.database import group_commit
+from airflow_provider.metastore.database.group_commit import GroupOperation, Request
+from airflow_provider.metastore.transactions.transaction_group import TRANSACTIONS
 from tests.unit.metastore.grouped_requests import check_groups
 
 SECONDS = 30

@@ -20,9 +20,9 @@ from airflow_provider.exceptions import (
     MetastoreError,
     TransactionAbortedError,
 )
-from airflow_provider.metastore.thrift.client import ThriftMetastore
-from airflow_provider.metastore.thrift.idl import hive
-from airflow_provider.metastore.thrift.url import Server, ThriftUrl, parse_thrift_url
+from airflow_provider.metastore.thrift.client.client import ThriftMetastore
+from airflow_provider.metastore.thrift.protocol.idl import hive
+from airflow_provider.metastore.thrift.protocol.url import Server, ThriftUrl, parse_thrift_url
 
 
 @pytest.mark.parametrize(

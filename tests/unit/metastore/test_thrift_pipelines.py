@@ -15,9 +15,9 @@ from thriftpy2.thrift import TApplicationException, TClient
 from thriftpy2.transport import TBufferedTransportFactory, TMemoryBuffer, TSocket
 
 from airflow_provider.metastore import open_metastore
-from airflow_provider.metastore.thrift.idl import hive
-from airflow_provider.metastore.thrift.serve import ServiceOptions, served
-from airflow_provider.metastore.thrift.server import MetastoreServer
+from airflow_provider.metastore.thrift.protocol.idl import hive
+from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
+from airflow_provider.metastore.thrift.server.server import MetastoreServer
 
 CLIENTS = 6
 

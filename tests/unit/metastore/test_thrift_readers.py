@@ -11,10 +11,10 @@ from thriftpy2.rpc import make_client
 
 from airflow_provider.exceptions import WriteIdsRequiredError
 from airflow_provider.metastore import CachedStore, Column, Metastore, MissReason, ReaderSession
-from airflow_provider.metastore.thrift.client import ThriftMetastore
-from airflow_provider.metastore.thrift.idl import hive
-from airflow_provider.metastore.thrift.serve import ServiceOptions, served, serving
-from airflow_provider.metastore.thrift.server import MetastoreServer
+from airflow_provider.metastore.thrift.client.client import ThriftMetastore
+from airflow_provider.metastore.thrift.protocol.idl import hive
+from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served, serving
+from airflow_provider.metastore.thrift.server.server import MetastoreServer
 from tests.unit.metastore.cached import add, change, missed, now
 
 EXTERNAL = "EXTERNAL_TABLE"
@@ -205,7 +205,7 @@ class TestEventualReads:
         by_database.create_table("lake", "logs", location="/old", schema=[], table_type=EXTERNAL)
         followed: list[object] = []
         monkeypatch.setattr(
-            "airflow_provider.metastore.cache_updater.CacheUpdater.step",
+            "airflow_provider.metastore.cache.cache_updater.CacheUpdater.step",
             lambda updater, limit=1: followed.append(limit) or 0,
         )
         given = ServiceOptions(url, port=0, replica="r1", **options)

@@ -10,13 +10,13 @@ from thriftpy2.rpc import make_client
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
 from airflow_provider.metastore import CachedStore, Metastore, PartitionSpec
-from airflow_provider.metastore.thrift.catalog_handler import CatalogHandler
-from airflow_provider.metastore.thrift.idl import hive
-from airflow_provider.metastore.thrift.partition_handler import PartitionHandler
-from airflow_provider.metastore.thrift.reads import CatalogReads
-from airflow_provider.metastore.thrift.serve import ServiceOptions, served
-from airflow_provider.metastore.thrift.structs import TableStructs
-from airflow_provider.metastore.thrift.warehouse import Warehouse
+from airflow_provider.metastore.thrift.protocol.idl import hive
+from airflow_provider.metastore.thrift.protocol.structs import TableStructs
+from airflow_provider.metastore.thrift.server.catalog_handler import CatalogHandler
+from airflow_provider.metastore.thrift.server.partition_handler import PartitionHandler
+from airflow_provider.metastore.thrift.server.reads import CatalogReads
+from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
+from airflow_provider.metastore.thrift.server.warehouse import Warehouse
 
 # As Hive's Java client serialises it: the beginning of a Kryo stream.
 KRYO = b"\x01\x00org.apache.hadoop.hive.ql.plan.ExprNodeGenericFuncDes\xe3\x01"

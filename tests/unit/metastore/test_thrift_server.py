@@ -35,14 +35,14 @@ from airflow_provider.metastore import (
     Metastore,
     TableInfo,
 )
-from airflow_provider.metastore.thrift.catalog_handler import CatalogHandler
-from airflow_provider.metastore.thrift.client import ThriftMetastore
-from airflow_provider.metastore.thrift.idl import hive
-from airflow_provider.metastore.thrift.reads import CatalogReads
-from airflow_provider.metastore.thrift.serve import ServiceOptions, served
-from airflow_provider.metastore.thrift.server import MetastoreServer
-from airflow_provider.metastore.thrift.structs import TableStructs, read_table, table_struct
-from airflow_provider.metastore.thrift.warehouse import Warehouse
+from airflow_provider.metastore.thrift.client.client import ThriftMetastore
+from airflow_provider.metastore.thrift.protocol.idl import hive
+from airflow_provider.metastore.thrift.protocol.structs import TableStructs, read_table, table_struct
+from airflow_provider.metastore.thrift.server.catalog_handler import CatalogHandler
+from airflow_provider.metastore.thrift.server.reads import CatalogReads
+from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
+from airflow_provider.metastore.thrift.server.server import MetastoreServer
+from airflow_provider.metastore.thrift.server.warehouse import Warehouse
 
 TABLE = LockComponent(LockType.EXCLUSIVE, "lake", "flights")
 

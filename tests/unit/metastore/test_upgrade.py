@@ -19,9 +19,9 @@ from airflow_provider.metastore import (
     TxnState,
     TxnType,
     open_metastore,
-    schema,
 )
-from airflow_provider.metastore.engine import MetastoreEngine
+from airflow_provider.metastore.database import schema
+from airflow_provider.metastore.database.engine import MetastoreEngine
 
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.metastore import Metastore, open_metastore
-from airflow_provider.metastore.thrift.catalog_handler import CatalogHandler
-from airflow_provider.metastore.thrift.idl import hive
-from airflow_provider.metastore.thrift.partition_handler import PartitionHandler
-from airflow_provider.metastore.thrift.reads import CatalogReads
-from airflow_provider.metastore.thrift.structs import TableStructs
-from airflow_provider.metastore.thrift.warehouse import Warehouse
+from airflow_provider.metastore.thrift.protocol.idl import hive
+from airflow_provider.metastore.thrift.protocol.structs import TableStructs
+from airflow_provider.metastore.thrift.server.catalog_handler import CatalogHandler
+from airflow_provider.metastore.thrift.server.partition_handler import PartitionHandler
+from airflow_provider.metastore.thrift.server.reads import CatalogReads
+from airflow_provider.metastore.thrift.server.warehouse import Warehouse
 from tests.unit.metastore.test_thrift_server import table
 
 

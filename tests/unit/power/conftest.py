@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.table import durability
+from airflow_provider.table.storage import durability
 
 
 @pytest.fixture(autouse=True)

@@ -14,10 +14,10 @@ import pyarrow as pa
 from hudi import HudiTableBuilder
 
 from airflow_provider.concurrency import PRIORITIES, rollback_dead_writers
-from airflow_provider.concurrency.commit_log import CommitLog
-from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
-from airflow_provider.concurrency.log_entry import Commit
-from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.concurrency.commit.publish import publish_head
+from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.concurrency.log.commit_log import CommitLog
+from airflow_provider.concurrency.log.log_entry import Commit
 from airflow_provider.exceptions import SnapshotUnavailableError, TableError
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import pending_indexings, run_index
@@ -25,22 +25,26 @@ from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import InProcessLockProvider
 from airflow_provider.services.archival import archive
-from airflow_provider.services.clean_plan import CleaningPolicy, Retention
-from airflow_provider.services.cleaning import clean, pending_cleans, run_clean
-from airflow_provider.services.clustering import pending_clusterings, run_clustering, schedule_clustering
-from airflow_provider.services.clustering_job import ClusteringJob
-from airflow_provider.services.clustering_plan import ClusteringSettings
-from airflow_provider.services.clustering_task import ClusteringTask
+from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning.cleaning import clean, pending_cleans, run_clean
+from airflow_provider.services.clustering.clustering import (
+    pending_clusterings,
+    run_clustering,
+    schedule_clustering,
+)
+from airflow_provider.services.clustering.clustering_job import ClusteringJob
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
+from airflow_provider.services.clustering.clustering_task import ClusteringTask
 from airflow_provider.services.compaction import compact
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.archived_timeline import archived_instants
-from airflow_provider.table.durability import DURABILITY
 from airflow_provider.table.file_names import parse_base_file_name
-from airflow_provider.table.instant import Action
-from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.storage.durability import DURABILITY
+from airflow_provider.table.timeline.archived import archived_instants
+from airflow_provider.table.timeline.instant import Action
+from airflow_provider.table.timeline.metadata import WriteStat
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "v": pa.int64()})

@@ -13,10 +13,10 @@ import pytest
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.services.table_options import change_options
 from airflow_provider.table import HudiTable
-from airflow_provider.table.durability import DURABILITY, Durability
 from airflow_provider.table.metadata_table.reader import metadata_storage
 from airflow_provider.table.properties import PROPERTIES_PATH
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.durability import DURABILITY, Durability
+from airflow_provider.table.storage.storage import Storage
 from tests.unit.power.disk import ForgetfulDisk, Only
 from tests.unit.power.operations import SCHEMA, History
 

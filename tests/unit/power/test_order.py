@@ -18,16 +18,17 @@ from unittest.mock import patch
 import pytest
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.publish import publish_head
-from airflow_provider.services.clean_plan import CleaningPolicy, Retention
-from airflow_provider.services.cleaning import pending_cleans, run_clean, schedule_clean
+from airflow_provider.concurrency.commit.publish import publish_head
+from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning.cleaning import pending_cleans, run_clean, schedule_clean
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
-from airflow_provider.table import HudiTable, durability, local_files
-from airflow_provider.table.durability import Disk, Durability, Place
-from airflow_provider.table.instant import Action, State
-from airflow_provider.table.partition_metadata import PARTITION_METADATA
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table import HudiTable
+from airflow_provider.table.files.partition_metadata import PARTITION_METADATA
+from airflow_provider.table.storage import durability, local_files
+from airflow_provider.table.storage.durability import Disk, Durability, Place
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.instant import Action, State
 from tests.unit.concurrency.simulation import NoLock
 from tests.unit.power.disk import ForgetfulDisk, Only, PowerCut
 from tests.unit.power.lake import copied

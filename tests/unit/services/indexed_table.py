@@ -10,10 +10,9 @@ from hudi import HudiTableBuilder
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file_reader import read_base_file
 from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files.base_file_reader import read_base_file
 from airflow_provider.table.hudi_table import PROPERTIES_PATH
-from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata_table.keys import ALL_PARTITIONS
 from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
@@ -26,6 +25,7 @@ from airflow_provider.table.metadata_table.writer import (
     write_instant,
 )
 from airflow_provider.table.properties import dump_properties
+from airflow_provider.table.timeline.instant import Action
 from tests.unit.concurrency.simulation import NoLock
 
 FILES, RECORD_INDEX = MetadataPartition.FILES, MetadataPartition.RECORD_INDEX

@@ -21,8 +21,8 @@ from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.alter_table import SCHEMA_ON_READ, Alteration, alter_table
-from airflow_provider.services.clustering import cluster_in_process, schedule_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.clustering.clustering import cluster_in_process, schedule_clustering
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.table import HudiTable, snapshot
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int32()), ("ts", pa.int64())])

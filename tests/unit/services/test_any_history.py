@@ -25,15 +25,15 @@ from airflow_provider.indexing.run import pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.locks import InProcessLockProvider
 from airflow_provider.services.archival import archive
-from airflow_provider.services.clean_plan import CleaningPolicy, Retention
-from airflow_provider.services.cleaning import clean, plan_clean
+from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning.cleaning import clean, plan_clean
 from airflow_provider.services.compaction import compact, pending_compactions, schedule_compaction
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
 from airflow_provider.table.file_names import base_file_name
-from airflow_provider.table.incremental import increment
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.reading.incremental import increment
 from tests.ingestion.interleaving import Clustering
 from tests.ingestion.lake import Lake, in_order
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild

@@ -22,13 +22,13 @@ from airflow_provider.concurrency import (
     rollback_dead_writers,
     schedule,
 )
-from airflow_provider.concurrency.commit import commit
-from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER
-from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
-from airflow_provider.concurrency.log_entry import Archival, Commit, Plan
-from airflow_provider.concurrency.publish import STAGED_FOLDER, ensure_published
-from airflow_provider.concurrency.revert import revert_entry
-from airflow_provider.concurrency.transactions import is_completed, partitions_of
+from airflow_provider.concurrency.commit.commit_point import commit
+from airflow_provider.concurrency.commit.publish import STAGED_FOLDER, ensure_published
+from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.concurrency.log.commit_log import COMMIT_LOG_FOLDER
+from airflow_provider.concurrency.log.log_entry import Archival, Commit, Plan
+from airflow_provider.concurrency.transactions.transactions import is_completed, partitions_of
+from airflow_provider.concurrency.undo.revert import revert_entry
 from airflow_provider.exceptions import (
     CheckpointExpiredError,
     InstantRolledBackError,
@@ -39,14 +39,14 @@ from airflow_provider.exceptions import (
 from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.services import archival
 from airflow_provider.services.archival import archive, archive_when_due, plan_archival
-from airflow_provider.services.orphans import delete_reverted_files
+from airflow_provider.services.orphans.orphans import delete_reverted_files
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.archived_timeline import HISTORY_FOLDER, archived
-from airflow_provider.table.incremental import increment
-from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.metadata import WriteStat
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import TIMELINE_FOLDER, instant_path
+from airflow_provider.table.reading.incremental import increment
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import TIMELINE_FOLDER, instant_path
+from airflow_provider.table.timeline.archived import HISTORY_FOLDER, archived
+from airflow_provider.table.timeline.instant import Action, Instant, State
+from airflow_provider.table.timeline.metadata import WriteStat
 from tests.unit.table.conftest import JvmTables
 
 from .trips import FEW, commits, create, fares, ingest, on_timeline

@@ -11,14 +11,14 @@ from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.services.archival import archive
-from airflow_provider.services.clean_plan import CleaningPolicy, Retention
-from airflow_provider.services.cleaning import clean, pending_cleans, plan_clean, schedule_clean
-from airflow_provider.services.found_files import there_and_gone
+from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning.cleaning import clean, pending_cleans, plan_clean, schedule_clean
+from airflow_provider.services.orphans.found_files import there_and_gone
 from airflow_provider.services.restore import restore
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.instant import Action, Instant, State, now
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State, now
 from tests.ingestion.interleaving import Clustering
 
 from .trips import commits, create, fares, ingest, on_timeline

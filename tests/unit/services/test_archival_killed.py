@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from hudi import HudiTableBuilder
 
-from airflow_provider.concurrency.commit_log import COMMIT_LOG_FOLDER, CommitLog
+from airflow_provider.concurrency.log.commit_log import COMMIT_LOG_FOLDER, CommitLog
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.archived_timeline import archived_instants
-from airflow_provider.table.instant import Action
-from airflow_provider.table.storage import CLOCK_PREFIX, Storage
+from airflow_provider.table.storage.storage import CLOCK_PREFIX, Storage
+from airflow_provider.table.timeline.archived import archived_instants
+from airflow_provider.table.timeline.instant import Action
 from tests.unit.concurrency.actors import add_archiver, add_writer
 from tests.unit.concurrency.invariants import check
 from tests.unit.concurrency.rows import read_snapshot
@@ -154,7 +154,7 @@ def test_two_at_once(stands_still_at: int) -> None:
 
 def test_a_reader_that_lists_while_instants_leave(monkeypatch: pytest.MonkeyPatch, table: HudiTable) -> None:
     """A listing of many pages may show an instant that left before the one that it does not show."""
-    monkeypatch.setattr("airflow_provider.table.timeline._ONE_PAGE", 3)
+    monkeypatch.setattr("airflow_provider.table.timeline.active._ONE_PAGE", 3)
     names = sorted(name for name in table.storage.names(".hoodie/timeline") if name != "history")
     torn = [names[:3] + names[9:], names[6:]]
 

@@ -12,14 +12,14 @@ import pytest
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.services.archival import archive
 from airflow_provider.table import HudiTable
-from airflow_provider.table.archived_timeline import (
+from airflow_provider.table.timeline.archived import (
     HISTORY_FOLDER,
     VERSION_PATH,
     Manifest,
     archived,
     archived_instants,
 )
-from airflow_provider.table.metadata import decode_commit_metadata
+from airflow_provider.table.timeline.metadata import decode_commit_metadata
 from tests.unit.table.conftest import JvmTables
 
 from .trips import FEW, commits, create, fares, on_timeline
@@ -56,7 +56,7 @@ def test_the_history_is_shaped_as_the_jvms(table: HudiTable, jvm_tables: JvmTabl
 def test_files_of_the_history_are_merged_level_by_level(
     table: HudiTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider.table.history_files.MERGED_FILES", 3)
+    monkeypatch.setattr("airflow_provider.table.timeline.archive_files.MERGED_FILES", 3)
     done = commits(table, 3)
     for number in range(3, 23):
         done += commits(table, 1, first=number)

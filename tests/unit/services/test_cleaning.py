@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency import CommitLog, begin_write, pending_instants, rollback
-from airflow_provider.concurrency.heartbeat import heartbeat_path
-from airflow_provider.concurrency.plans import reserved_file_groups
+from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
+from airflow_provider.concurrency.plans.schedule import reserved_file_groups
 from airflow_provider.concurrency.readers import (
     READERS_FOLDER,
     forget_consumer,
@@ -29,22 +29,22 @@ from airflow_provider.exceptions import (
     TableError,
 )
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.services.clean_plan import CleaningPolicy, Reason, Retention, make_plan
-from airflow_provider.services.cleaning import (
+from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Reason, Retention, make_plan
+from airflow_provider.services.cleaning.cleaning import (
     clean,
     pending_cleans,
     plan_clean,
     run_clean,
     schedule_clean,
 )
-from airflow_provider.services.found_files import Found
+from airflow_provider.services.orphans.found_files import Found
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table.file_names import base_file_name
-from airflow_provider.table.incremental import increment
-from airflow_provider.table.instant import Action, Instant, State, after, now
-from airflow_provider.table.metadata import decode, encode
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.reading.incremental import increment
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
+from airflow_provider.table.timeline.metadata import decode, encode
 from tests.ingestion.interleaving import Clustering, MeetingLock
 from tests.ingestion.lake import Lake, LakeTable
 from tests.unit.concurrency import another_hudi_writer

@@ -25,9 +25,9 @@ from airflow_provider.concurrency import (
     rollback,
     rollback_dead_writers,
 )
-from airflow_provider.concurrency.heartbeat import heartbeat_path
-from airflow_provider.concurrency.log_entry import Commit
-from airflow_provider.concurrency.service_failures import (
+from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
+from airflow_provider.concurrency.log.log_entry import Commit
+from airflow_provider.concurrency.plans.service_failures import (
     Service,
     clear_failures,
     failures,
@@ -40,7 +40,7 @@ from airflow_provider.exceptions import (
     WriteConflictError,
 )
 from airflow_provider.locks import open_lock
-from airflow_provider.services.clustering import (
+from airflow_provider.services.clustering.clustering import (
     cluster_in_process,
     clustering_progress,
     pending_clusterings,
@@ -48,15 +48,15 @@ from airflow_provider.services.clustering import (
     run_clustering,
     schedule_clustering,
 )
-from airflow_provider.services.clustering_job import ClusteringJob
-from airflow_provider.services.clustering_plan import ClusteringGroup, ClusteringSettings
-from airflow_provider.services.clustering_task import ClusteringTask
-from airflow_provider.services.row_order import LAYOUTS, row_order
+from airflow_provider.services.clustering.clustering_job import ClusteringJob
+from airflow_provider.services.clustering.clustering_plan import ClusteringGroup, ClusteringSettings
+from airflow_provider.services.clustering.clustering_task import ClusteringTask
+from airflow_provider.services.clustering.row_order import LAYOUTS, row_order
 from airflow_provider.table import increment, snapshot
-from airflow_provider.table.base_file_reader import read_base_file, read_footer
-from airflow_provider.table.file_groups import FileGroupId
-from airflow_provider.table.instant import Action
-from airflow_provider.table.metadata import WriteStat
+from airflow_provider.table.file_groups.view import FileGroupId
+from airflow_provider.table.files.base_file_reader import read_base_file, read_footer
+from airflow_provider.table.timeline.instant import Action
+from airflow_provider.table.timeline.metadata import WriteStat
 from tests.ingestion.interleaving import MeetingLock
 from tests.ingestion.lake import Lake, LakeTable
 

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.ingestion import IngestJob
-from airflow_provider.services.clustering_job import ClusteringJob
+from airflow_provider.services.clustering.clustering_job import ClusteringJob
 
 
 def test_it_survives_the_way_to_another_process() -> None:

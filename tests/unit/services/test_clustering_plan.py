@@ -10,18 +10,18 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.log_entry import Plan
+from airflow_provider.concurrency.log.log_entry import Plan
 from airflow_provider.exceptions import InvalidInputError, MissingColumnError
-from airflow_provider.services.clustering import (
+from airflow_provider.services.clustering.clustering import (
     cluster_in_process,
     pending_clusterings,
     pending_plan,
     preview_clustering,
     schedule_clustering,
 )
-from airflow_provider.services.clustering_plan import ClusteringPlan, ClusteringSettings
-from airflow_provider.table.metadata import decode, encode
-from airflow_provider.table.storage import Storage
+from airflow_provider.services.clustering.clustering_plan import ClusteringPlan, ClusteringSettings
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.metadata import decode, encode
 from tests.ingestion.lake import Lake, LakeTable, untouched
 
 SCHEMA = pa.schema(

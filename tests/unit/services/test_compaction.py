@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.concurrency import CommitLog, begin_planned, pending_instants, rollback_dead_writers
-from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.exceptions import CorruptTableError, InvalidInputError, NoSuchInstantError
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import pending_indexings, run_index
@@ -34,8 +34,6 @@ from airflow_provider.services.compaction import (
 from airflow_provider.services.compaction_plan import CompactionPlan, CompactionSettings, plan_compaction
 from airflow_provider.table import HudiTable
 from airflow_provider.table.hudi_table import PROPERTIES_PATH
-from airflow_provider.table.instant import Action, Instant, State, after, before
-from airflow_provider.table.metadata import decode, encode
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import (
     METADATA_FOLDER,
@@ -44,8 +42,10 @@ from airflow_provider.table.metadata_table.reader import (
     MetadataTable,
     metadata_storage,
 )
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import Timeline, instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State, after, before
+from airflow_provider.table.timeline.metadata import decode, encode
 from tests.unit.concurrency.simulation import NoLock
 from tests.unit.services.indexed_table import (
     EVERY_COMMIT,

@@ -10,12 +10,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from airflow_provider.concurrency.log_entry import Revert, Rollback
+from airflow_provider.concurrency.log.log_entry import Revert, Rollback
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
-from airflow_provider.services.cleaning import pending_cleans, run_clean
+from airflow_provider.services.cleaning.cleaning import pending_cleans, run_clean
 from airflow_provider.services.compaction import pending_compactions
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_names import parse_base_file_name

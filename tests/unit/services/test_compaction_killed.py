@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
-from airflow_provider.concurrency.log_entry import Plan
+from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.concurrency.log.log_entry import Plan
 from airflow_provider.exceptions import InstantRolledBackError
 from airflow_provider.services.archival import archive
 from airflow_provider.services.compaction import compact, pending_compactions
 from airflow_provider.table import HudiTable
-from airflow_provider.table.archived_timeline import archived_instants
-from airflow_provider.table.instant import Action
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import Timeline
+from airflow_provider.table.timeline.archived import archived_instants
+from airflow_provider.table.timeline.instant import Action
 from tests.unit.concurrency.simulation import Killed, NoLock
 from tests.unit.services.indexed_table import EVERY_COMMIT, check_indexes, commit, indexed_table, rows
 

@@ -8,16 +8,16 @@ from functools import cache
 import pytest
 
 from airflow_provider.concurrency import CommitLog, ConflictPolicy, rollback_dead_writers
-from airflow_provider.concurrency.log_entry import Plan, Restore
-from airflow_provider.concurrency.publish import publish_head
+from airflow_provider.concurrency.commit.publish import publish_head
+from airflow_provider.concurrency.log.log_entry import Plan, Restore
 from airflow_provider.exceptions import WriteConflictError
-from airflow_provider.services.cleaning import clean, pending_cleans
+from airflow_provider.services.cleaning.cleaning import clean, pending_cleans
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.incremental import Order, increment
-from airflow_provider.table.instant import Action
-from airflow_provider.table.metadata import decode
+from airflow_provider.table.reading.incremental import Order, increment
+from airflow_provider.table.timeline.instant import Action
+from airflow_provider.table.timeline.metadata import decode
 from tests.unit.concurrency.actors import EVERYTHING, FAIL, REBASE, add_cleaner, add_clusterer, add_writer
 from tests.unit.concurrency.invariants import recover
 from tests.unit.concurrency.rows import PARTITION, read_snapshot

@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.concurrency import begin_write, rollback, rollback_dead_writers
-from airflow_provider.concurrency.heartbeat import HEARTBEAT_FOLDER
+from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.concurrency.readers import reader_lease
 from airflow_provider.exceptions import InstantRolledBackError, SnapshotUnavailableError
 from airflow_provider.services.archival import archive
-from airflow_provider.services.compaction import compact
-from airflow_provider.services.metadata_cleaning import (
+from airflow_provider.services.cleaning.metadata_cleaning import (
     archive_metadata_timeline,
     delete_superseded,
     superseded_files,
 )
+from airflow_provider.services.compaction import compact
 from airflow_provider.table import HudiTable
-from airflow_provider.table.archived_timeline import archived_instants
-from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata_table.keys import ALL_PARTITIONS, files_key
 from airflow_provider.table.metadata_table.partitions import file_group_id
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import FileInfo, FileList, Payload, RecordLocation
 from airflow_provider.table.metadata_table.writer import UPSERT, begin_instant, write_log_file
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.table.timeline.active import Timeline, instant_path
+from airflow_provider.table.timeline.archived import archived_instants
+from airflow_provider.table.timeline.instant import Action, Instant, State
 from tests.unit.concurrency.simulation import NoLock
 from tests.unit.services.indexed_table import (
     EVERY_COMMIT,

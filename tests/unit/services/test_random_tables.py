@@ -18,24 +18,24 @@ import pyarrow as pa
 from hypothesis import event, given
 
 from airflow_provider.concurrency import begin_write
-from airflow_provider.concurrency.heartbeat import heartbeat_path
+from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
 from airflow_provider.exceptions import CommitError, SnapshotUnavailableError
 from airflow_provider.indexing.run import pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.services.archival import archive
-from airflow_provider.services.clean_plan import CleaningPolicy, Retention
-from airflow_provider.services.cleaning import clean
-from airflow_provider.services.clustering import run_clustering, schedule_clustering
-from airflow_provider.services.clustering_job import ClusteringJob
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning.cleaning import clean
+from airflow_provider.services.clustering.clustering import run_clustering, schedule_clustering
+from airflow_provider.services.clustering.clustering_job import ClusteringJob
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
+from airflow_provider.services.clustering.row_order import LAYOUTS, can_order
 from airflow_provider.services.compaction import compact
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.failed_writes import rollback_failed_writes
-from airflow_provider.services.row_order import LAYOUTS, can_order
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.schema import META_COLUMNS
+from airflow_provider.table.schema.arrow_avro import META_COLUMNS
 from tests.ingestion.lake import Lake, LakeTable, in_order
 from tests.processes.faults import with_faults
 from tests.unit.concurrency.simulation import NoLock

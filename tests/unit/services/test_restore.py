@@ -18,8 +18,8 @@ from airflow_provider.exceptions import (
     WriteConflictError,
 )
 from airflow_provider.services.archival import plan_archival
-from airflow_provider.services.clean_plan import CleaningPolicy, Retention
-from airflow_provider.services.cleaning import clean, schedule_clean
+from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning.cleaning import clean, schedule_clean
 from airflow_provider.services.restore import plan_restore, restore
 from airflow_provider.services.savepoint import (
     create_savepoint,
@@ -27,11 +27,11 @@ from airflow_provider.services.savepoint import (
     find_savepoint,
     savepoints,
 )
-from airflow_provider.table.incremental import Order, increment
-from airflow_provider.table.instant import Action, Instant, State, now
-from airflow_provider.table.metadata import decode
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.reading.incremental import Order, increment
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State, now
+from airflow_provider.table.timeline.metadata import decode
 from tests.ingestion.interleaving import Clustering
 from tests.ingestion.lake import Lake, LakeTable, untouched
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.services.row_order import LAYOUTS, can_order, ranks, row_order
+from airflow_provider.services.clustering.row_order import LAYOUTS, can_order, ranks, row_order
 
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int32(): st.integers(-(2**31), 2**31 - 1),

@@ -10,13 +10,13 @@ from airflow_provider.exceptions import SnapshotUnavailableError, TableError
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.services.archival import archive
-from airflow_provider.services.clean_plan import CleaningPolicy, Retention
-from airflow_provider.services.cleaning import clean, pending_cleans, plan_clean, schedule_clean
+from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning.cleaning import clean, pending_cleans, plan_clean, schedule_clean
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable
-from airflow_provider.table.cleans import planned_files
-from airflow_provider.table.instant import Action, Instant, State
+from airflow_provider.table.file_groups.cleans import planned_files
+from airflow_provider.table.timeline.instant import Action, Instant, State
 from tests.ingestion.interleaving import MeetingLock
 from tests.ingestion.lake import LakeTable
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.services.space_filling_curves import MOST_BITS, Cells, hilbert, z_order
+from airflow_provider.services.clustering.space_filling_curves import MOST_BITS, Cells, hilbert, z_order
 
 GRIDS = st.tuples(st.integers(1, 6), st.integers(1, 12)).filter(lambda grid: grid[0] * grid[1] <= 12)
 

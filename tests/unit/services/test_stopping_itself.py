@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.concurrency.service_failures import (
+from airflow_provider.concurrency.plans.service_failures import (
     Service,
     clear_failures,
     failures,
@@ -24,15 +24,15 @@ from airflow_provider.exceptions import (
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.services.archival import archive, archive_when_due
-from airflow_provider.services.clean_plan import CleaningPolicy, Retention
-from airflow_provider.services.cleaning import clean, schedule_clean
+from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning.cleaning import clean, schedule_clean
 from airflow_provider.services.compaction import compact, compact_when_due, schedule_compaction
 from airflow_provider.table import HudiTable
-from airflow_provider.table.archived_timeline import HISTORY_FOLDER
-from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 from airflow_provider.table.properties import PROPERTIES_PATH
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.archived import HISTORY_FOLDER
+from airflow_provider.table.timeline.instant import Action, Instant, State
 from tests.unit.services.indexed_table import EVERY_COMMIT, commit, indexed_table
 
 NOW_ONLY = Retention(CleaningPolicy.KEEP_LATEST_FILE_VERSIONS, 1)

@@ -10,13 +10,13 @@ import pytest
 
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError
 from airflow_provider.services.archival import archive
-from airflow_provider.services.clean_plan import CleaningPolicy, Retention
-from airflow_provider.services.cleaning import clean
+from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning.cleaning import clean
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.archived_timeline import HISTORY_FOLDER, archived_commits
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.archived import HISTORY_FOLDER, archived_commits
 from tests.ingestion.interleaving import Clustering, MeetingLock
 
 from .trips import commits, create, fares, ingest, on_timeline
@@ -192,8 +192,8 @@ def test_where_nothing_is_suspicious_no_metadata_is_read_in_the_archive(
     archive(table, keep_min=2, keep_max=3)
     newest = table.timeline().commits()[-1].requested_time
     asked = []
-    columns = "airflow_provider.table.archived_timeline._rows_in"
-    from airflow_provider.table import archived_timeline
+    columns = "airflow_provider.table.timeline.archived._rows_in"
+    from airflow_provider.table.timeline import archived as archived_timeline
 
     read = archived_timeline._rows_in
 

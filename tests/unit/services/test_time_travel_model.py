@@ -22,15 +22,15 @@ from airflow_provider.exceptions import SnapshotUnavailableError, TableError
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.services.archival import archive
-from airflow_provider.services.clean_plan import CleaningPolicy, Retention
-from airflow_provider.services.cleaning import clean, schedule_clean
+from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retention
+from airflow_provider.services.cleaning.cleaning import clean, schedule_clean
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint
-from airflow_provider.table.archived_timeline import archived_commits
-from airflow_provider.table.cleans import taken
-from airflow_provider.table.instant import State, after
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline
+from airflow_provider.table.file_groups.cleans import taken
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import Timeline
+from airflow_provider.table.timeline.archived import archived_commits
+from airflow_provider.table.timeline.instant import State, after
 from tests.ingestion.interleaving import Clustering, MeetingLock
 from tests.ingestion.lake import Lake
 

@@ -20,11 +20,11 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive
 from airflow_provider.services.upgrade import VersionChange, downgrade, upgrade
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.archived_timeline import archived
-from airflow_provider.table.incremental import increment
-from airflow_provider.table.instant import State
-from airflow_provider.table.legacy_archive import LEGACY_FOLDER
 from airflow_provider.table.properties import dump_properties, parse_properties
+from airflow_provider.table.reading.incremental import increment
+from airflow_provider.table.timeline.archived import archived
+from airflow_provider.table.timeline.instant import State
+from airflow_provider.table.timeline.legacy_archive import LEGACY_FOLDER
 from tests.unit.concurrency.simulation import Killed, NoLock
 from tests.unit.services.test_archival_killed import DyingStorage
 from tests.unit.table.conftest import JvmTables

@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 
 from airflow_provider.table import HudiTable
-from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.file_groups.view import FileGroupId
 from airflow_provider.table.file_names import base_file_name
-from airflow_provider.table.instant import Action, Instant, State, format_time
-from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
-from airflow_provider.table.partition_metadata import write_partition_metadata
-from airflow_provider.table.schema import with_meta_columns
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.files.partition_metadata import write_partition_metadata
+from airflow_provider.table.schema.arrow_avro import with_meta_columns
+from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State, format_time
+from airflow_provider.table.timeline.metadata import CommitMetadata, WriteStat, encode_commit_metadata
 
 SCHEMA = pa.schema([("p", pa.string()), ("k", pa.int64()), ("v", pa.string())])
 _EPOCH = datetime(2024, 1, 1, tzinfo=UTC)

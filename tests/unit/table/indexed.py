@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider.table import HudiTable
-from airflow_provider.table.file_groups import BaseFile, FileGroupId
+from airflow_provider.table.file_groups.view import BaseFile, FileGroupId
 from airflow_provider.table.file_names import parse_base_file_name
-from airflow_provider.table.instant import Action, Instant, State
 from airflow_provider.table.metadata_table.changes import TableChange, records_of
 from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
@@ -27,7 +26,8 @@ from airflow_provider.table.metadata_table.writer import (
     write_instant,
 )
 from airflow_provider.table.properties import PROPERTIES_PATH, dump_properties
-from airflow_provider.table.timeline import instant_path
+from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State
 from tests.unit.table.histories import History, Slice, Write
 
 ALL = tuple(MetadataPartition)

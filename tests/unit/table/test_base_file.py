@@ -16,13 +16,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CorruptTableError, IncompatibleSchemaError, StorageFullError
-from airflow_provider.table.base_file_reader import read_base_file, read_footer
-from airflow_provider.table.base_file_writer import BaseFileWriter, WrittenFile
 from airflow_provider.table.file_names import base_file_name, new_file_id, parse_base_file_name
-from airflow_provider.table.partition_metadata import write_partition_metadata
+from airflow_provider.table.files.base_file_reader import read_base_file, read_footer
+from airflow_provider.table.files.base_file_writer import BaseFileWriter, WrittenFile
+from airflow_provider.table.files.partition_metadata import write_partition_metadata
 from airflow_provider.table.properties import parse_properties
-from airflow_provider.table.schema import META_COLUMNS, avro_to_arrow, conform, with_meta_columns
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.schema.arrow_avro import META_COLUMNS, avro_to_arrow, conform, with_meta_columns
+from airflow_provider.table.storage.storage import Storage
 from tests.unit.table.arrow_data import tables
 from tests.unit.table.conftest import JvmTables
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
-from airflow_provider.table.bloom_filter import DYNAMIC_V0, SIMPLE, BloomFilter
+from airflow_provider.table.files.bloom_filter import DYNAMIC_V0, SIMPLE, BloomFilter
 from tests.unit.table.arrow_data import texts
 from tests.unit.table.conftest import JvmTables
 

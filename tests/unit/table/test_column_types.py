@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.table.column_types import to_schema, type_name
-from airflow_provider.table.schema import arrow_to_avro
+from airflow_provider.table.schema.arrow_avro import arrow_to_avro
+from airflow_provider.table.schema.column_types import to_schema, type_name
 
 NAMES = {
     "boolean": pa.bool_(),

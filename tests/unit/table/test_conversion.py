@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.table.conversion import Origin, converted
+from airflow_provider.table.schema.conversion import Origin, converted
 
 FLOATS = [1.1, 0.1, 3.4e38, 16777217.0, 5.0, -0.0, None]
 

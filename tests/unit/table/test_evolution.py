@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import IncompatibleSchemaError, MissingColumnError
-from airflow_provider.table.column_types import to_schema
-from airflow_provider.table.evolution import check_roles, evolved
 from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.schema.column_types import to_schema
+from airflow_provider.table.schema.evolution import check_roles, evolved
 
 DECIMALS = ("decimal(10,2)", "decimal(12,2)", "decimal(12,4)", "decimal(30,10)")
 PLAIN = (

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
-from airflow_provider.table.byte_range import ByteRange
 from airflow_provider.table.hfile import Compression, HFileReader, HFileWriter
 from airflow_provider.table.hfile import format as hfile
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.byte_range import ByteRange
+from airflow_provider.table.storage.storage import Storage
 from tests.unit.table.conftest import JvmTables
 
 _PAIRS = st.dictionaries(st.binary(max_size=300), st.binary(max_size=300), max_size=60)

@@ -14,9 +14,9 @@ from airflow_provider.indexing.options import file_group_count, index_options
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.locks import LOCK_PROVIDERS, InProcessLockProvider, lock_options
 from airflow_provider.services.archival import plan_archival
-from airflow_provider.services.clean_plan import Retention
-from airflow_provider.services.clustering_job import ClusteringJob
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.cleaning.clean_plan import Retention
+from airflow_provider.services.clustering.clustering_job import ClusteringJob
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table.hudi_options import OPTIONS, HudiOptions, IndexOptions, Topic
 from airflow_provider.table.hudi_options.reference import reference

@@ -18,14 +18,14 @@ from airflow_provider.exceptions import (
     UnsupportedTableError,
 )
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.base_file_writer import BaseFileWriter
-from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.file_groups.view import FileGroupId
 from airflow_provider.table.file_names import new_file_id
-from airflow_provider.table.instant import Action
+from airflow_provider.table.files.base_file_writer import BaseFileWriter
+from airflow_provider.table.files.partition_metadata import write_partition_metadata
 from airflow_provider.table.keys import record_keys
-from airflow_provider.table.metadata import WriteStat
-from airflow_provider.table.partition_metadata import write_partition_metadata
 from airflow_provider.table.properties import PROPERTIES_PATH
+from airflow_provider.table.timeline.instant import Action
+from airflow_provider.table.timeline.metadata import WriteStat
 from tests.unit.table.histories import History
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("fare", pa.float64())])

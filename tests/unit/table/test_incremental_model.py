@@ -8,7 +8,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from airflow_provider.table.incremental import Increment, Order, increment, movable_checkpoint
+from airflow_provider.table.reading.incremental import Increment, Order, increment, movable_checkpoint
 from tests.unit.table.histories import History, Key, Row, Write, rows_of
 
 keys = st.tuples(st.sampled_from("ab"), st.integers(0, 5))

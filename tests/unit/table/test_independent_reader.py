@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 
-from airflow_provider.table.base_file_reader import read_base_file
-from airflow_provider.table.base_file_writer import BaseFileWriter
 from airflow_provider.table.file_names import new_file_id, parse_base_file_name
+from airflow_provider.table.files.base_file_reader import read_base_file
+from airflow_provider.table.files.base_file_writer import BaseFileWriter
+from airflow_provider.table.files.partition_metadata import write_partition_metadata
 from airflow_provider.table.keys import partition_path, record_keys
-from airflow_provider.table.metadata import CommitMetadata, WriteStat, encode_commit_metadata
-from airflow_provider.table.partition_metadata import write_partition_metadata
 from airflow_provider.table.properties import TableConfig, dump_properties
-from airflow_provider.table.schema import arrow_to_avro, avro_to_arrow
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.schema.arrow_avro import arrow_to_avro, avro_to_arrow
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.metadata import CommitMetadata, WriteStat, encode_commit_metadata
 
 MOMENT = datetime.datetime(2024, 2, 3, 4, 5, 6, 789_012, tzinfo=datetime.UTC)
 

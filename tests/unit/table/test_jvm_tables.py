@@ -19,35 +19,39 @@ from airflow_provider.concurrency import (
     rollback_dead_writers,
     schedule,
 )
-from airflow_provider.concurrency.revert import revert
+from airflow_provider.concurrency.undo.revert import revert
 from airflow_provider.exceptions import CheckpointExpiredError, CorruptTableError, UnsupportedTableError
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import end_indexing, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive, plan_archival
-from airflow_provider.services.cleaning import clean, plan_clean, run_clean, schedule_clean
-from airflow_provider.services.clustering import preview_clustering, run_clustering, schedule_clustering
-from airflow_provider.services.clustering_job import ClusteringJob
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.cleaning.cleaning import clean, plan_clean, run_clean, schedule_clean
+from airflow_provider.services.cleaning.metadata_cleaning import archive_metadata_timeline, delete_superseded
+from airflow_provider.services.clustering.clustering import (
+    preview_clustering,
+    run_clustering,
+    schedule_clustering,
+)
+from airflow_provider.services.clustering.clustering_job import ClusteringJob
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.services.compaction import (
     compact,
     due_compactions,
     run_compaction,
     schedule_compaction,
 )
-from airflow_provider.services.metadata_cleaning import archive_metadata_timeline, delete_superseded
-from airflow_provider.services.orphans import delete_reverted_files
+from airflow_provider.services.orphans.orphans import delete_reverted_files
 from airflow_provider.services.restore import plan_restore, restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint
 from airflow_provider.services.table_options import change_options
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.archived_timeline import archived, archived_write_ids, find_archived
-from airflow_provider.table.file_slices import file_slices
-from airflow_provider.table.incremental import Order, increment
-from airflow_provider.table.instant import Action, State
-from airflow_provider.table.legacy_archive import LEGACY_FOLDER
-from airflow_provider.table.metadata import decode
+from airflow_provider.table.reading.file_slices import file_slices
+from airflow_provider.table.reading.incremental import Order, increment
+from airflow_provider.table.timeline.archived import archived, archived_write_ids, find_archived
+from airflow_provider.table.timeline.instant import Action, State
+from airflow_provider.table.timeline.legacy_archive import LEGACY_FOLDER
+from airflow_provider.table.timeline.metadata import decode
 from tests.unit.table.conftest import JvmTables, told_of_jvm_tables
 from tests.unit.test_cli import call
 

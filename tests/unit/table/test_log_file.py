@@ -11,9 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
-from airflow_provider.table.byte_range import ByteRange
-from airflow_provider.table.hfile import HFileWriter
-from airflow_provider.table.log_file import (
+from airflow_provider.table.files.log_file import (
     MAGIC,
     BlockType,
     HeaderKey,
@@ -24,7 +22,7 @@ from airflow_provider.table.log_file import (
     read_log_blocks,
     valid_log_blocks,
 )
-from airflow_provider.table.log_records import (
+from airflow_provider.table.files.log_records import (
     DeletedRecord,
     WrappedValue,
     avro_records,
@@ -34,7 +32,9 @@ from airflow_provider.table.log_records import (
     encode_deletes,
     parsed_schema,
 )
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.hfile import HFileWriter
+from airflow_provider.table.storage.byte_range import ByteRange
+from airflow_provider.table.storage.storage import Storage
 from tests.unit.table.conftest import JvmTables
 
 _SCHEMA = {"type": "record", "name": "row", "fields": [{"name": "id", "type": "string"}]}

@@ -11,13 +11,13 @@ import pytest
 from airflow_provider.concurrency import begin_write, rollback
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive
-from airflow_provider.services.clustering import cluster_in_process, schedule_clustering
-from airflow_provider.services.clustering_plan import ClusteringSettings
+from airflow_provider.services.clustering.clustering import cluster_in_process, schedule_clustering
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file_writer import BaseFileWriter
 from airflow_provider.table.file_names import new_file_id
-from airflow_provider.table.markers import MarkerType, delete_markers, write_marker
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.files.base_file_writer import BaseFileWriter
+from airflow_provider.table.files.markers import MarkerType, delete_markers, write_marker
+from airflow_provider.table.storage.storage import Storage
 from tests.unit.concurrency.another_hudi_writer import SCHEMA, Jvm, create_trips, fares, rows
 
 
@@ -59,8 +59,8 @@ def killed(monkeypatch: pytest.MonkeyPatch, table: HudiTable, fares: dict[int, f
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider.concurrency.uncommitted.Uncommitted.stage", kill)
-        patch.setattr("airflow_provider.concurrency.writer.Writer._give_up", lambda *_: None)
+        patch.setattr("airflow_provider.concurrency.commit.staged_metadata.Uncommitted.stage", kill)
+        patch.setattr("airflow_provider.concurrency.write.writer.Writer._give_up", lambda *_: None)
         with pytest.raises(Killed):
             ingest_arrow(table, rows(fares, city))
     (pending,) = table.timeline().pending()
@@ -132,7 +132,7 @@ def test_what_a_killed_writer_has_left_goes_with_its_instant(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider.concurrency.writer.delete_markers", kill)
+        patch.setattr("airflow_provider.concurrency.write.writer.delete_markers", kill)
         with pytest.raises(Killed):
             ingest_arrow(table, rows({1: 10.0}))
     assert markers(table.location)

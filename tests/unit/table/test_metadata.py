@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CorruptTableError
-from airflow_provider.table.metadata import (
+from airflow_provider.table.timeline.metadata import (
     CommitMetadata,
     WriteStat,
     decode,

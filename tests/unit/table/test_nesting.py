@@ -11,7 +11,7 @@ import pytest
 from airflow_provider.exceptions import InvalidInputError, TableExistsError
 from airflow_provider.table import HudiTable
 from airflow_provider.table.properties import PROPERTIES_PATH
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

@@ -14,10 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CorruptTableError, IncompatibleSchemaError, UnsupportedTableError
-from airflow_provider.table.base_file_reader import BaseFileFooter
-from airflow_provider.table.evolution import evolved
-from airflow_provider.table.metadata import decode_commit_metadata
-from airflow_provider.table.schema import (
+from airflow_provider.table.files.base_file_reader import BaseFileFooter
+from airflow_provider.table.schema.arrow_avro import (
     META_COLUMNS,
     arrow_to_avro,
     avro_to_arrow,
@@ -25,6 +23,8 @@ from airflow_provider.table.schema import (
     with_meta_columns,
     without_meta_columns,
 )
+from airflow_provider.table.schema.evolution import evolved
+from airflow_provider.table.timeline.metadata import decode_commit_metadata
 from tests.unit.table.arrow_data import schemas, tables
 from tests.unit.table.conftest import JvmTables
 

@@ -20,15 +20,15 @@ from hypothesis import example, given
 from airflow_provider.exceptions import InvalidInputError, MissingColumnError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.explain import explain
-from airflow_provider.table.instant import Action, format_time, parse_time
 from airflow_provider.table.metadata_table.keys import column_stats_key
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import metadata_storage
 from airflow_provider.table.metadata_table.writer import write_instant, write_log_file
-from airflow_provider.table.predicates import Filter, Where, parse_filter
 from airflow_provider.table.properties import PROPERTIES_PATH, dump_properties
-from airflow_provider.table.schema import arrow_to_avro
+from airflow_provider.table.reading.explain import explain
+from airflow_provider.table.schema.arrow_avro import arrow_to_avro
+from airflow_provider.table.skipping.predicates import Filter, Where, parse_filter
+from airflow_provider.table.timeline.instant import Action, format_time, parse_time
 from tests.unit.table.indexed import build_indexes
 
 UTC = dt.UTC

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 
 
 @pytest.fixture(params=["local", "memory"])

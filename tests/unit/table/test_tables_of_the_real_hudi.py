@@ -17,7 +17,7 @@ import pytest
 
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.incremental import Increment, increment
+from airflow_provider.table.reading.incremental import Increment, increment
 from tests.real_hudi.answers import plain_rows
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "real_hudi"

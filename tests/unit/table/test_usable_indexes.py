@@ -13,11 +13,11 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from airflow_provider.exceptions import SnapshotUnavailableError
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.file_groups.view import FileGroupId, FileSystemView
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.usable import UsableIndexes
 from airflow_provider.table.properties import PROPERTIES_PATH, dump_properties
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 from tests.unit.table.histories import Key
 from tests.unit.table.indexed import ALL, IndexedHistory, build_indexes
 

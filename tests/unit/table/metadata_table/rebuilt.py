@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.indexes import current_indexes
-from airflow_provider.concurrency.publish import publish_head
-from airflow_provider.table.file_groups import BaseFile, FileSystemView
+from airflow_provider.concurrency.commit.publish import publish_head
+from airflow_provider.concurrency.indexes.log_to_indexes import current_indexes
+from airflow_provider.table.file_groups.view import BaseFile, FileSystemView
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table.changes import TableChange, records_of

@@ -13,7 +13,7 @@ from airflow_provider.table.metadata_table.index_definitions import (
     record_index_definition,
     write_index_definitions,
 )
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 from tests.unit.table.conftest import JvmTables
 
 

@@ -12,10 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.table import HudiTable
-from airflow_provider.table.base_file_reader import read_base_file
 from airflow_provider.table.file_names import parse_base_file_name
-from airflow_provider.table.instant import Action, parse_time
-from airflow_provider.table.log_file import LogFileName
+from airflow_provider.table.files.base_file_reader import read_base_file
+from airflow_provider.table.files.log_file import LogFileName
 from airflow_provider.table.metadata_table.keys import (
     ALL_PARTITIONS,
     column_stats_key,
@@ -51,7 +50,8 @@ from airflow_provider.table.metadata_table.writer import (
     write_instant,
 )
 from airflow_provider.table.properties import TableConfig
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.instant import Action, parse_time
 from tests.unit.table.conftest import JvmTables
 from tests.unit.table.histories import at
 

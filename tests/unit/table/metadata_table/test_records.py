@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
-from airflow_provider.table.byte_range import ByteRange
+from airflow_provider.table.files.log_file import BlockType, LogFileName, read_log_blocks
+from airflow_provider.table.files.log_records import WrappedValue, block_hfile
 from airflow_provider.table.hfile import HFileReader
-from airflow_provider.table.log_file import BlockType, LogFileName, read_log_blocks
-from airflow_provider.table.log_records import WrappedValue, block_hfile
 from airflow_provider.table.metadata_table.records import (
     ColumnStats,
     FileInfo,
@@ -31,6 +30,7 @@ from airflow_provider.table.metadata_table.records import (
     merge,
     schema_text,
 )
+from airflow_provider.table.storage.byte_range import ByteRange
 from tests.unit.table.conftest import JvmTables
 
 _decode = RecordDecoder(schema_text())

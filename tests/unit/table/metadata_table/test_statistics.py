@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.table.base_file_reader import read_base_file, read_footer
-from airflow_provider.table.base_file_writer import BaseFileWriter
-from airflow_provider.table.bloom_filter import BloomFilter
-from airflow_provider.table.log_records import WrappedValue
+from airflow_provider.table.files.base_file_reader import read_base_file, read_footer
+from airflow_provider.table.files.base_file_writer import BaseFileWriter
+from airflow_provider.table.files.bloom_filter import BloomFilter
+from airflow_provider.table.files.log_records import WrappedValue
 from airflow_provider.table.metadata_table.records import ColumnStats, RecordLocation, RecordType, ValueType
 from airflow_provider.table.metadata_table.statistics import (
     INDEXED_META_COLUMNS,
@@ -27,7 +27,7 @@ from airflow_provider.table.metadata_table.statistics import (
     stored_bloom_filter,
     value_type,
 )
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.storage.storage import Storage
 
 _DAY = datetime.date(2024, 2, 3)
 _MOMENT = datetime.datetime(2024, 2, 3, 4, 5, 6, 789_012)

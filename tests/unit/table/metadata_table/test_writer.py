@@ -14,12 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import NotATableError
-from airflow_provider.table.byte_range import ByteRange
+from airflow_provider.table.files.log_file import BlockType, HeaderKey, LogBlock, LogFileName, read_log_blocks
+from airflow_provider.table.files.log_records import block_hfile, deleted_records
 from airflow_provider.table.hfile import Compression, HFileReader, HFileWriter
-from airflow_provider.table.instant import Action, Instant, State
-from airflow_provider.table.log_file import BlockType, HeaderKey, LogBlock, LogFileName, read_log_blocks
-from airflow_provider.table.log_records import block_hfile, deleted_records
-from airflow_provider.table.metadata import WriteStat, decode
 from airflow_provider.table.metadata_table.keys import (
     ALL_PARTITIONS,
     bloom_filter_key,
@@ -55,8 +52,11 @@ from airflow_provider.table.metadata_table.writer import (
     write_log_file,
 )
 from airflow_provider.table.properties import TableConfig, dump_properties, parse_properties
-from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Timeline, instant_path
+from airflow_provider.table.storage.byte_range import ByteRange
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import Timeline, instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State
+from airflow_provider.table.timeline.metadata import WriteStat, decode
 from tests.unit.table.conftest import JvmTables
 from tests.unit.table.histories import History, Key, Row, Write, at, rows_of
 

@@ -1,0 +1,49 @@
+"""TODO"""
+
+from airflow_provider.concurrency.commit.commit_content import CommitResult, Content, Rebase, Rebased
+from airflow_provider.concurrency.commit.commit_point import commit
+from airflow_provider.concurrency.commit.concurrent_changes import Change, Moment
+from airflow_provider.concurrency.commit.index_entries import (
+    IndexChange,
+    Indexes,
+    change_indexes,
+    drop_indexes,
+)
+from airflow_provider.concurrency.commit.publish import (
+    STAGED_FOLDER,
+    clean_up,
+    files_in,
+    publish_head,
+    staged_metadata_path,
+    staged_plan_path,
+    take_off_pending,
+)
+from airflow_provider.concurrency.commit.staged_metadata import Uncommitted
+from airflow_provider.concurrency.commit.undo_entry import revert_entry, view_without
+from airflow_provider.concurrency.commit.unlogged_commits import log_missed, missed
+
+__all__ = [
+    "STAGED_FOLDER",
+    "Change",
+    "CommitResult",
+    "Content",
+    "IndexChange",
+    "Indexes",
+    "Moment",
+    "Rebase",
+    "Rebased",
+    "Uncommitted",
+    "change_indexes",
+    "clean_up",
+    "commit",
+    "drop_indexes",
+    "files_in",
+    "log_missed",
+    "missed",
+    "publish_head",
+    "revert_entry",
+    "staged_metadata_path",
+    "staged_plan_path",
+    "take_off_pending",
+    "view_without",
+]

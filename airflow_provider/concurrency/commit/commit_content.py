@@ -1,0 +1,218 @@
+"""What a write brings, what it has to merge again, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from airflow_provider.concurrency.commit.publish import staged_metadata_path
+from airflow_provider.concurrency.conflicts import Conflict
+from airflow_provider.concurrency.heartbeats import HeartbeatInfo
+from airflow_provider.concurrency.log import Commit
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.schema import TableSchema
+from airflow_provider.table.timeline import Action, CommitMetadata, WriteStat, encode_commit_metadata
+
+
+@dataclass(frozen=True)
+class CommitResult:
+    """A commit that is visible.
+
+    :param instant: requested time.
+    :param completion_time: when it completed; orders commits.
+    :param action: action on the timeline.
+    :param sequence: its place in the commit log; 0 when it is archived.
+    :param rebases: how often it lost a conflict and was merged again in part.
+    """
+
+    instant: str
+    completion_time: str
+    action: Action
+    sequence: int
+    rebases: int = 0
+
+
+@dataclass(frozen=True)
+class Rebase:
+    """What a write that lost a conflict has to merge again.
+
+    :param view: the new snapshot.
+    :param lost: file groups of this write whose files have to be written again, or which it took
+        out and which others have changed. A merge that went into a new file group is lost with the
+        one that it was merged on (``WriteStat.prev_base_file``).
+    :param conflicts: with what.
+    """
+
+    view: FileSystemView
+    lost: frozenset[FileGroupId]
+    conflicts: tuple[Conflict, ...]
+
+
+@dataclass(frozen=True)
+class Rebased:
+    """What was merged again.
+
+    :param write_stats: of the new data files; they stand in for those of the lost file groups.
+    :param replaced: file ids that are taken out besides those that were not lost, by partition path.
+    """
+
+    write_stats: Sequence[WriteStat]
+    replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a write is about to commit.
+
+    :param write_stats: one per data file.
+    :param replaced: file ids that it takes out, by partition path.
+    :param extra_metadata: goes into the commit metadata.
+    :param unique_keys: whether its new record keys must not be another write's new keys too.
+    :param metadata: content of the completed instant where it is not commit metadata.
+    :param parts: file groups that are lost together, where the others are worth a commit without them.
+    :param schema: the table's schema from this commit on; None where it says nothing of it.
+    :param evolves: whether that is another one than before.
+    """
+
+    write_stats: tuple[WriteStat, ...]
+    replaced: Mapping[str, tuple[str, ...]]
+    extra_metadata: Mapping[str, str]
+    unique_keys: bool
+    metadata: bytes | None = None
+    parts: tuple[frozenset[FileGroupId], ...] = ()
+    schema: TableSchema | None = None
+    evolves: bool = False
+
+    @property
+    def written(self) -> frozenset[FileGroupId]:
+        """File groups that get a slice."""
+        return frozenset(_group(stat) for stat in self.write_stats)
+
+    @property
+    def taken_out(self) -> frozenset[FileGroupId]:
+        """File groups that are replaced."""
+        return frozenset(
+            FileGroupId(partition, file_id) for partition, ids in self.replaced.items() for file_id in ids
+        )
+
+    @property
+    def touched(self) -> frozenset[FileGroupId]:
+        """File groups whose content changes."""
+        return self.written | self.taken_out
+
+    @property
+    def merged_into(self) -> dict[FileGroupId, FileGroupId]:
+        """The new file group that has the rows, by the one that is taken out for it."""
+        return {
+            before: _group(stat)
+            for stat in self.write_stats
+            if (before := _merged_on(stat)) is not None and before in self.taken_out
+        }
+
+    @property
+    def inserted_in(self) -> frozenset[str]:
+        """Partition paths that get new records."""
+        return frozenset(stat.partition_path for stat in self.write_stats if stat.num_inserts)
+
+    def lost(self, conflicts: Iterable[Conflict]) -> frozenset[FileGroupId]:
+        """File groups that have to be merged again, or taken out anew.
+
+        Where a merge had to go into a new file group, it and the one that it was merged on, which was
+        taken out for it, are lost together.
+
+        :param conflicts: that were lost.
+        """
+        named = frozenset(group for conflict in conflicts for group in conflict.file_groups)
+        lost = set(named)
+        for stat in self.write_stats:
+            pair = {_group(stat), _merged_on(stat)}
+            if pair & named and _merged_on(stat) in self.taken_out:
+                lost |= {group for group in pair if group is not None}
+        return frozenset(lost)
+
+    def without(self, conflicts: Iterable[Conflict]) -> Content | None:
+        """What is left when the parts are taken out that are lost.
+
+        :param conflicts: that were lost.
+        :return: None when nothing is left, as after a restore, which concerns the whole table.
+        """
+        conflicts = list(conflicts)
+        if not all(conflict.file_groups for conflict in conflicts):
+            return None
+        named = frozenset(group for conflict in conflicts for group in conflict.file_groups)
+        left = tuple(part for part in self.parts if not part & named)
+        lost = frozenset(group for part in self.parts if part & named for group in part)
+        return replace(self.with_rebased(lost, Rebased(())), parts=left) if left else None
+
+    def with_schema(self, schema: TableSchema, evolves: bool) -> Content:
+        """The same write on what others have made of the table's schema.
+
+        :param schema: the table's schema from this commit on.
+        :param evolves: whether that is another one than before.
+        """
+        return replace(self, schema=schema, evolves=evolves)
+
+    def share_of(self, file_groups: frozenset[FileGroupId]) -> float:
+        """The part of the data files that belongs to some file groups, 0 to 1."""
+        return sum(_group(stat) in file_groups for stat in self.write_stats) / max(1, len(self.write_stats))
+
+    def with_rebased(self, lost: frozenset[FileGroupId], rebased: Rebased) -> Content:
+        """The same write after some of its file groups were merged again."""
+        stats = [stat for stat in self.write_stats if _group(stat) not in lost]
+        out = {
+            partition: [file_id for file_id in ids if FileGroupId(partition, file_id) not in lost]
+            for partition, ids in self.replaced.items()
+        }
+        for partition, ids in rebased.replaced.items():
+            out[partition] = list(dict.fromkeys([*out.get(partition, ()), *ids]))
+        return replace(
+            self,
+            write_stats=(*stats, *rebased.write_stats),
+            replaced={partition: tuple(ids) for partition, ids in out.items() if ids},
+        )
+
+    def completed_action(self, pending: Action) -> Action:
+        """The action under which it completes: only a replacecommit can take file groups out."""
+        completed = pending.when_completed
+        return Action.REPLACE_COMMIT if self.replaced and completed is Action.COMMIT else completed
+
+    def encoded(self, operation: str, pending: Action) -> bytes:
+        """The content of the completed instant."""
+        if self.metadata is not None:
+            return self.metadata
+        extra = {**self.extra_metadata, **(self.schema.extra_metadata if self.schema else {})}
+        metadata = CommitMetadata(operation, self.write_stats, self.replaced, extra)
+        return encode_commit_metadata(metadata, self.completed_action(pending))
+
+    def renamed_action(self, pending: Action) -> Action | None:
+        """The action under which it completes, where that is not the one under which it is pending."""
+        action = self.completed_action(pending)
+        return action if pending is Action.COMMIT and action is not pending else None
+
+    def entry(self, instant: str, pending: Action, info: HeartbeatInfo, *, seen: str = "") -> Commit:
+        """The log entry that commits it."""
+        return Commit(
+            instant=instant,
+            action=self.completed_action(pending),
+            operation=info.operation,
+            priority=info.priority,
+            written=self.written,
+            replaced=self.taken_out,
+            inserted_in=self.inserted_in,
+            metadata_path=staged_metadata_path(instant),
+            pending_action=pending if self.renamed_action(pending) else None,
+            operation_key=info.operation_key,
+            evolves=self.evolves,
+            seen=seen,
+            owner=info.owner,
+        )
+
+
+def _group(stat: WriteStat) -> FileGroupId:
+    return FileGroupId(stat.partition_path, stat.file_id)
+
+
+def _merged_on(stat: WriteStat) -> FileGroupId | None:
+    parsed = parse_base_file_name(stat.prev_base_file or "")
+    return FileGroupId(stat.partition_path, parsed[0]) if parsed else None

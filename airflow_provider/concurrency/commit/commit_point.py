@@ -1,0 +1,141 @@
+"""The one door to the commit log: everybody who changes a table's history comes through here.
+
+One optimistic loop. Whoever has something to say looks at the moment, decides on an entry, and this puts it
+right behind that moment, if nobody else has come first. Otherwise it is decided again, on what is true then.
+So an entry is always decided on all that comes before it, whatever became of any lock.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
+
+from airflow_provider.concurrency.commit.concurrent_changes import Moment
+from airflow_provider.concurrency.commit.publish import publish
+from airflow_provider.concurrency.commit.undo_entry import next_undone
+from airflow_provider.concurrency.log import Commit, CommitLog, LogEntry, Plan, completion_time_after
+from airflow_provider.exceptions import InstantRolledBackError, NoSuchInstantError, TableServiceError
+from airflow_provider.table.storage import Storage
+
+log = logging.getLogger(__name__)
+
+Entry = TypeVar("Entry", bound=LogEntry)
+
+
+def commit(
+    storage: Storage,
+    decide: Callable[[Moment], Entry | None],
+    *,
+    since: Moment | None = None,
+    tries: int | None = None,
+    once_put: Callable[[Entry], object] = lambda _: None,
+) -> Entry | None:
+    """Put an entry into the commit log, and publish it.
+
+    What follows from the moment is given to the entry here: its sequence, its completion time, what was
+    archived, and the indexes, unless the entry changes them. A requested time that ``decide`` took from the
+    moment (:meth:`~airflow_provider.concurrency.commit.concurrent_changes.Moment.request_instant`) is good for that moment
+    only: where the place is lost, it goes, with all that was staged under it.
+
+    Once the entry is put, it is true. A publication that fails is logged, and finished by whoever comes next.
+    What another Hudi writer has undone, by a rollback or a restore on the timeline, the log says first.
+
+    :param storage: the table's storage.
+    :param decide: decides on the entry that follows a moment; None when there is nothing to say. Asked again
+        when another entry has taken the place. What it raises ends the commit, with nothing said.
+    :param since: a moment from which on the log is read, where the caller knows one; saves a look.
+    :param tries: places that may be lost; as many as it takes when None.
+    :param once_put: called with the entry, before it is published.
+    :return: the entry; None when there was nothing to say, or every place was lost.
+    :raises OSError: when it is not known whether the entry was put.
+    :raises InstantRolledBackError: when this process stood still while the log was trimmed past its place, or
+        while another Hudi writer rolled the entry's instant back.
+    """
+    commit_log, moment = CommitLog(storage), since
+    for _ in itertools.repeat(None) if tries is None else range(tries):
+        moment = Moment.now(storage) if moment is None else moment.following()
+        if _say_undone(storage, moment):
+            continue
+        try:
+            decided = decide(moment)
+        except Exception as error:
+            with suppress(OSError):  # the error of the decision is the one to tell
+                moment.give_up_requested()
+            # Somebody else has undone or archived what the decision was to rest on.
+            is_late = isinstance(error, FileNotFoundError | NoSuchInstantError)
+            if is_late and (commit_log.head() > moment.sequence or _say_undone(storage, moment.published())):
+                if commit_log.trimmed() <= moment.sequence:
+                    continue
+                if since is None:  # from here the log cannot be followed any more
+                    moment = None
+                    continue
+            raise
+        if _say_undone(storage, moment):  # perhaps the decision has looked at the timeline
+            continue
+        if decided is not None and (entry := _put(storage, moment, decided, once_put)) is not None:
+            return entry
+        moment.give_up_requested()
+        if decided is None:
+            return None
+    return None
+
+
+def _say_undone(storage: Storage, moment: Moment) -> bool:
+    """Put what other Hudi writers have undone; False when the log says it all."""
+    undone = next_undone(storage, moment)
+    if undone is None:
+        return False
+    moment.give_up_requested()
+    if _put(storage, moment, undone, lambda _: None) is not None:
+        told = "table %s: %s was undone, because another Hudi writer was faster, or has undone it by %s"
+        log.warning(told, storage.root, undone.rolls_back, undone.instant)
+    return True
+
+
+def _put(
+    storage: Storage, moment: Moment, decided: Entry, once_put: Callable[[Entry], object]
+) -> Entry | None:
+    """The entry, put right behind the moment and published; None where another one has the place."""
+    entry = _following(storage, moment, decided)
+    if not CommitLog(storage).append(entry.sequence, entry):
+        return None
+    once_put(entry)
+    if not _publish(storage, moment, entry):
+        _say_undone(storage, Moment(storage, entry).published())
+        raise InstantRolledBackError(
+            f"table {storage.root}: {entry.operation} {entry.instant} stood still, and another Hudi writer "
+            "has rolled it back, or written to its file groups; run it again",
+            instant=entry.instant,
+        )
+    return entry
+
+
+def _following(storage: Storage, moment: Moment, decided: Entry) -> Entry:
+    newest, bound, there = moment.newest, moment.newest_completion, moment.table_indexes
+    requested = decided.instant or decided.archived  # an archival is no instant
+    # An entry that changes the indexes changes the properties too, unless it only plans.
+    changes = decided.indexes is not None and not isinstance(decided, Plan)
+    return replace(
+        decided,
+        completion_time=completion_time_after(storage, newest, requested, later_than=bound),
+        indexes=there.kept if decided.indexes is None else decided.indexes,
+        properties="" if changes or there.not_kept else there.properties,
+        archived=max(decided.archived, newest.archived if newest else ""),
+        sequence=moment.sequence + 1,
+    )
+
+
+def _publish(storage: Storage, moment: Moment, entry: LogEntry) -> bool:
+    try:
+        if not publish(storage, entry, looks=isinstance(entry, Commit) and entry.seen != ""):
+            return False
+    except (OSError, TableServiceError) as error:
+        told = "table %s: %s %s is done, and not published yet; the next writer does that: %s"
+        log.warning(told, storage.root, entry.operation, entry.instant, error)
+    with suppress(OSError):
+        moment.keep_requested(entry)
+    return True

@@ -1,0 +1,125 @@
+"""Putting an entry that changes the indexes: the same for a plan, its completion and a drop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_provider.concurrency.commit.commit_point import commit
+from airflow_provider.concurrency.commit.concurrent_changes import Moment
+from airflow_provider.concurrency.commit.publish import staged_metadata_path, staged_plan_path
+from airflow_provider.concurrency.commit.unlogged_commits import log_missed
+from airflow_provider.concurrency.conflicts import PRIORITIES
+from airflow_provider.concurrency.indexes import DROP_INDEX
+from airflow_provider.concurrency.log import Commit, IndexState, LogEntry, Plan
+from airflow_provider.locks import LockProvider
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Action, encode
+
+log = logging.getLogger(__name__)
+
+Indexes = tuple[IndexState, ...]
+
+
+@dataclass(frozen=True)
+class IndexChange:
+    """What becomes of the indexes.
+
+    :param indexes: those that there are afterwards; of a plan, made for the instant that it gets.
+    :param content: of the instant on the timeline.
+    """
+
+    indexes: Callable[[str], Indexes]
+    content: bytes
+
+
+Decide = Callable[[Moment], IndexChange | None]
+"""Makes a change from this moment and its indexes; called under the lock, perhaps again."""
+
+
+def change_indexes(
+    storage: Storage,
+    lock: LockProvider,
+    decide: Decide,
+    *,
+    operation: str,
+    instant: str | None = None,
+    plans: bool = False,
+    logged_since: str | None = None,
+) -> LogEntry | None:
+    """IndexChange the indexes by an entry of the log, and publish it.
+
+    The entry follows the very moment that was decided on, and what other Hudi writers have committed by
+    then is logged to the indexes that were there.
+
+    :param storage: the table's storage.
+    :param lock: the table lock.
+    :param decide: what to change; None for nothing.
+    :param operation: of the entry.
+    :param instant: requested time; a new one when None.
+    :param plans: whether the instant is scheduled by it, and not completed.
+    :param logged_since: a completion time from which on every commit has to be in each index; that of the
+        newest entry when None.
+    :return: the entry; None when there was nothing to change.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    """
+    kind: type[Plan] | type[Commit] = Plan if plans else Commit
+    path_of = staged_plan_path if plans else staged_metadata_path
+
+    def entry(moment: Moment) -> LogEntry | None:
+        change = decide(moment)
+        if change is None:
+            return None
+        requested = instant or moment.request_instant(Action.INDEXING, operation)
+        after = change.indexes(requested)
+        # A dropped one may be such that it cannot be logged to any more.
+        stay = {index.partition for index in after}
+        stays = tuple(index for index in moment.table_indexes.kept if index.partition in stay)
+        since = moment.completed_until if logged_since is None else logged_since
+        log_missed(storage, stays, moment.timeline, after=since)
+        storage.put(path_of(requested), change.content)
+        return kind(
+            instant=requested,
+            action=Action.INDEXING,
+            operation=operation,
+            priority=PRIORITIES["table_service"],
+            metadata_path=path_of(requested),
+            owner=describe_owner(),
+            indexes=after,
+        )
+
+    with lock:
+        return commit(storage, entry)
+
+
+def drop_indexes(
+    storage: Storage, is_wanted: Callable[[str], bool], lock: LockProvider
+) -> tuple[LogEntry, tuple[str, ...]] | None:
+    """Drop indexes by an entry of the log, also those that are not kept here.
+
+    :param storage: the table's storage.
+    :param is_wanted: whether a partition of the metadata table is to go.
+    :param lock: the table lock.
+    :return: the entry, and what is gone; None where nothing was to go.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    """
+    gone: list[str] = []
+
+    def decide(moment: Moment) -> IndexChange | None:
+        there = moment.table_indexes
+        named = (*(each.partition for each in there.kept), *there.not_kept)
+        gone[:] = [partition for partition in named if is_wanted(partition)]
+        if not gone:
+            return None
+        after = tuple(each for each in there.kept if not is_wanted(each.partition))
+        infos = [{"version": 1, "metadataPartitionPath": each} for each in gone]
+        record = {"version": 1, "operationType": DROP_INDEX, "indexPartitionInfos": infos}
+        return IndexChange(lambda _: after, encode("HoodieIndexCommitMetadata", record))
+
+    entry = change_indexes(storage, lock, decide, operation=DROP_INDEX)
+    if entry is None:
+        return None
+    log.info("table %s: dropped the indexes %s", storage.root, ", ".join(gone))
+    return entry, tuple(gone)

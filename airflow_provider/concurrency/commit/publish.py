@@ -1,0 +1,433 @@
+"""Publication: deriving from a log entry everything that readers see.
+
+Every step here is idempotent and may be done by anybody at any time: by the committer
+right after its put, or by whoever finds the newest entry unpublished.
+
+So whoever publishes may stand still in the middle, until others have finished that for it, and what it
+brings has been undone, or archived. Where the storage moves a file in one step, the content is never in its
+hands, and what has gone cannot come back. What is put otherwise is looked at once more after the put: whoever
+finds then that its instant has left the timeline takes it away again (:func:`_put`, :func:`_move`).
+
+A rollback or a restore of another Hudi writer, which knows no log, is final too. Whoever may be late looks
+for it on the timeline, before and after the completed instant is put.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+
+from airflow_provider.concurrency.conflicts import is_lost, release
+from airflow_provider.concurrency.heartbeats import heartbeat_path
+from airflow_provider.concurrency.indexes import (
+    StagedChange,
+    change_of_metadata,
+    drop_staged,
+    publish_index_change,
+    publish_staged,
+    state_in_indexes,
+)
+from airflow_provider.concurrency.log import (
+    COMMIT_LOG_FOLDER,
+    Archival,
+    Commit,
+    CommitLog,
+    Fate,
+    LogEntry,
+    Plan,
+    Restore,
+    Revert,
+    Rollback,
+    Savepoint,
+    fate_of,
+)
+from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files import delete_markers
+from airflow_provider.table.metadata_table import METADATA_FOLDER
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import (
+    RESTORED_TO,
+    REWRITES,
+    Action,
+    Instant,
+    State,
+    Timeline,
+    decode,
+    decode_commit_metadata,
+    encode,
+    find_archived,
+    instant_path,
+    newest_archived,
+    schema_said,
+)
+
+log = logging.getLogger(__name__)
+
+_PENDING = (State.REQUESTED, State.INFLIGHT)
+
+STAGED_FOLDER = ".hoodie/commit_log/staged"
+
+
+def completed_instant(entry: LogEntry) -> Instant:
+    """The completed instant that an entry stands for."""
+    return Instant(entry.instant, entry.action, State.COMPLETED, entry.completion_time)
+
+
+def publish(storage: Storage, entry: LogEntry, *, looks: bool = False) -> bool:
+    """Make an entry visible on the timeline, if it is not yet.
+
+    :param storage: the table's storage.
+    :param entry: the newest entry of the commit log.
+    :param looks: whether to look for what other Hudi writers have done to it: where they share the lock, or
+        where who publishes is not who has put the entry.
+    :return: False when another Hudi writer was faster, so that the commit is not shown; see
+        :func:`~airflow_provider.concurrency.conflicts.is_lost`.
+    :raises CorruptTableError: when the staged metadata is gone although nothing was published.
+    """
+    if isinstance(entry, Archival):
+        return True
+    if isinstance(entry, Revert) and entry.by_another:
+        _clear_undone(storage, entry)
+        return True
+    changes_indexes = isinstance(entry, Commit) and entry.action is Action.INDEXING
+    commit = entry if looks and isinstance(entry, Commit) and not changes_indexes else None
+    if commit is not None and is_lost(storage, commit):
+        return False
+    if entry.indexes and not isinstance(entry, Plan | Savepoint):
+        # First, so that no reader sees data that an index lacks.
+        if commit is not None and state_in_indexes(storage, commit.instant, commit.completion_time) is None:
+            _stage_again(storage, commit)
+        publish_staged(storage, entry.instant, entry.completion_time)
+    if entry.action is Action.INDEXING:
+        publish_index_change(storage, entry, _staged(entry))
+    match entry:
+        case Plan() | Savepoint():
+            with suppress(FileNotFoundError):  # the one before got it done; a savepoint may be gone since
+                _move(storage, _staged(entry), _published_path(entry), entry.instant)
+        case Rollback() | Revert():
+            _publish_rollback(storage, entry)
+        case Restore():
+            _publish_restore(storage, entry)
+        case Commit() if not changes_indexes:
+            if entry.pending_action is not None:
+                _rename_pending(storage, entry.instant, entry.pending_action, entry.action)
+            _move_staged(storage, entry)
+    if commit is not None and is_lost(storage, commit):
+        storage.delete(instant_path(completed_instant(commit)))
+        return False
+    if not entry.leaves_pending:  # a plan's instant goes on: under its name the one who carries it out beats
+        storage.delete(heartbeat_path(entry.instant))
+    return True
+
+
+def publish_head(storage: Storage, log: CommitLog) -> LogEntry | None:
+    """Finish the newest entry of the log if its writer did not; what to do before anything else.
+
+    Entries are published in log order, so only the newest one can be unpublished.
+
+    :return: the newest entry; None for an empty log.
+    """
+    entry = log.newest()
+    if entry is not None:
+        ensure_published(storage, entry)
+    return entry
+
+
+def ensure_published(storage: Storage, entry: LogEntry) -> bool:
+    """Publish an entry unless its instant is on the timeline, or was archived.
+
+    :return: False when another Hudi writer was faster; see :func:`publish`.
+    """
+    if is_published(storage, entry) or not _is_newest(storage, entry):
+        return True
+    if entry.instant <= newest_archived(storage) and entry.action is not Action.INDEXING:
+        # By another Hudi writer: archival of this package is an entry of its own.
+        return not isinstance(entry, Commit | Restore) or find_archived(storage, entry.instant) is not None
+    storage.sync(COMMIT_LOG_FOLDER)  # who has put it has not come to that, perhaps
+    return publish(storage, entry, looks=True)
+
+
+def is_published(storage: Storage, entry: LogEntry) -> bool:
+    """Whether the instant of an entry is on the timeline, as far as the entry brings it."""
+    if isinstance(entry, Archival) or (isinstance(entry, Revert) and entry.by_another):
+        return True
+    if (
+        isinstance(entry, Commit) and entry.action is Action.INDEXING
+    ):  # of which nothing stays on the timeline
+        return storage.stat(_staged(entry)) is None
+    return storage.stat(_published_path(entry)) is not None
+
+
+def _published_path(entry: LogEntry) -> str:
+    if not isinstance(entry, Plan):
+        return instant_path(completed_instant(entry))
+    path = instant_path(Instant(entry.instant, entry.action, State.REQUESTED))
+    return f"{METADATA_FOLDER}/{path}" if entry.on_metadata_table else path
+
+
+def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
+    """Delete what a dead instant left: data files first, so that a crash can be resumed.
+
+    :param storage: the table's storage.
+    :param instant: requested time of an instant that a log entry declared dead.
+    :param action: its action.
+    :return: paths of the data files deleted.
+    """
+    deleted = [path for path in data_files_of(storage, instant, action) if storage.delete(path)]
+    delete_markers(storage, instant)
+    drop_staged(storage, instant)
+    take_off_pending(storage, instant, action)
+    storage.delete(staged_metadata_path(instant))
+    storage.delete(staged_plan_path(instant))
+    release(storage, instant)
+    storage.delete(heartbeat_path(instant))
+    return deleted
+
+
+def take_off_pending(storage: Storage, instant: str, action: Action) -> None:
+    """Delete the pending files of an instant that has ended.
+
+    :param storage: the table's storage.
+    :param instant: its requested time.
+    :param action: under which it is pending.
+    """
+    for state in reversed(_PENDING):
+        storage.delete(instant_path(Instant(instant, action, state)))
+
+
+def data_files_of(storage: Storage, instant: str, action: Action) -> list[str]:
+    """Paths of the data files that a pending instant wrote, found by its plan.
+
+    A writer writes its plan before its first data file, so no plan means no file.
+    """
+    plan = instant_path(Instant(instant, action, State.INFLIGHT))
+    try:
+        content = storage.read(plan)
+    except FileNotFoundError:
+        return []
+    if not content:
+        return []
+    partitions = {stat.partition_path for stat in decode_commit_metadata(content).write_stats}
+    return files_in(storage, partitions, instant)
+
+
+def files_in(storage: Storage, partitions: Iterable[str], instant: str) -> list[str]:
+    """Paths of the data files that an instant wrote into some partitions."""
+    return [
+        f"{partition}/{name}".lstrip("/")
+        for partition in sorted(partitions)
+        for name in storage.names(partition)
+        if instant in name and (parsed := parse_base_file_name(name)) and parsed[2] == instant
+    ]
+
+
+def staged_metadata_path(instant: str) -> str:
+    """Where a writer stages its commit metadata before its entry is put."""
+    return f"{STAGED_FOLDER}/{instant}.avro"
+
+
+def staged_plan_path(instant: str) -> str:
+    """Where a plan is staged before its entry is put.
+
+    Not where the metadata of the same instant goes when it is carried out: somebody who was about to
+    move the plan, stood still and wakes up then would move that.
+    """
+    return f"{STAGED_FOLDER}/{instant}.requested.avro"
+
+
+def _is_newest(storage: Storage, entry: LogEntry) -> bool:
+    """Whether nothing came after an entry, so that it may be unpublished; what is older was, once."""
+    return CommitLog(storage).head() == entry.sequence
+
+
+def _staged(entry: LogEntry) -> str:
+    return getattr(entry, "metadata_path", None) or staged_metadata_path(entry.instant)
+
+
+def _move_staged(storage: Storage, entry: LogEntry) -> None:
+    staged, path = _staged(entry), instant_path(completed_instant(entry))
+    try:
+        # Moved, not copied: whoever was paused here for so long that the commit has been reverted
+        # in the meantime finds nothing to move.
+        _move(storage, staged, path, entry.instant)
+    except FileNotFoundError:
+        if storage.stat(path) is None and _is_newest(storage, entry):
+            raise CorruptTableError(
+                f"table {storage.root}: commit log entry {entry.sequence} names {staged}, which is gone, "
+                f"and {path} does not exist; restore one of the two files",
+                path=staged,
+            ) from None
+
+
+def _rename_pending(storage: Storage, instant: str, old: Action, new: Action) -> None:
+    # An instant has one action: readers of the timeline must not find it pending under another. What its
+    # requested instant holds then was staged by the writer.
+    old_requested, old_inflight = (instant_path(Instant(instant, old, each)) for each in _PENDING)
+    requested, inflight = (instant_path(Instant(instant, new, each)) for each in _PENDING)
+    with suppress(FileNotFoundError):
+        _move(storage, staged_plan_path(instant), requested, instant)
+    storage.delete(old_requested)
+    with suppress(FileNotFoundError):
+        _move(storage, old_inflight, inflight, instant)
+
+
+def _move(storage: Storage, source: str, target: str, instant: str) -> None:
+    """Move a file of an instant to its place on a timeline.
+
+    :raises FileNotFoundError: when there is no source.
+    """
+    moved = storage.move_if_absent(source, target)
+    if moved and not storage.moves_atomically:
+        _look_again(storage, target, instant)
+
+
+def _put(storage: Storage, instant: Instant, content: bytes) -> None:
+    """Put a file of an instant on the timeline."""
+    path = instant_path(instant)
+    if storage.put_if_absent(path, content):
+        _look_again(storage, path, instant.requested_time)
+
+
+def _look_again(storage: Storage, path: str, instant: str) -> None:
+    """Take a file away again that came too late: what it belongs to has left the timeline."""
+    if fate_of(storage, CommitLog(storage), instant) not in (None, Fate.COMPLETED):
+        log.info("table %s: %s came too late, and goes again", storage.root, path)
+        storage.delete(path)
+
+
+def _publish_rollback(storage: Storage, entry: Rollback | Revert) -> None:
+    if not _is_newest(storage, entry):
+        return  # done while this process stood still, and perhaps archived since
+    started = time.monotonic()
+    dead, dead_action = entry.rolls_back, entry.rolled_back_action
+    doomed = (
+        files_in(storage, {group.partition_path for group in entry.written}, dead)
+        if isinstance(entry, Revert)
+        else data_files_of(storage, dead, dead_action)
+    )
+    by_partition: dict[str, list[str]] = {}
+    for path in doomed:
+        by_partition.setdefault(path.rpartition("/")[0], []).append(storage.url(path))
+    plan = {
+        "instantToRollback": {"commitTime": dead, "action": str(dead_action)},
+        "RollbackRequests": [
+            {
+                "partitionPath": partition,
+                "fileId": "",
+                "latestBaseInstant": "",
+                "filesToBeDeleted": files,
+                "logBlocksToBeDeleted": {},
+            }
+            for partition, files in by_partition.items()
+        ],
+        "version": 1,
+    }
+    planned = encode("HoodieRollbackPlan", plan)
+    _put(storage, Instant(entry.instant, Action.ROLLBACK, State.REQUESTED), planned)
+    _put(storage, Instant(entry.instant, Action.ROLLBACK, State.INFLIGHT), b"")
+    # A rewrite's files stay, because readers may be on them. What was never to be seen goes at once: a later
+    # start of the timeline would show it.
+    deletes = not _reverts_a_rewrite(storage, entry)
+    deleted: list[str] = []
+    if isinstance(entry, Rollback):
+        deleted = clean_up(storage, dead, dead_action)
+    else:
+        if deletes:
+            deleted = [path for path in doomed if storage.delete(path)]
+        _hide(storage, Timeline.load(storage), dead, dead_action)
+        release(storage, dead)
+    metadata = {
+        "startRollbackTime": entry.instant,
+        "timeTakenInMillis": round((time.monotonic() - started) * 1000),
+        "totalFilesDeleted": len(deleted),
+        "commitsRollback": [dead],
+        "partitionMetadata": {
+            partition: {
+                "partitionPath": partition,
+                "successDeleteFiles": files if deletes else [],
+                "failedDeleteFiles": [] if deletes else files,
+                "rollbackLogFiles": {},
+                "logFilesFromFailedCommit": {},
+            }
+            for partition, files in by_partition.items()
+        },
+        "version": 1,
+        "instantsRollback": [{"commitTime": dead, "action": str(dead_action)}],
+    }
+    _put(storage, completed_instant(entry), encode("HoodieRollbackMetadata", metadata))
+
+
+def _reverts_a_rewrite(storage: Storage, entry: Rollback | Revert) -> bool:
+    reverted = CommitLog(storage).read(entry.reverts) if isinstance(entry, Revert) else None
+    return reverted is not None and reverted.operation in REWRITES
+
+
+def _publish_restore(storage: Storage, entry: Restore) -> None:
+    """Take back what was undone, the newest commit first.
+
+    Of a state in between files may have been cleaned. Our readers see none: from the plan on they leave
+    out all that it undoes (:func:`~airflow_provider.table.timeline.without_restored`).
+
+    The staged metadata says what there is to do, and goes to its place when that is done.
+    """
+    with suppress(FileNotFoundError):  # the one before got it done
+        restored = decode(storage.read(_staged(entry)))
+        plan = {
+            "instantsToRollback": restored["restoreInstantInfo"],
+            "savepointToRestoreTimestamp": restored["extraMetadata"][RESTORED_TO],
+        }
+        for state, content in (
+            (State.REQUESTED, encode("HoodieRestorePlan", plan)),
+            (State.INFLIGHT, b""),
+        ):
+            _put(storage, Instant(entry.instant, Action.RESTORE, state), content)
+        timeline = Timeline.load(storage)
+        for undone in restored["restoreInstantInfo"]:
+            _hide(storage, timeline, undone["commitTime"], Action(undone["action"]))
+        for rollbacks in restored["hoodieRestoreMetadata"].values():
+            for partition in (each for one in rollbacks for each in one["partitionMetadata"].values()):
+                for url in partition["successDeleteFiles"]:
+                    storage.delete(url.removeprefix(storage.url("")).lstrip("/"))
+    _move_staged(storage, entry)
+
+
+def _clear_undone(storage: Storage, entry: Revert) -> None:
+    """Delete what another Hudi writer, which knows no log, has left of a commit that it has undone."""
+    dead = entry.rolls_back
+    _hide(storage, Timeline.load(storage), dead, entry.rolled_back_action)
+    for path in files_in(storage, {group.partition_path for group in entry.written}, dead):
+        storage.delete(path)
+    clean_up(storage, dead, entry.rolled_back_action)
+
+
+def _stage_again(storage: Storage, entry: Commit) -> None:
+    """Stage once more what a commit means in the indexes: another Hudi writer took it for a dead writer's."""
+    with suppress(FileNotFoundError):  # published in this moment
+        metadata = decode_commit_metadata(storage.read(_staged(entry)))
+        timeline = Timeline.load(storage)
+        change = change_of_metadata(storage, timeline, metadata, entry.instant, entry.completion_time)
+        StagedChange(storage, entry.instant).stage(
+            entry.indexes or (),
+            lambda: change,
+            lambda: FileSystemView(storage, timeline),
+            schema_said(metadata),
+        )
+
+
+def _hide(storage: Storage, timeline: Timeline, instant: str, action: Action) -> None:
+    """Take a completed instant from the timeline."""
+    # First what it could be brought back from.
+    storage.delete(staged_metadata_path(instant))
+    found = timeline.find(instant)
+    if found is not None:
+        storage.delete(instant_path(found))
+    for pending in (action, *_BEFORE_COMPLETED.get(action, ())):
+        for state in (State.INFLIGHT, State.REQUESTED):
+            storage.delete(instant_path(Instant(instant, pending, state)))
+
+
+_BEFORE_COMPLETED = {Action.REPLACE_COMMIT: (Action.CLUSTERING,), Action.COMMIT: (Action.COMPACTION,)}

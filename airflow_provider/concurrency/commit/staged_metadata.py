@@ -1,0 +1,154 @@
+"""What a write has put on storage before its entry in the commit log: nobody sees it, or trusts it.
+
+Its plan, which is the inflight instant; its data files; its commit metadata and what it logs to the
+indexes, both staged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from airflow_provider.concurrency.commit.commit_content import Content
+from airflow_provider.concurrency.commit.publish import files_in, staged_metadata_path, staged_plan_path
+from airflow_provider.concurrency.heartbeats import HeartbeatInfo
+from airflow_provider.concurrency.indexes import StagedChange, change_of_write, drop_staged
+from airflow_provider.concurrency.log import IndexState
+from airflow_provider.exceptions import CommitError, InvalidInputError
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.files import delete_markers
+from airflow_provider.table.metadata_table import TableChange
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import (
+    Action,
+    CommitMetadata,
+    Instant,
+    State,
+    WriteStat,
+    encode_commit_metadata,
+    instant_path,
+    requested_content,
+)
+
+
+class Uncommitted:
+    """What one write has put on storage so far.
+
+    :param storage: the table's storage.
+    :param instant: requested time.
+    :param action: the action under which it is pending.
+    :param info: what its heartbeat says of it.
+    """
+
+    def __init__(self, storage: Storage, instant: str, action: Action, info: HeartbeatInfo) -> None:
+        self._storage = storage
+        self._instant = instant
+        self._action = action
+        self._info = info
+        self._planned: tuple[WriteStat, ...] = ()
+        self._indexed = StagedChange(storage, instant)
+
+    def plan(self, file_groups: Iterable[FileGroupId], partitions: Iterable[str]) -> None:
+        """Put the plan; see :meth:`Writer.plan`.
+
+        :raises InvalidInputError: when there is one already.
+        """
+        groups = frozenset(file_groups)
+        new_in = sorted(set(partitions) - {group.partition_path for group in groups})
+        planned = [*_stats_of(groups), *(WriteStat("", partition, path="") for partition in new_in)]
+        if not self._storage.put_if_absent(self._plan_path, self._plan_of(planned)):
+            raise InvalidInputError(f"instant {self._instant} is planned already", instant=self._instant)
+        self._storage.sync()  # a data file without a plan would be found by nobody
+        self._planned = tuple(planned)
+
+    def extend_plan(self, file_groups: Iterable[FileGroupId]) -> None:
+        """Name further file groups in the plan."""
+        known = {FileGroupId(stat.partition_path, stat.file_id) for stat in self._planned}
+        if more := set(file_groups) - known:
+            self._planned = (*self._planned, *_stats_of(more))
+            self._storage.put(self._plan_path, self._plan_of(self._planned))
+
+    def stage(self, content: Content) -> None:
+        """Make sure that the data files are those of the content, no more, and stage the commit metadata.
+
+        :raises CommitError: when a data file is missing, or would be hidden from readers.
+        """
+        for stat in content.write_stats:
+            if stat.prev_commit != "null" and stat.prev_commit > self._instant:
+                raise CommitError(
+                    f"table {self._storage.root}: {stat.path} of instant {self._instant} is hidden behind "
+                    f"the slice of {stat.prev_commit} on which it was merged; give it a new file id, and "
+                    f"take {stat.file_id} out (see Writer.must_replace)",
+                    instant=self._instant,
+                )
+        # Two files with one file id and instant break readers, so what a failed task attempt
+        # left must be gone before the commit (Hudi's marker reconciliation).
+        reported = {stat.path for stat in content.write_stats}
+        partitions = {stat.partition_path for stat in (*self._planned, *content.write_stats)}
+        present = set(files_in(self._storage, partitions, self._instant))
+        for path in sorted(present - reported):
+            self._storage.delete(path)
+        if missing := sorted(reported - present):
+            raise CommitError(
+                f"table {self._storage.root}: data file {missing[0]} of instant {self._instant} was reported "
+                "as written but is not there; run the write again",
+                instant=self._instant,
+                missing=missing,
+            )
+        self._storage.sync_later(sorted(reported))  # other processes have written some of them
+        encoded = content.encoded(self._info.operation, self._action)
+        self._storage.put(staged_metadata_path(self._instant), encoded)
+        if action := content.renamed_action(self._action):
+            self._storage.put(staged_plan_path(self._instant), requested_content(action))
+
+    def is_logged_to(self, indexes: Iterable[IndexState]) -> bool:
+        """Whether what is staged for the indexes is staged for these."""
+        return self._indexed.is_for(tuple(indexes))
+
+    @property
+    def tells_anew_in(self) -> frozenset[str]:
+        """Partition paths of which it tells more than what it has written; see :class:`StagedChange`."""
+        return self._indexed.tells_anew_in
+
+    def log_to(
+        self, indexes: tuple[IndexState, ...], content: Content, view: Callable[[], FileSystemView]
+    ) -> None:
+        """Stage what the content means in the indexes.
+
+        :param indexes: those that there are.
+        :param content: what the write is about to commit.
+        :param view: a snapshot since which nothing has come that is in its way; asked only where that is
+            needed.
+        """
+
+        def change() -> TableChange:
+            return change_of_write(
+                content.write_stats, content.taken_out, self._info.operation, self._instant, view
+            )
+
+        self._indexed.stage(indexes, change, view, content.schema)
+
+    def delete(self) -> None:
+        """Delete what whoever rolled the write back could not, because it was written since."""
+        for path in files_in(self._storage, {stat.partition_path for stat in self._planned}, self._instant):
+            self._storage.delete(path)
+        delete_markers(self._storage, self._instant)
+        drop_staged(self._storage, self._instant)
+        self._storage.delete(staged_metadata_path(self._instant))
+        self._storage.delete(staged_plan_path(self._instant))
+
+    @property
+    def _plan_path(self) -> str:
+        return instant_path(Instant(self._instant, self._action, State.INFLIGHT))
+
+    def _plan_of(self, stats: Sequence[WriteStat]) -> bytes:
+        metadata = CommitMetadata(
+            operation_type=self._info.operation,
+            write_stats=tuple(stats),
+            replaced={},
+            extra_metadata={"priority": str(self._info.priority)},
+        )
+        return encode_commit_metadata(metadata, Action.COMMIT)
+
+
+def _stats_of(file_groups: Iterable[FileGroupId]) -> list[WriteStat]:
+    return [WriteStat(file_id, partition, path="") for partition, file_id in sorted(file_groups)]

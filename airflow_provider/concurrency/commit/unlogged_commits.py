@@ -1,0 +1,180 @@
+"""What other Hudi writers have completed without logging it to the indexes: our next commit does it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from itertools import takewhile
+
+from airflow_provider.concurrency.indexes import (
+    StagedChange,
+    change_of_completed,
+    columns_of,
+    publish_staged,
+    write_records,
+)
+from airflow_provider.concurrency.log import CommitLog, IndexState
+from airflow_provider.exceptions import CorruptTableError, NoSuchInstantError
+from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.metadata_table import MetadataTable, is_initial, metadata_storage, records_of
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Action, Instant, Timeline, find_archived
+
+log = logging.getLogger(__name__)
+
+_LOGGED = frozenset(
+    {
+        Action.COMMIT,
+        Action.DELTA_COMMIT,
+        Action.REPLACE_COMMIT,
+        Action.CLEAN,
+        Action.ROLLBACK,
+        Action.RESTORE,
+    }
+)
+
+
+def log_missed(
+    storage: Storage, indexes: tuple[IndexState, ...], timeline: Timeline, *, after: str | None = None
+) -> list[Instant]:
+    """Log what completed without logging: commits of writers that know nothing of an index.
+
+    To be called before an entry is put. Several may do so at once: they say the same.
+
+    :param storage: the table's storage.
+    :param indexes: the indexes that there are.
+    :param timeline: the active timeline of now.
+    :param after: a completion time: what other Hudi writers have completed later may have been logged to some
+        of the indexes only. None where nobody can have done that.
+    :return: the instants logged, in the order in which they completed.
+    :raises CorruptTableError: when an index was compacted since, so that it cannot be logged to any more.
+    """
+    if not indexes:
+        return []
+    logged = []
+    for each in missed(storage, indexes, timeline):
+        with suppress(NoSuchInstantError):  # undone in this moment, by an earlier entry than the caller's
+            logged.append(_log(storage, indexes, timeline, each))
+    if after is not None:
+        logged += _log_partly_missed(storage, indexes, timeline, after, but=logged)
+    return logged
+
+
+def missed(storage: Storage, indexes: Iterable[IndexState], timeline: Timeline) -> list[Instant]:
+    """The instants that completed without logging to the indexes, in the order in which they completed.
+
+    :param storage: the table's storage.
+    :param indexes: the indexes that there are.
+    :param timeline: the active timeline of now.
+    """
+    metadata_table = metadata_storage(storage)
+    own = Timeline.load(metadata_table)
+    # One that is pending there is of somebody who failed, or died, while making up for it.
+    logged = {each.requested_time for each in own.completed()}
+    # What completed before is in what the first index began with.
+    since = min((_since(index, own) for index in indexes), default="")
+    found = [
+        instant
+        for instant in timeline.completed()
+        if instant.action in _LOGGED
+        and (instant.completion_time or "") > since
+        and instant.requested_time not in logged
+        and find_archived(metadata_table, instant.requested_time) is None
+    ]
+    return sorted(found, key=lambda each: each.completion_time or "")
+
+
+def _since(index: IndexState, own: Timeline) -> str:
+    """What had completed by then is in what an index began with.
+
+    :param own: the metadata table's timeline.
+    """
+    if index.instant:
+        return index.instant
+    made = own.find(index.made)
+    if made is not None and made.completion_time:
+        return made.completion_time
+    # Another Hudi writer's, which it made so long ago that it is archived, or by one of its commits.
+    logged = (each.requested_time for each in own.completed())
+    return min((each for each in logged if not is_initial(each)), default="")
+
+
+def _log(storage: Storage, indexes: tuple[IndexState, ...], timeline: Timeline, instant: Instant) -> Instant:
+    change = change_of_completed(storage, timeline, instant)
+    StagedChange(storage, instant.requested_time).stage(
+        indexes, lambda: change, lambda: FileSystemView(storage, timeline)
+    )
+    publish_staged(storage, instant.requested_time, instant.completion_time or "")
+    log.info("table %s: logged %s to its indexes, whose writer did not", storage.root, instant)
+    return instant
+
+
+def _log_partly_missed(
+    storage: Storage,
+    indexes: tuple[IndexState, ...],
+    timeline: Timeline,
+    after: str,
+    *,
+    but: Collection[Instant],
+) -> list[Instant]:
+    """Log to single indexes what their writer has logged to others only.
+
+    Another Hudi writer that had begun before it could know of an index logs to those that it knew.
+    """
+    found = []
+    later = [
+        instant
+        for instant in timeline.commits()
+        if (instant.completion_time or "") > after and instant not in but
+    ]
+    ours = _completed_here(storage, after) if later else frozenset()
+    own = Timeline.load(metadata_storage(storage)) if later else None
+    for instant in later:
+        delta_commit = own.find(instant.requested_time) if own else None
+        if own is None or delta_commit is None or instant.requested_time in ours:
+            continue
+        named = {stat.partition_path for stat in own.commit_metadata(delta_commit).write_stats}
+        left = [
+            index
+            for index in indexes
+            if index.partition not in named and _since(index, own) < (instant.completion_time or "")
+        ]
+        with suppress(NoSuchInstantError):
+            if left and _log_to(storage, left, timeline, instant):
+                found.append(instant)
+    return found
+
+
+def _completed_here(storage: Storage, after: str) -> frozenset[str]:
+    """The instants that entries of the log have completed after a time."""
+    entries = takewhile(lambda each: each.completion_time > after, CommitLog(storage).backwards())
+    return frozenset(entry.instant for entry in entries)
+
+
+def _log_to(storage: Storage, indexes: Sequence[IndexState], timeline: Timeline, instant: Instant) -> bool:
+    """Log an instant to some indexes, beside what it has logged to others; False where nothing is to be."""
+    change = change_of_completed(storage, timeline, instant)
+    partitions = [index.partition for index in indexes]
+    records = records_of(storage, change, partitions, columns_of(storage, partitions))
+    metadata_table = metadata_storage(storage)
+    table = MetadataTable(metadata_table)
+    for index in indexes:
+        of_partition = records.get(index.partition, {})
+        if not of_partition:
+            continue
+        bases = [each.base_file.instant for each in table.file_slices(index.partition) if each.base_file]
+        if any(not is_initial(each) and each >= (instant.completion_time or "") for each in bases):
+            raise CorruptTableError(
+                f"table {storage.root}: another Hudi writer has completed {instant.requested_time} without "
+                f"logging it to the index {index.partition}, and compacted that since; drop it, and build "
+                "it again",
+                location=storage.root,
+                index=index.partition,
+                instant=instant.requested_time,
+            )
+        write_records(metadata_table, index, instant.requested_time, of_partition)
+    if records:
+        told = "table %s: logged %s to %s, which its writer did not"
+        log.info(told, storage.root, instant, ", ".join(sorted(records)))
+    return bool(records)

@@ -1,0 +1,87 @@
+"""TODO"""
+
+from airflow_provider.concurrency.conflicts.foreign_writers import (
+    OWNER,
+    as_entry,
+    changes_something,
+    clustered,
+    is_lost,
+    planned_clusterings,
+    unfinished_error,
+    unfinished_write,
+)
+from airflow_provider.concurrency.conflicts.open_transactions import (
+    check_not_held,
+    held_instants,
+    held_writes,
+    hold,
+    release,
+)
+from airflow_provider.concurrency.conflicts.pending_instants import (
+    PendingInstant,
+    action_of,
+    others_writing,
+    pending_instants,
+    wait_for_clustering,
+    wait_for_instant,
+    wait_for_others_to_tell,
+    writers_above,
+)
+from airflow_provider.concurrency.conflicts.rules import (
+    CLEANING,
+    PRIORITIES,
+    RESTORE,
+    Conflict,
+    ConflictPolicy,
+    Outcome,
+    WriteDescription,
+    conflicts_with,
+    outcome,
+)
+from airflow_provider.concurrency.conflicts.turns import (
+    LOSSES_BEFORE_A_TURN,
+    SECONDS_FOR_ANOTHER_ENGINE,
+    SHORT_TURN_SECONDS,
+    turn_seconds,
+    why_no_turn_helps,
+)
+from airflow_provider.concurrency.conflicts.yielding import make_way
+
+__all__ = [
+    "CLEANING",
+    "LOSSES_BEFORE_A_TURN",
+    "OWNER",
+    "PRIORITIES",
+    "RESTORE",
+    "SECONDS_FOR_ANOTHER_ENGINE",
+    "SHORT_TURN_SECONDS",
+    "Conflict",
+    "ConflictPolicy",
+    "Outcome",
+    "PendingInstant",
+    "WriteDescription",
+    "action_of",
+    "as_entry",
+    "changes_something",
+    "check_not_held",
+    "clustered",
+    "conflicts_with",
+    "held_instants",
+    "held_writes",
+    "hold",
+    "is_lost",
+    "make_way",
+    "others_writing",
+    "outcome",
+    "pending_instants",
+    "planned_clusterings",
+    "release",
+    "turn_seconds",
+    "unfinished_error",
+    "unfinished_write",
+    "wait_for_clustering",
+    "wait_for_instant",
+    "wait_for_others_to_tell",
+    "why_no_turn_helps",
+    "writers_above",
+]

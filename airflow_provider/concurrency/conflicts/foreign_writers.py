@@ -1,0 +1,215 @@
+"""What other Hudi writers have done to a table: those that know no commit log, such as the JVM's.
+
+Their instants on the timeline are the truth as much as the log's entries. What they complete is treated as an
+entry at its completion time; a rollback or a restore of theirs is final.
+"""
+
+from __future__ import annotations
+
+from airflow_provider.concurrency.conflicts.rules import PRIORITIES, WriteDescription, overwritten_by
+from airflow_provider.concurrency.heartbeats import heartbeat_path
+from airflow_provider.concurrency.log import Commit, CommitLog, LogEntry, Plan, Restore, Rollback, fate_of
+from airflow_provider.exceptions import WriteConflictError
+from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import (
+    REWRITES,
+    UNDOING,
+    WRITE_ACTIONS,
+    Action,
+    Instant,
+    State,
+    Timeline,
+    content_of,
+    decode,
+    decode_commit_metadata,
+    find_undoing,
+    named_in,
+)
+
+
+def is_lost(storage: Storage, commit: Commit) -> bool:
+    """Whether a commit of the log that is not shown yet cannot be: another Hudi writer was faster.
+
+    It has rolled the instant back, or taken the table back; or, while who decided on the commit stood still
+    under a lock that was its own no longer, it has completed something that the commit would have had to see.
+
+    :param storage: the table's storage.
+    :param commit: the log's newest entry.
+    """
+    timeline = Timeline.load(storage)
+    if find_undoing(timeline, commit.instant) is not None:
+        return True
+    if commit.seen == "":
+        return False
+    clusterings = (timeline.find(each.instant) for each in planned_clusterings(storage, timeline))
+    later = (*timeline.completed(), *(each for each in clusterings if each is not None))
+    return any(_overtakes(storage, commit, each) and not _has_read(timeline, each, commit) for each in later)
+
+
+def _has_read(timeline: Timeline, instant: Instant, commit: Commit) -> bool:
+    """Whether what seems to overtake a commit has read what that has written: it was shown already."""
+    if instant.action not in (*WRITE_ACTIONS, Action.CLUSTERING):
+        return False
+    plan = timeline.plan(instant) or {}
+    groups = (plan.get("clusteringPlan") or {}).get("inputGroups") or ()
+    if any(commit.instant in (each["dataFilePath"] or "") for group in groups for each in group["slices"]):
+        return True
+    if instant.state is not State.COMPLETED:
+        return False
+    stats = timeline.commit_metadata(instant).write_stats
+    return any(stat.prev_commit == commit.instant for stat in stats)
+
+
+def _overtakes(storage: Storage, commit: Commit, instant: Instant) -> bool:
+    if instant.state is not State.COMPLETED:  # a clustering, which completes without a look
+        return bool(commit.touched & clustered(Timeline.load(storage), instant))
+    if (instant.completion_time or "") <= commit.seen or instant.requested_time == commit.instant:
+        return False
+    if not changes_something(instant) or any(CommitLog(storage).about(instant.requested_time)):
+        return False
+    other = as_entry(storage, instant)
+    if isinstance(other, Restore):
+        return True
+    return bool(
+        commit.touched & other.touched
+        # Perhaps the same new keys: a load that is run again costs less than to look.
+        or commit.inserted_in & other.adds_records_in
+        or overwritten_by(WriteDescription.of_entry(commit), WriteDescription.of_entry(other))
+    )
+
+
+def planned_clusterings(storage: Storage, timeline: Timeline) -> list[WriteDescription]:
+    """The clusterings that other Hudi writers have planned, or carry out.
+
+    :param storage: the table's storage.
+    :param timeline: the active timeline.
+    """
+    commit_log, found = CommitLog(storage), []
+    for instant in timeline.pending():
+        if instant.action is not Action.CLUSTERING:
+            continue
+        is_ours = any(isinstance(entry, Plan) for entry in commit_log.about(instant.requested_time))
+        # A plan of this package is anybody's to carry out: who does so here beats under its name.
+        if is_ours and (instant.state is State.REQUESTED or _beats(storage, instant.requested_time)):
+            continue
+        if is_ours and _has_ended(storage, instant):
+            continue  # between the looks, and its heartbeat with it
+        found.append(
+            WriteDescription(
+                instant=instant.requested_time,
+                operation="CLUSTER",
+                priority=PRIORITIES["table_service"],
+                state=instant.state,
+                file_groups=clustered(timeline, instant),
+                owner=OWNER,
+            )
+        )
+    return found
+
+
+def clustered(timeline: Timeline, instant: Instant) -> frozenset[FileGroupId]:
+    """The file groups that a clustering plan names; none where the instant is no clustering, or gone.
+
+    :param timeline: the active timeline.
+    :param instant: pending.
+    """
+    plan = timeline.plan(instant) if instant.action is Action.CLUSTERING else None
+    groups = ((plan or {}).get("clusteringPlan") or {}).get("inputGroups") or ()
+    slices = (each for group in groups for each in group.get("slices") or ())
+    return frozenset(FileGroupId(each.get("partitionPath") or "", each["fileId"]) for each in slices)
+
+
+def unfinished_write(storage: Storage, timeline: Timeline) -> Instant | None:
+    """A pending write of another Hudi writer that keeps no heartbeat.
+
+    That writer has died, or it cleans up eagerly: then it counts on being the only one. It rolls the write
+    back when it begins the next one, and refuses that for good where a later one has completed.
+
+    :param storage: the table's storage.
+    :param timeline: the active timeline.
+    """
+    commit_log = CommitLog(storage)
+    for instant in timeline.pending():
+        if instant.action not in WRITE_ACTIONS or _beats(storage, instant.requested_time):
+            continue
+        if fate_of(storage, commit_log, instant.requested_time) is not None:
+            continue  # one of this package, which has ended
+        if not _has_ended(storage, instant):  # nor has it ended between the looks
+            return instant
+    return None
+
+
+def _has_ended(storage: Storage, instant: Instant) -> bool:
+    # An instant that was pending at an earlier look has completed since, or is gone.
+    now = Timeline.load(storage).find(instant.requested_time)
+    return now is None or now.state is State.COMPLETED
+
+
+def unfinished_error(storage: Storage, write: Instant) -> WriteConflictError:
+    """The error that tells why nothing can be committed beside a write of another Hudi writer.
+
+    :param storage: the table's storage.
+    :param write: from :func:`unfinished_write`.
+    """
+    return WriteConflictError(
+        f"table {storage.root}: {write.action} {write.requested_time} of another Hudi writer is pending "
+        "without a heartbeat: it has died, or counts on being alone. After a later commit that engine could "
+        "neither roll it back nor write any more. Wait for its end, write once with that engine, which rolls "
+        "it back, or roll it back here (table-services rollback, with the instant); then give both engines "
+        "the same lock",
+        instant=write.requested_time,
+    )
+
+
+def _beats(storage: Storage, instant: str) -> bool:
+    return storage.stat(heartbeat_path(instant)) is not None
+
+
+def changes_something(instant: Instant) -> bool:
+    """Whether writers have to know of an instant of another Hudi writer."""
+    if instant.action in UNDOING:
+        return instant.state is not State.INFLIGHT  # from its plan on it deletes files
+    return instant.state is State.COMPLETED and instant.action in WRITE_ACTIONS
+
+
+def as_entry(storage: Storage, instant: Instant) -> LogEntry:
+    """What stands for an instant of another Hudi writer among the entries of the log.
+
+    :param storage: the table's storage.
+    :param instant: on the timeline.
+    """
+    content = content_of(storage, Timeline(storage, ()), instant)
+    completion_time = instant.completion_time or instant.requested_time
+    if instant.action is Action.RESTORE:
+        return Restore(
+            instant=instant.requested_time,
+            completion_time=completion_time,
+            priority=PRIORITIES["ingestion"],
+            owner=OWNER,
+        )
+    if instant.action is Action.ROLLBACK:
+        return Rollback(
+            instant=instant.requested_time,
+            completion_time=completion_time,
+            priority=PRIORITIES["cleaning"],
+            rolls_back=min(named_in(decode(content)), default=""),
+            owner=OWNER,
+        )
+    metadata = decode_commit_metadata(content)
+    operation = metadata.operation_type
+    replaced = ((partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids)
+    return Commit(
+        instant=instant.requested_time,
+        action=instant.action,
+        completion_time=completion_time,
+        operation=operation,
+        priority=PRIORITIES["table_service" if operation in REWRITES else "ingestion"],
+        written=frozenset(FileGroupId(s.partition_path, s.file_id) for s in metadata.write_stats),
+        replaced=frozenset(FileGroupId(*group) for group in replaced),
+        inserted_in=frozenset(s.partition_path for s in metadata.write_stats if s.num_inserts),
+        owner=OWNER,
+    )
+
+
+OWNER = "another Hudi writer"

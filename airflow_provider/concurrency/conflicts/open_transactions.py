@@ -1,0 +1,103 @@
+"""File groups that an open transaction holds: what it has committed to a table may yet be undone.
+
+A write that is a transaction of its own ends with it. One of several writes of a transaction completes
+long before the transaction ends, and is undone when that is aborted. So nobody else may build on it:
+until the transaction has ended its file groups are held, and so are the partitions in which it took rows
+out, because nobody else sees the keys that come back when it is undone.
+
+``.hoodie/.transactions/<instant>`` holds the transaction's id. It is there from before the write's
+commit until the transaction's end has arrived at the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from airflow_provider.concurrency.conflicts.rules import WriteDescription
+from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
+from airflow_provider.table.file_groups import Effect, effect_of, meets
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import State, Timeline
+
+HELD_FOLDER = ".hoodie/.transactions"
+
+
+def held_path(instant: str) -> str:
+    """Where it is said that an instant belongs to an open transaction."""
+    return f"{HELD_FOLDER}/{instant}"
+
+
+def hold(storage: Storage, instant: str, txn_id: int) -> None:
+    """Say that an instant belongs to an open transaction; before the instant can complete."""
+    storage.put(held_path(instant), str(txn_id).encode())
+
+
+def release(storage: Storage, instant: str) -> None:
+    """Say that an instant's transaction has ended."""
+    storage.delete(held_path(instant))
+
+
+def held_instants(storage: Storage) -> dict[str, int]:
+    """The transactions of a table's instants that are open, or whose end has not arrived yet.
+
+    :param storage: the table's storage.
+    :return: transaction ids by requested time, in its order.
+    """
+    found = {}
+    for instant in sorted(storage.names(HELD_FOLDER)):
+        with suppress(FileNotFoundError):  # released in this moment
+            found[instant] = int(storage.read(held_path(instant)))
+    return found
+
+
+def held_writes(storage: Storage, *, besides: int | None = None) -> list[Effect]:
+    """The completed writes of open transactions.
+
+    :param storage: the table's storage.
+    :param besides: a transaction whose writes are left out.
+    :return: in the order of their requested times.
+    """
+    held = {instant: txn_id for instant, txn_id in held_instants(storage).items() if txn_id != besides}
+    if not held:
+        return []
+    timeline, effects = Timeline.load(storage), []
+    for instant in held:
+        found = timeline.find(instant)
+        if found is not None and found.state is State.COMPLETED:
+            with suppress(NoSuchInstantError):  # undone in this moment
+                effects.append(effect_of(storage, timeline, found))
+    return effects
+
+
+def check_not_held(
+    storage: Storage,
+    this: WriteDescription,
+    partitions: Callable[[], Iterable[str]],
+    open_txn: int | None,
+) -> None:
+    """Make sure that a write builds on nothing that an open transaction may yet undo.
+
+    :param storage: the table's storage.
+    :param this: the write, with the existing file groups that it works on.
+    :param partitions: partition paths in which it adds file groups, or has looked for keys: one that it has
+        not found may come back. Asked only where a transaction is open.
+    :param open_txn: its own transaction, where that goes on after it.
+    :raises WriteConflictError: when another open transaction holds something of it.
+    """
+    worked_in: set[str] | None = None
+    for other in held_writes(storage, besides=open_txn):
+        if worked_in is None:
+            worked_in = {*partitions(), *(group.partition_path for group in this.file_groups)}
+        shared = sorted(other.written & this.file_groups)
+        if not shared and not meets(other.taken_out_of, worked_in, this.operation):
+            continue
+        where = "/".join(shared[0]).lstrip("/") if shared else f"{sorted(other.taken_out_of)[0]!r}"
+        raise WriteConflictError(
+            f"table {storage.root}: {this.operation} {this.instant} would build on {where} as instant "
+            f"{other.instant.requested_time} left it, and transaction {other.txn_id}, to which that belongs, "
+            "has not ended; run the write again after it",
+            instant=this.instant,
+            conflicting_instant=other.instant.requested_time,
+            txn_id=other.txn_id,
+        )

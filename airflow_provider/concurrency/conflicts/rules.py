@@ -1,0 +1,340 @@
+"""The conflict rules and priorities: pure functions over two descriptions of writes.
+
+Design section 5; RFC-22, "Concurrency Control", option 1, step 4. The rules are the functions of
+:data:`RULES`, asked in their order; the first one that has an answer decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Literal
+
+from airflow_provider.concurrency.log import LogEntry, Revert, Rollback
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.timeline import REWRITES, State
+
+PRIORITIES = {"ingestion": 400, "backfill": 300, "table_service": 200, "cleaning": 100}
+"""The named priorities; the larger one wins. Any integer may be given."""
+
+CLEANING = frozenset({"CLEAN"})
+"""Operations that delete file slices which no snapshot shows any more."""
+
+OVERWRITING = {"INSERT_OVERWRITE": False, "INSERT_OVERWRITE_TABLE": True}
+"""Operations that leave nothing of what others wrote: in the partitions that they write, or in the table."""
+
+INDEXING = frozenset({"INDEX"})
+"""Operations that plan an index, or complete it."""
+
+RESTORE = "RESTORE"
+"""The operation that takes a table back to an earlier commit."""
+
+
+class Outcome(StrEnum):
+    """What a committing write does about another one."""
+
+    PROCEED = "proceed"
+    YIELD = "yield"
+    """Wait for the other one's end, or fail, before more work is put in."""
+    ROLL_BACK_FIRST = "roll back first"
+    """The other one is dead: its rollback goes before."""
+    ROLLED_BACK = "rolled back"
+    """The other one is the rollback of this write, which is therefore dead."""
+    CONFLICT = "conflict"
+    """The write is lost."""
+    REBASE = "rebase"
+    """Merge the file groups that both touched again, on the new snapshot."""
+    REVERT = "revert"
+    """Roll the other one back, although it has completed."""
+    PLANNED = "planned"
+    """The other one is a clustering that another Hudi writer has planned. It completes without a look at what
+    was written meanwhile: nothing is written to its file groups."""
+
+
+@dataclass(frozen=True)
+class ConflictPolicy:
+    """What a write does where the rules leave it a choice.
+
+    :param on_conflict: when a write that completed first touched the same file groups: ``raise``
+        :class:`~airflow_provider.exceptions.WriteConflictError`, or ``rebase``.
+    :param on_rewrite: when what completed first was a rewrite (clustering, compaction) of lower
+        priority: ``rebase`` onto its new file groups, or ``revert`` it (RFC-22's example).
+    :param on_higher_priority: when a live writer of higher priority works on the same file
+        groups: ``wait`` for its end, or ``fail``.
+    :param max_rebases: how often one write is rebased before it raises.
+    :param yield_timeout: seconds to wait for writers of higher priority, and for clusterings that other Hudi
+        writers have planned, all in all.
+    :param on_pending_clustering: when another Hudi writer has planned a clustering of a file group that this
+        write touches: ``fail`` (Hudi's ``SparkRejectUpdateStrategy``), or ``wait`` for its end.
+    :raises InvalidInputError: when a value is not one of these.
+    """
+
+    on_conflict: Literal["raise", "rebase"] = "raise"
+    on_rewrite: Literal["rebase", "revert"] = "rebase"
+    on_higher_priority: Literal["wait", "fail"] = "wait"
+    max_rebases: int = 10
+    yield_timeout: float = 3600.0
+    on_pending_clustering: Literal["fail", "wait"] = "fail"
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            if (value := getattr(self, name)) not in known:
+                raise InvalidInputError(f"{name} must be {' or '.join(map(repr, known))}, not {value!r}")
+        if isinstance(self.max_rebases, bool) or self.max_rebases < 0:
+            raise InvalidInputError(f"max_rebases must be 0 or more, not {self.max_rebases!r}")
+        if self.yield_timeout < 0:
+            raise InvalidInputError(f"yield_timeout must be 0 seconds or more, not {self.yield_timeout!r}")
+
+
+_CHOICES = {
+    "on_conflict": ("raise", "rebase"),
+    "on_rewrite": ("rebase", "revert"),
+    "on_higher_priority": ("wait", "fail"),
+    "on_pending_clustering": ("fail", "wait"),
+}
+
+
+class _Everything(Container[str]):
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class WriteDescription:
+    """One of two writes, as far as the rules want to know it.
+
+    :param instant: requested time.
+    :param operation: Hudi's operation type; also ``CLEAN``, ``ROLLBACK`` and ``INDEX``.
+    :param priority: see :data:`PRIORITIES`.
+    :param state: how far it got.
+    :param file_groups: those that it writes, takes out or cleans; of a requested write nobody
+        knows any yet, of a plan they are known.
+    :param alive: whether its heartbeat is in time; None when it has none: it is scheduled and
+        nobody carries it out, or its writer keeps none.
+    :param rolls_back: requested time of the instant that it makes dead.
+    :param completion_time: once completed.
+    :param owner: host and process of the writer.
+    """
+
+    instant: str
+    operation: str
+    priority: int
+    state: State
+    file_groups: frozenset[FileGroupId] = frozenset()
+    alive: bool | None = None
+    rolls_back: str | None = None
+    completion_time: str | None = None
+    owner: str = "unknown"
+
+    @cached_property
+    def overwrites(self) -> Container[str]:
+        """Partition paths in which nothing is left of what others wrote."""
+        whole_table = OVERWRITING.get(self.operation)
+        if whole_table:
+            return _Everything()
+        return frozenset() if whole_table is None else {group.partition_path for group in self.file_groups}
+
+    @classmethod
+    def of_entry(cls, entry: LogEntry) -> WriteDescription:
+        """A write that completed, as the commit log tells it."""
+        return cls(
+            instant=entry.instant,
+            operation=entry.operation,
+            priority=entry.priority,
+            state=State.COMPLETED,
+            file_groups=entry.touched,
+            rolls_back=entry.rolls_back if isinstance(entry, Rollback | Revert) else None,
+            completion_time=entry.completion_time,
+            owner=entry.owner,
+        )
+
+    def __str__(self) -> str:
+        when = f"completed at {self.completion_time}" if self.completion_time else f"is {self.state}"
+        return f"{self.operation} {self.instant} by {self.owner}, priority {self.priority}, {when}"
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Why a write cannot go on as it is.
+
+    :param other: the other write.
+    :param file_groups: the file groups of this write that are concerned.
+    :param outcome: what the rules say.
+    :param keys: some of the record keys that both writes added, or that an index which became complete
+        keeps out, where that is the reason.
+    :param overwritten: partition paths that this write overwrites, and the other one wrote.
+    """
+
+    other: WriteDescription
+    file_groups: frozenset[FileGroupId]
+    outcome: Outcome
+    keys: tuple[str, ...] = ()
+    overwritten: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        shown = ", ".join(
+            f"{partition}/{file_id}".lstrip("/") for partition, file_id in sorted(self.file_groups)[:3]
+        )
+        more = f" and {len(self.file_groups) - 3} more" if len(self.file_groups) > 3 else ""
+        if self.keys and self.other.operation in INDEXING:
+            named = ", ".join(self.keys)
+            return f"{self.other}, and with a record index no key may be there twice, as {named} would be"
+        if self.keys:
+            return f"{self.other} and added the same new record key {', '.join(self.keys)}"
+        if self.other.operation == RESTORE:
+            return f"{self.other} and took the table back to an earlier commit"
+        if self.overwritten and not self.file_groups:
+            where = ", ".join(f"partition {path!r}" if path else "the table" for path in self.overwritten[:3])
+            return f"{self.other} and wrote to {where}, which is overwritten"
+        return f"{self.other} and touches file group {shown}{more} too"
+
+
+Rule = Callable[[WriteDescription, WriteDescription, ConflictPolicy], Outcome | None]
+
+
+def outcome(
+    committing: WriteDescription,
+    other: WriteDescription,
+    policy: ConflictPolicy,
+    *,
+    same_new_keys: bool = False,
+) -> Outcome:
+    """What a write that is about to commit, or to begin writing, does about another one.
+
+    :param committing: the write that asks; its state does not matter.
+    :param other: pending, or completed since the committing write's base.
+    :param policy: what the committing write does where it has a choice.
+    :param same_new_keys: whether both added the same new record key (C5), which is a conflict
+        like a file group that both touched.
+    """
+    rules = (_completed_first,) if same_new_keys else RULES
+    found = (rule(committing, other, policy) for rule in rules)
+    return next((answer for answer in found if answer is not None), Outcome.PROCEED)
+
+
+def conflicts_with(
+    committing: WriteDescription, others: Iterable[WriteDescription], policy: ConflictPolicy
+) -> list[Conflict]:
+    """The other writes because of which a write cannot just proceed, in their order.
+
+    :param committing: the write that asks.
+    :param others: pending writes, or those that completed since its base.
+    :param policy: what it does where it has a choice.
+    """
+    found = []
+    for other in others:
+        answer = outcome(committing, other, policy)
+        if answer is not Outcome.PROCEED:
+            shared, overwritten = (
+                committing.file_groups & other.file_groups,
+                overwritten_by(committing, other),
+            )
+            found.append(Conflict(other, shared, answer, overwritten=tuple(sorted(overwritten))))
+    return found
+
+
+# --- the rules, in their order --------------------------------------------------------------
+
+
+def _rollback_of_this_write(
+    committing: WriteDescription, other: WriteDescription, _: ConflictPolicy
+) -> Outcome | None:
+    """Only a rollback kills a writer, and nothing brings it back (design section 4)."""
+    return Outcome.ROLLED_BACK if other.rolls_back == committing.instant else None
+
+
+def _restored(_: WriteDescription, other: WriteDescription, __: ConflictPolicy) -> Outcome | None:
+    """A restore takes the whole table back, so nothing that was based on what it undid may commit."""
+    return Outcome.CONFLICT if other.operation == RESTORE else None
+
+
+def _nothing_shared(
+    committing: WriteDescription, other: WriteDescription, _: ConflictPolicy
+) -> Outcome | None:
+    """Writes of different file groups never meet, unless one overwrites what the other wrote since its base.
+    An index build touches none."""
+    if committing.file_groups & other.file_groups or overwritten_by(committing, other):
+        return None
+    return Outcome.PROCEED
+
+
+def overwritten_by(committing: WriteDescription, other: WriteDescription) -> set[str]:
+    """Partition paths in which the other one completed what the committing write has to take out.
+
+    Not the other way round: what is committed after an overwrite is added to it.
+
+    :param committing: the write that is about to commit.
+    :param other: another one.
+    """
+    if other.state is not State.COMPLETED:
+        return set()
+    wrote = {group.partition_path for group in other.file_groups}
+    return {path for path in wrote if path in committing.overwrites}
+
+
+def _rollback_goes_on(
+    committing: WriteDescription, other: WriteDescription, _: ConflictPolicy
+) -> Outcome | None:
+    """What is rolled back was never visible, so it is in nobody's way."""
+    return Outcome.PROCEED if committing.rolls_back is not None else None
+
+
+def _dead_writer(committing: WriteDescription, other: WriteDescription, _: ConflictPolicy) -> Outcome | None:
+    """Any write, other in flight with an expired heartbeat: the dead one is rolled back first."""
+    pending = other.state is not State.COMPLETED
+    return Outcome.ROLL_BACK_FIRST if pending and other.alive is False else None
+
+
+def _in_flight(committing: WriteDescription, other: WriteDescription, _: ConflictPolicy) -> Outcome | None:
+    """Other in flight: the lower priority yields to a live writer, everybody else goes on.
+
+    The one with the lower priority finds out at its own commit, or at its next early check.
+    """
+    if other.state is State.COMPLETED:
+        return None
+    return Outcome.YIELD if other.alive and other.priority > committing.priority else Outcome.PROCEED
+
+
+def _cleaning(committing: WriteDescription, other: WriteDescription, _: ConflictPolicy) -> Outcome | None:
+    """Cleaning takes what no snapshot shows any more: no later commit changes that, and no writer
+    misses it. Only a revert shows something again that had been taken out."""
+    if other.operation in CLEANING:
+        return Outcome.PROCEED
+    if committing.operation in CLEANING:
+        return Outcome.PROCEED if other.rolls_back is None else Outcome.CONFLICT
+    return None
+
+
+def _rewrite_of_lower_priority(
+    committing: WriteDescription, other: WriteDescription, policy: ConflictPolicy
+) -> Outcome | None:
+    """Higher ingestion or backfill, other a rewrite that completed: rebase onto it, or revert it."""
+    if other.operation not in REWRITES or committing.operation in REWRITES:
+        return None
+    if committing.priority <= other.priority:
+        return None
+    return Outcome.REVERT if policy.on_rewrite == "revert" else Outcome.REBASE
+
+
+def _completed_first(
+    committing: WriteDescription, other: WriteDescription, policy: ConflictPolicy
+) -> Outcome | None:
+    """First committer wins between equals, and against what cannot be undone."""
+    return Outcome.REBASE if policy.on_conflict == "rebase" else Outcome.CONFLICT
+
+
+RULES: tuple[Rule, ...] = (
+    _rollback_of_this_write,
+    _restored,
+    _nothing_shared,
+    _rollback_goes_on,
+    _dead_writer,
+    _in_flight,
+    _cleaning,
+    _rewrite_of_lower_priority,
+    _completed_first,
+)
+"""All rules; the first one that has an answer decides."""

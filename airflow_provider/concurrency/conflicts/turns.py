@@ -1,0 +1,51 @@
+"""How a write that keeps losing gets through, and how long others wait for it at most.
+
+Whoever commits a little every second takes the file groups of a large batch again and again, while that
+merges them anew. So a write that was lost, or gave way, often enough takes a *turn*: it holds the table lock
+while it merges again, and gives way to nobody. Whoever comes then finds the lock held and waits for it; a
+small batch is merged onto the result in a moment. A turn is bounded, by the priority of who takes it.
+
+Another Hudi writer takes no turns: it fails when anybody has written to its file groups while it wrote. So a
+write under a lock that both share waits for one that it finds at its own file groups, once, and then merges
+onto the result.
+"""
+
+from __future__ import annotations
+
+from airflow_provider.concurrency.conflicts.rules import PRIORITIES
+
+LOSSES_BEFORE_A_TURN = 3
+"""How often a write is lost, or gives way, before it takes a turn."""
+
+SHORT_TURN_SECONDS = 0.5
+"""How long a merge under the lock may take at any time."""
+
+TURN_SECONDS = {"ingestion": 10.0, "backfill": 30.0, "table_service": 10.0, "cleaning": 1.0}
+"""How long a write of a named priority holds the table lock in its turn, at most."""
+
+SECONDS_FOR_ANOTHER_ENGINE = 30.0
+"""How long a write waits, once, for one of another Hudi writer that is at its file groups."""
+
+
+def turn_seconds(priority: int) -> float:
+    """How long a write may hold the table lock in its turn.
+
+    :param priority: of the write; that of the next lower name counts.
+    """
+    names = sorted(PRIORITIES, key=lambda name: PRIORITIES[name])
+    below = [name for name in names if PRIORITIES[name] <= priority] or names[:1]
+    return TURN_SECONDS[below[-1]]
+
+
+def why_no_turn_helps(takes: float, bound: float) -> str:
+    """What to tell of a write that takes longer than its turn; nothing of another one.
+
+    :param takes: seconds that it takes to merge what was lost, about.
+    :param bound: seconds that its turn lasts.
+    """
+    if takes <= bound:
+        return ""
+    return (
+        f"; to merge it again takes about {takes:.0f} s, and a write of its priority holds the table lock "
+        f"for {bound:.0f} s at most, so load fewer rows at once, as in smaller windows of a backfill"
+    )

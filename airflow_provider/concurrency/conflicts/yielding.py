@@ -1,0 +1,84 @@
+"""Making way: letting writers of higher priority go first, before a write is begun at all.
+
+The conflict rules make a lower priority yield where both touch the same file group. A writer with
+much to do, such as a backfill, can be more polite than that between two of its commits.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import tenacity
+
+from airflow_provider.concurrency.conflicts.pending_instants import writers_above
+from airflow_provider.concurrency.heartbeats import observe
+from airflow_provider.exceptions import LockUnavailableError
+from airflow_provider.locks import LockProvider
+from airflow_provider.table.storage import Storage
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_SECONDS = 0.5
+
+
+def writers_ahead(storage: Storage, priority: int, lock: LockProvider) -> list[str]:
+    """Who goes first: live writers of higher priority, and who else waits for the table lock.
+
+    Who waits for the lock and has a heartbeat is known by its priority. Who has none, such as the
+    JVM's Hudi, is in the middle of a commit.
+
+    :param storage: the table's storage.
+    :param priority: of who asks.
+    :param lock: the table's lock.
+    :return: for people, one a writer.
+    """
+    ahead = [str(writer) for writer in writers_above(storage, priority)]
+    try:
+        waiting = lock.waiters()
+    except LockUnavailableError as error:
+        log.warning("who waits for the table lock is not known: %s", error)
+        return ahead
+    known = {heartbeat.info.owner for heartbeat in observe(storage).values()}
+    return ahead + [f"{owner}, who waits for the table lock" for owner in waiting if owner not in known]
+
+
+def make_way(
+    storage: Storage,
+    priority: int,
+    lock: LockProvider,
+    *,
+    patience: float,
+    is_stopped: Callable[[], bool] = lambda: False,
+    on_wait: Callable[[list[str]], None] = lambda ahead: None,
+) -> float:
+    """Wait until nobody goes first any more, or patience is at its end.
+
+    :param storage: the table's storage.
+    :param priority: of who makes way.
+    :param lock: the table's lock.
+    :param patience: seconds to wait at most.
+    :param is_stopped: asked between two looks; True ends the wait.
+    :param on_wait: told whom is waited for, each time that this changes.
+    :return: seconds waited.
+    """
+    started, told = time.monotonic(), list[str]()
+
+    def ahead() -> list[str]:
+        nonlocal told
+        found = writers_ahead(storage, priority, lock)
+        goes_on_waiting = time.monotonic() - started < patience and not is_stopped()
+        if found and found != told and goes_on_waiting:
+            on_wait(found)
+            told = found
+        return found
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_result(bool),
+        wait=lambda _: min(_LOOK_EVERY_SECONDS, max(0.0, patience - (time.monotonic() - started))),
+        stop=lambda _: time.monotonic() - started >= patience or is_stopped(),
+        retry_error_callback=lambda _: [],
+    )
+    retrying(ahead)
+    return time.monotonic() - started if told else 0.0

@@ -1,0 +1,21 @@
+"""TODO"""
+
+from airflow_provider.concurrency.heartbeats.heartbeat import (
+    Heartbeat,
+    HeartbeatInfo,
+    check_wanted,
+    heartbeat_path,
+    observe,
+    observe_above,
+    progress_of,
+)
+
+__all__ = [
+    "Heartbeat",
+    "HeartbeatInfo",
+    "check_wanted",
+    "heartbeat_path",
+    "observe",
+    "observe_above",
+    "progress_of",
+]

@@ -1,0 +1,388 @@
+"""Indexes inside a commit: what a write logs to the metadata table, before it may complete.
+
+Which indexes there are the table's properties say, and the commit log who builds one
+(:mod:`~airflow_provider.concurrency.indexes.state`); so none can miss an index that was scheduled before its
+own entry. A write's records are staged before the table lock is taken: log files
+under their final names, and an instant of the metadata table that does not complete. They count for
+nothing until the write's entry is published, whose first step completes that instant.
+
+Where another Hudi writer has committed without logging, the next of ours makes up for it
+(:mod:`~airflow_provider.concurrency.commit.unlogged_commits`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider.concurrency.indexes.state import check_made, table_indexes
+from airflow_provider.concurrency.log import CommitLog, IndexState, LogEntry
+from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files import LogFileName
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.metadata_table import (
+    METADATA_FOLDER,
+    UPSERT,
+    ColumnStats,
+    MetadataPartition,
+    Payload,
+    Records,
+    TableChange,
+    begin_instant,
+    by_file_group,
+    completed_content,
+    doubtful_keys,
+    file_group_id,
+    indexed_columns,
+    metadata_storage,
+    read_index_definitions,
+    records_of,
+    tell_anew,
+    write_log_file,
+)
+from airflow_provider.table.schema import TableSchema
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import (
+    REWRITES,
+    Action,
+    CommitMetadata,
+    Instant,
+    State,
+    Timeline,
+    WriteStat,
+    content_of,
+    created_schema,
+    decode,
+    decode_commit_metadata,
+    instant_path,
+    newest_archived,
+    table_schema,
+)
+
+_WITH_COLUMNS = frozenset({MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS})
+
+
+def current_indexes(
+    storage: Storage, commit_log: CommitLog, newest: LogEntry | None
+) -> tuple[IndexState, ...]:
+    """The indexes of a table that are kept here, as of an entry; see :func:`table_indexes`.
+
+    :param storage: the table's storage.
+    :param commit_log: the table's commit log.
+    :param newest: its newest entry; None for an empty log.
+    """
+    return table_indexes(storage, commit_log, newest).kept
+
+
+class StagedChange:
+    """What one instant will have logged to the indexes once it completes.
+
+    A log file never changes under its name, because readers may have listed it. So what is staged again gets
+    other names where it says something else, and what was staged before goes, before the instant's entry: all
+    log files of an instant count once it completes. Several may carry out one instant at once, as a clean,
+    or one after the other was killed. They say the same, under the same names, or less of it where files are
+    gone meanwhile; so neither takes away what the other has staged.
+
+    :param storage: the table's storage.
+    :param instant: requested time of the instant.
+    :ivar tells_anew_in: partition paths whose statistics it does not only widen: they stand for all files of
+        the partition, those that came up to the snapshot.
+    """
+
+    def __init__(self, storage: Storage, instant: str) -> None:
+        self._storage = storage
+        self._instant = instant
+        self._paths: set[str] = set()
+        self._indexes: tuple[IndexState, ...] = ()
+        self.tells_anew_in: frozenset[str] = frozenset()
+
+    def is_for(self, indexes: Collection[IndexState]) -> bool:
+        """Whether these are the indexes that it was staged for; one that completed since is the same."""
+        return _identities(indexes) == _identities(self._indexes)
+
+    def stage(
+        self,
+        indexes: tuple[IndexState, ...],
+        change: Callable[[], TableChange],
+        view: Callable[[], FileSystemView],
+        schema: TableSchema | None = None,
+    ) -> None:
+        """Write what a change means in the indexes; what was staged before for this instant goes.
+
+        :param indexes: to which it has to be logged.
+        :param change: asked only where there is an index.
+        :param view: the snapshot beside which the change comes; asked only where the statistics of a
+            partition have to be told anew.
+        :param schema: the table's schema with the change; that of the snapshot when None.
+        :raises FileNotFoundError: when a data file of the change is not there.
+        """
+        before, self._paths, self._indexes = self._paths, set(), indexes
+        self.tells_anew_in = frozenset()
+        if indexes:
+            self._write(indexes, change(), view, schema)
+        elif before:
+            drop_staged(self._storage, self._instant)
+        for path in before - self._paths:
+            self._storage.delete(path)
+
+    def _write(
+        self,
+        indexes: Sequence[IndexState],
+        change: TableChange,
+        view: Callable[[], FileSystemView],
+        schema: TableSchema | None,
+    ) -> None:
+        metadata_table = metadata_storage(self._storage)
+        for index in indexes:
+            check_made(self._storage.root, index)
+        partitions = [index.partition for index in indexes]
+        columns = columns_of(self._storage, partitions)
+        records = records_of(self._storage, change, partitions, columns)
+        if ranges := records.get(MetadataPartition.PARTITION_STATS):
+            ranges.update(self._told_anew(ranges, change, view, schema))
+        stats = [
+            stat
+            for index in indexes
+            for stat in write_records(metadata_table, index, self._instant, records.get(index.partition, {}))
+        ]
+        self._paths = {f"{METADATA_FOLDER}/{stat.path}" for stat in stats}
+        begin_instant(metadata_table, Action.DELTA_COMMIT, self._instant, UPSERT)
+        self._storage.put(staged_path(self._instant), completed_content(Action.DELTA_COMMIT, UPSERT, stats))
+
+    def _told_anew(
+        self,
+        ranges: Records,
+        change: TableChange,
+        view: Callable[[], FileSystemView],
+        schema: TableSchema | None,
+    ) -> Records:
+        storage = self._storage
+        config = HudiTable.at(storage).config
+        # Of what is undone the types may be others than those of the columns as they become again.
+        keys = list(ranges) if change.back else doubtful_keys(ranges, created_schema(config))
+        if not keys:
+            return {}
+        snapshot = view()
+        schema = schema or table_schema(storage, snapshot.timeline, config)
+        files = (*change.added, *change.back)
+        found = tell_anew(storage, ranges, keys, files, snapshot, schema)
+        self.tells_anew_in = frozenset(
+            each.file_name for each in found.values() if isinstance(each, ColumnStats)
+        )
+        return found
+
+
+def staged_path(instant: str) -> str:
+    """Where an instant's completed instant of the metadata table is staged."""
+    return f".hoodie/commit_log/staged/{instant}.metadata_table.avro"
+
+
+def publish_staged(storage: Storage, instant: str, completion_time: str) -> None:
+    """Let count what an instant has logged: the first step of its publication; twice does no harm.
+
+    :param storage: the table's storage.
+    :param instant: requested time.
+    :param completion_time: that of its entry, so that the metadata table's instants complete in log order.
+    """
+    path = instant_path(Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, completion_time))
+    metadata_table = metadata_storage(storage)
+    with suppress(FileNotFoundError):  # moved by the one before, or nothing was staged
+        moved = storage.move_if_absent(staged_path(instant), f"{METADATA_FOLDER}/{path}")
+        if moved and not storage.moves_atomically and instant <= newest_archived(metadata_table):
+            metadata_table.delete(path)  # it came too late
+
+
+def state_in_indexes(storage: Storage, instant: str, completion_time: str) -> State | None:
+    """How far what an instant has logged to the indexes has come.
+
+    :param storage: the table's storage.
+    :param instant: requested time.
+    :param completion_time: that of its entry.
+    :return: completed, or in flight; None where there is nothing: another Hudi writer has taken it back,
+        because what is pending on the metadata table's timeline looks like a dead writer's.
+    """
+    metadata_table = metadata_storage(storage)
+    for state, at in ((State.COMPLETED, completion_time), (State.INFLIGHT, None)):
+        if metadata_table.stat(instant_path(Instant(instant, Action.DELTA_COMMIT, state, at))) is not None:
+            return state
+    return None
+
+
+def drop_staged(storage: Storage, instant: str) -> None:
+    """Delete what a dead instant has staged for the indexes.
+
+    :param storage: the table's storage.
+    :param instant: requested time of an instant that a log entry declared dead.
+    """
+    folders = storage.names(METADATA_FOLDER)
+    if not folders:
+        return
+    storage.delete(staged_path(instant))
+    for folder in folders:
+        for name in storage.names(f"{METADATA_FOLDER}/{folder}"):
+            parsed = LogFileName.parse(name) if instant in name else None
+            if parsed is not None and parsed.instant == instant:
+                storage.delete(f"{METADATA_FOLDER}/{folder}/{name}")
+    for state in (State.INFLIGHT, State.REQUESTED):
+        pending = Instant(instant, Action.DELTA_COMMIT, state)
+        storage.delete(f"{METADATA_FOLDER}/{instant_path(pending)}")
+
+
+def write_records(
+    metadata_table: Storage, index: IndexState, instant: str, records: Mapping[str, Payload | None]
+) -> list[WriteStat]:
+    """Write the log files of an instant that hold its records in an index.
+
+    :param metadata_table: the metadata table's storage.
+    :param index: the index.
+    :param instant: requested time.
+    :param records: by key; None takes a key out.
+    """
+    return [
+        write_log_file(
+            metadata_table,
+            index.partition,
+            file_group_id(index.partition, number),
+            instant,
+            {key: records[key] for key in keys},
+        )
+        for number, keys in by_file_group(records, index.file_groups).items()
+    ]
+
+
+def _identities(indexes: Iterable[IndexState]) -> set[tuple[str, str, str, int]]:
+    return {(index.partition, index.instant, index.made, index.file_groups) for index in indexes}
+
+
+def columns_of(storage: Storage, partitions: Collection[str]) -> Sequence[str]:
+    """The columns whose statistics are kept, if any are; another Hudi writer may have changed them.
+
+    :param storage: the table's storage.
+    :param partitions: names of the indexes that are kept.
+    """
+    if not _WITH_COLUMNS.intersection(partitions):
+        return ()
+    definition = read_index_definitions(storage).get(MetadataPartition.COLUMN_STATS)
+    named = definition.source_fields if definition else ()
+    return named or tuple(indexed_columns(HudiTable.at(storage).schema))
+
+
+# --- what a change is -------------------------------------------------------------------------
+
+
+def change_of_write(
+    write_stats: Iterable[WriteStat],
+    replaced: Iterable[FileGroupId],
+    operation: str,
+    instant: str,
+    view: Callable[[], FileSystemView],
+) -> TableChange:
+    """What a write changes.
+
+    :param write_stats: of its data files.
+    :param replaced: file groups that it takes out.
+    :param operation: Hudi's operation type.
+    :param instant: requested time.
+    :param view: the snapshot that it is based on; asked only where it takes file groups out.
+    """
+    added: list[BaseFile] = []
+    slices: list[tuple[BaseFile | None, BaseFile | None]] = []
+    seen: set[FileGroupId] = set()
+    for stat in write_stats:
+        after = _base_file(stat.path, stat.file_size)
+        if after is None:
+            continue
+        before = None
+        if stat.prev_base_file and operation not in REWRITES:
+            before = _base_file(f"{stat.partition_path}/{stat.prev_base_file}".lstrip("/"))
+        added.append(after)
+        if before is not None:
+            seen.add(before.file_group)
+        if before is None or before.file_id != after.file_id or stat.num_inserts or stat.num_deletes:
+            slices.append((before, after))
+    gone = set(replaced) - seen
+    if gone and operation not in REWRITES:  # whose rows are in the new files, all of them
+        slices += [(view().base_file(group), None) for group in sorted(gone)]
+    return TableChange(tuple(added), (), tuple(slices))
+
+
+def change_of_undoing(
+    before: FileSystemView,
+    after: FileSystemView,
+    file_groups: Iterable[FileGroupId],
+    removed: Iterable[str],
+) -> TableChange:
+    """What it changes that commits are undone.
+
+    :param before: the snapshot with them.
+    :param after: the snapshot without them.
+    :param file_groups: that they wrote, or took out.
+    :param removed: paths of their data files.
+    """
+    slices = [(before.base_file(group), after.base_file(group)) for group in sorted(set(file_groups))]
+    changed = [(old, new) for old, new in slices if old != new]
+    back = tuple(new for _, new in changed if new is not None)
+    # Rows that come back to a file group leave the one that they were in: both are named.
+    return TableChange((), tuple(sorted(removed)), tuple(changed), back)
+
+
+def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) -> TableChange:
+    """What a completed instant has changed, by what it says of itself.
+
+    :param storage: the table's storage.
+    :param timeline: a timeline that has it.
+    :param instant: a commit, clean, rollback or restore.
+    :raises NoSuchInstantError: when it was undone since.
+    """
+    content = content_of(storage, timeline, instant)  # nobody else has logged one that is archived meanwhile
+    if instant.action in (Action.CLEAN, Action.ROLLBACK, Action.RESTORE):
+        return TableChange(removed=tuple(sorted(_deleted(decode(content)))))
+    said, moment = decode_commit_metadata(content), instant.completion_time or ""
+    return change_of_metadata(storage, timeline, said, instant.requested_time, moment)
+
+
+def change_of_metadata(
+    storage: Storage, timeline: Timeline, said: CommitMetadata, instant: str, moment: str
+) -> TableChange:
+    """What a commit has changed, or will, by its commit metadata.
+
+    :param storage: the table's storage.
+    :param timeline: the active timeline.
+    :param said: the commit metadata.
+    :param instant: requested time.
+    :param moment: completion time.
+    """
+    replaced = [FileGroupId(path, each) for path, ids in said.replaced.items() for each in ids]
+
+    def view() -> FileSystemView:
+        return FileSystemView(storage, timeline.showing(lambda i: (i.completion_time or "") < moment))
+
+    # Without what was cleaned since; of a slice whose predecessor was, the keys that left cannot be told.
+    there = [stat for stat in said.write_stats if storage.stat(stat.path) is not None]
+    known = [
+        stat if _has_predecessor(storage, stat) else replace(stat, prev_base_file=None) for stat in there
+    ]
+    return change_of_write(known, replaced, said.operation_type.upper(), instant, view)
+
+
+def _has_predecessor(storage: Storage, stat: WriteStat) -> bool:
+    path = f"{stat.partition_path}/{stat.prev_base_file}".lstrip("/")
+    return stat.prev_base_file is not None and storage.stat(path) is not None
+
+
+def _deleted(record: Mapping[str, Any]) -> Iterable[str]:
+    """Paths of the files that a clean, rollback or restore deleted."""
+    rollbacks = record.get("hoodieRestoreMetadata") or {}
+    for each in (record, *(one for of_instant in rollbacks.values() for one in of_instant)):
+        for partition, said in (each.get("partitionMetadata") or {}).items():
+            for file in said.get("successDeleteFiles") or ():
+                yield f"{partition}/{file.rpartition('/')[2]}".lstrip("/")
+
+
+def _base_file(path: str, size: int = 0) -> BaseFile | None:
+    partition, _, name = path.rpartition("/")
+    parsed = parse_base_file_name(name)
+    return BaseFile(partition, *parsed, path, size) if parsed else None

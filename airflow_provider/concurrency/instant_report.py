@@ -1,0 +1,114 @@
+"""What a table holds and what an instant did, in the words of people on call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider.concurrency.conflicts import pending_instants
+from airflow_provider.concurrency.log import CommitLog, LogEntry, Savepoint
+from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.timeline import Instant, State, Timeline, decode_any, find_archived
+
+
+def describe_table(table: HudiTable) -> dict[str, Any]:
+    """What a table is, and what it holds now.
+
+    :param table: the table; nothing is written to it.
+    :return: JSON-able: ``location``, ``name``, ``type``, ``version``, ``timeline_layout``,
+        ``record_key``, ``partition_by``, ``ordering``, ``metadata_partitions``, ``columns``,
+        ``partitions``, ``file_groups``, ``bytes``, ``newest_commit``, ``pending``, ``dead_writers``.
+    """
+    config, timeline = table.config, table.timeline()
+    base_files = table.view().all_base_files()
+    pending = pending_instants(table)
+    newest = timeline.commits()[-1:]
+    return {
+        "location": table.location,
+        "name": config.name,
+        "type": config.table_type,
+        "version": config.version,
+        "timeline_layout": config.layout,
+        "record_key": list(config.record_key_fields),
+        "partition_by": list(config.partition_fields),
+        "ordering": list(config.ordering_fields),
+        "metadata_partitions": list(config.metadata_partitions),
+        "columns": {column.name: str(column.type) for column in table.schema},
+        "partitions": len({base_file.partition_path for base_file in base_files}),
+        "file_groups": len(base_files),
+        "bytes": sum(base_file.size for base_file in base_files),
+        "newest_commit": newest[0].completion_time if newest else None,
+        "pending": [writer.instant for writer in pending],
+        "dead_writers": [writer.instant for writer in pending if writer.alive is False],
+    }
+
+
+def describe_instant(table: HudiTable, requested_time: str) -> dict[str, Any]:
+    """What is known of one instant: its states, its writer, its plan and its metadata.
+
+    :param table: the table; nothing is written to it.
+    :param requested_time: of an instant of the active timeline, or of the archived one.
+    :return: JSON-able; ``timeline`` is ``active`` or ``archived``, and fields that say nothing are left out
+        of ``plan`` and ``metadata``.
+    :raises NoSuchInstantError: when neither has such an instant.
+    """
+    instant, plan, done = _active(table.timeline(), requested_time)
+    is_active = instant is not None
+    if instant is None:
+        archived = find_archived(table.storage, requested_time, table.config.layout)
+        if archived is None:
+            raise NoSuchInstantError(
+                f"table {table.location}: instant {requested_time} is neither on the active timeline nor on "
+                "the archived one; it was rolled back, or never was",
+                instant=requested_time,
+            )
+        instant, done = archived.instant, archived.metadata
+        plan = decode_any(archived.plan) if archived.plan else None
+    entry = _entry_of(CommitLog(table.storage), requested_time)
+    writer = next((each for each in pending_instants(table) if each.instant == requested_time), None)
+    metadata = _told(decode_any(done)) if done else None  # an old Hudi's clean may be empty
+    # The log's entry may have been trimmed.
+    told = entry or writer
+    operation = told.operation if told else (metadata or {}).get("operationType")
+    return {
+        "requested": requested_time,
+        "completed": instant.completion_time,
+        "action": str(instant.action),
+        "state": str(instant.state),
+        "timeline": "active" if is_active else "archived",
+        "operation": operation,
+        "priority": told.priority if told else None,
+        "owner": told.owner if told else None,
+        "alive": writer.alive if writer else None,
+        "log_sequence": entry.sequence if entry else None,
+        "plan": _told(plan),
+        "metadata": metadata,
+    }
+
+
+def _active(timeline: Timeline, requested_time: str) -> tuple[Instant | None, Any, bytes | None]:
+    """An instant of the active timeline, its plan, and the content of what completed it."""
+    instant = timeline.find(requested_time)
+    if instant is None:
+        return None, None, None
+    try:
+        done = timeline.read(instant) if instant.state is State.COMPLETED else None
+        return instant, timeline.plan(instant), done
+    except NoSuchInstantError:  # it was archived in this moment
+        return None, None, None
+
+
+def _entry_of(log: CommitLog, requested_time: str) -> LogEntry | None:
+    own = (entry for entry in log.about(requested_time) if entry.instant == requested_time)
+    # A savepoint's instant is that of the commit that it keeps.
+    return next((entry for entry in own if not isinstance(entry, Savepoint)), None)
+
+
+def _told(value: Any) -> Any:
+    """A value without what says nothing: Hudi's records have many fields that are null."""
+    if isinstance(value, dict):
+        told = {name: _told(inner) for name, inner in value.items()}
+        return {name: inner for name, inner in told.items() if inner not in (None, {}, [])}
+    if isinstance(value, list):
+        return [_told(inner) for inner in value]
+    return value

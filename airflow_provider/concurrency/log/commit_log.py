@@ -1,0 +1,195 @@
+"""The commit log: the totally ordered record of what was committed, planned, kept, and is dead.
+
+``.hoodie/commit_log/<20-digit sequence>.json``: each entry is created once, by
+put-if-absent, and never changed. The entry *is* the commit point (design section 4).
+Everything else on storage, the completed instant included, is derived from it and can be
+derived again by anybody.
+
+Archival trims the log from its beginning. ``.hoodie/commit_log/trimmed/<20-digit sequence>`` says up to
+where, from before the first of these entries is deleted. A writer that stood still meanwhile, so that
+where it puts its entry there is none any more, finds that out by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from weakref import WeakKeyDictionary
+
+from airflow_provider.concurrency.log.log_entry import Commit, LogEntry, Restore, Savepoint
+from airflow_provider.exceptions import CorruptTableError, InstantRolledBackError
+from airflow_provider.table.storage import PUBLISHED_FOLDERS, Storage
+from airflow_provider.table.timeline import find_archived, newest_archived
+
+COMMIT_LOG_FOLDER = ".hoodie/commit_log"
+TRIMMED_FOLDER = f"{COMMIT_LOG_FOLDER}/trimmed"
+
+
+class CommitLog:
+    """A table's commit log.
+
+    :param storage: the table's storage.
+    """
+
+    # The newest entries that were read: they never change, and every write asks several times for those that
+    # came since. From the last one the log's end is found by a step or two and no listing.
+    _known: WeakKeyDictionary[Storage, dict[int, LogEntry]] = WeakKeyDictionary()
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._entries = self._known.setdefault(storage, {})
+
+    def head(self) -> int:
+        """Sequence of the newest entry; 0 when there is none."""
+        return newest.sequence if (newest := self.newest()) else 0
+
+    def newest(self) -> LogEntry | None:
+        """The newest entry; None for an empty log."""
+        last = max(self._entries, default=0)
+        newest = self._load(last)
+        if newest != self._entries.get(last):  # trimmed, or the table was made anew
+            self._entries.clear()
+        # What is in the trimmed part is of somebody who was killed there after standing still (see append).
+        while newest is None or newest.sequence <= self.trimmed():  # or trimmed since, perhaps right now
+            listed = max(self._listed(), default=0)
+            if not listed:
+                return None
+            newest = self.read(listed)
+        for entry in self.after(newest.sequence):
+            newest = entry
+        return newest
+
+    def read(self, sequence: int) -> LogEntry | None:
+        """An entry, or None when it was not written yet, or was trimmed before it was read here.
+
+        :raises CorruptTableError: when the file is not an entry.
+        """
+        if (known := self._entries.get(sequence)) is not None:
+            return known
+        entry = self._load(sequence)
+        if entry is not None:
+            self._entries[sequence] = entry
+            if len(self._entries) > _KEPT:
+                self._entries.pop(min(self._entries), None)
+        return entry
+
+    def _load(self, sequence: int) -> LogEntry | None:
+        if sequence < 1:
+            return None
+        path = _path(sequence)
+        try:
+            data = self._storage.read(path)
+        except FileNotFoundError:
+            return None
+        try:
+            return LogEntry.from_json(sequence, data)
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptTableError(
+                f"table {self._storage.root}: {path} is not a commit log entry: {error}", path=path
+            ) from error
+
+    def after(self, sequence: int) -> Iterator[LogEntry]:
+        """Entries with a larger sequence, in order, up to the head at the moment of asking."""
+        while (entry := self.read(sequence + 1)) is not None:
+            yield entry
+            sequence += 1
+
+    def backwards(self) -> Iterator[LogEntry]:
+        """Entries from the newest to the oldest that is kept."""
+        sequence, trimmed = self.head(), self.trimmed()
+        while sequence > trimmed and (entry := self.read(sequence)) is not None:
+            yield entry
+            sequence -= 1
+
+    def about(self, instant: str) -> Iterator[LogEntry]:
+        """Entries that schedule, complete, keep, roll back or undo an instant, from the newest on.
+
+        :param instant: its requested time, before which nothing is said about it.
+        """
+        for entry in self.backwards():
+            if instant == entry.instant or instant in entry.undone:
+                yield entry
+            if entry.completion_time < instant:
+                return
+
+    def append(self, sequence: int, entry: LogEntry) -> bool:
+        """Put an entry at a sequence, if nobody has; only :func:`~airflow_provider.concurrency.commit.commit`
+        does so.
+
+        :return: True when this call put it: the commit is done.
+        :raises OSError: when it is not known whether it was put, nor found there now, or whether it survives
+            a power failure.
+        :raises InstantRolledBackError: when others were there and have been trimmed since: who puts
+            entries stood still for so long.
+        """
+        # What the entry builds on survives a power failure no less than the entry: earlier entries, and what
+        # others have published.
+        self._storage.sync_later(folders=PUBLISHED_FOLDERS)
+        try:
+            put = self._storage.put_if_absent(_path(sequence), entry.to_json())
+        except OSError:
+            # The answer was lost, not necessarily the put: the log says which.
+            if self.read(sequence) != entry:
+                raise
+            put = True
+        if put:
+            self._storage.sync(COMMIT_LOG_FOLDER)  # before anybody is told, or shown anything of it
+        # Whoever was slow only after the put has been published, archived and then trimmed by others.
+        if put and sequence <= self.trimmed() and not self._is_archived(entry):
+            self._storage.delete(_path(sequence))
+            raise InstantRolledBackError(
+                f"table {self._storage.root}: {entry.operation} {entry.instant} stood still while the commit "
+                f"log went on past its place {sequence} and was trimmed; run it again",
+                instant=entry.instant,
+            )
+        return put
+
+    def _is_archived(self, entry: LogEntry) -> bool:
+        if isinstance(entry, Savepoint):
+            return False  # what is archived under its requested time is its commit
+        found = find_archived(self._storage, entry.instant)
+        if found is None or not isinstance(entry, Commit | Restore):
+            return found is not None
+        # What several carry out, such as a clean, may have been completed by another one's entry.
+        return found.instant.completion_time == entry.completion_time
+
+    def archived(self, newest: LogEntry | None) -> str:
+        """Requested time up to which instants have left the timeline, or leave it; empty where none has.
+
+        The next entry must neither undo nor keep one of them. They may still be on the timeline: an archiver
+        is at it, or died, and the next one goes on there.
+
+        :param newest: the newest entry that the next one is to follow.
+        """
+        # An archiver of an earlier version has put no entry.
+        return max(newest.archived if newest else "", newest_archived(self._storage))
+
+    def trimmed(self) -> int:
+        """Sequence of the last entry that was trimmed; 0 when none was."""
+        return max((int(name) for name in self._storage.names(TRIMMED_FOLDER)), default=0)
+
+    def trim(self, sequence: int) -> None:
+        """Delete the log's entries up to one; the newest is never among them.
+
+        :param sequence: of the last entry that nobody needs any more.
+        """
+        sequence = min(sequence, self.head() - 1)
+        if sequence > self.trimmed():
+            self._storage.put_if_absent(f"{TRIMMED_FOLDER}/{sequence:020d}", b"")
+        trimmed = self.trimmed()
+        self._storage.sync(TRIMMED_FOLDER)  # it may be another one's
+        for each in sorted(each for each in self._listed() if each <= trimmed):
+            self._storage.delete(_path(each))
+        for name in self._storage.names(TRIMMED_FOLDER):
+            if int(name) < trimmed:
+                self._storage.delete(f"{TRIMMED_FOLDER}/{name}")
+
+    def _listed(self) -> list[int]:
+        names = self._storage.names(COMMIT_LOG_FOLDER)
+        return [int(name[:-5]) for name in names if name.endswith(".json")]
+
+
+_KEPT = 256
+
+
+def _path(sequence: int) -> str:
+    return f"{COMMIT_LOG_FOLDER}/{sequence:020d}.json"

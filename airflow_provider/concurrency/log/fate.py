@@ -1,0 +1,85 @@
+"""What became of an instant, as the commit log and the archived timeline say.
+
+Both are asked, and what they say is final. The log forgets what was archived, and the timeline shows what
+somebody puts there who stood still for longer than an archival. So before an instant is called dead, is
+rolled back, or loses a file, this is asked.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from airflow_provider.concurrency.log.commit_log import CommitLog
+from airflow_provider.concurrency.log.log_entry import (
+    Commit,
+    LogEntry,
+    Plan,
+    Restore,
+    Revert,
+    Rollback,
+    Savepoint,
+)
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Action, find_archived, newest_archived
+
+
+class Fate(StrEnum):
+    """How an instant has ended. What it left on storage is treated accordingly."""
+
+    COMPLETED = "completed"
+    """It stands. Perhaps it is not published yet."""
+    ARCHIVED = "archived"
+    """It stands, and has left the timeline: what is pending of it came late."""
+    UNDONE = "undone"
+    """It had completed, and a revert or a restore has undone it. Its data files are theirs."""
+    DEAD = "dead"
+    """It was rolled back, or its indexes were dropped before they were complete, and it can never complete.
+    Nobody needs its data files."""
+
+
+def fate_of(storage: Storage, commit_log: CommitLog, instant: str) -> Fate | None:
+    """How an instant has ended.
+
+    :param storage: the table's storage.
+    :param commit_log: the table's commit log.
+    :param instant: its requested time.
+    :return: None as long as it has not ended, or where nothing is known of it.
+    """
+    for entry in commit_log.about(instant):
+        if instant in entry.undone:
+            return Fate.UNDONE if isinstance(entry, Revert | Restore) else Fate.DEAD
+        if isinstance(entry, Savepoint):
+            continue  # has the requested time of its commit
+        if not entry.leaves_pending:
+            return Fate.COMPLETED
+        return Fate.DEAD if _is_dropped(commit_log, entry) else None
+    # The log is trimmed after the history was written. Archival passes no pending instant, and one that was
+    # rolled back only when that is long over.
+    if instant > newest_archived(storage):
+        return None
+    return Fate.DEAD if find_archived(storage, instant) is None else Fate.ARCHIVED
+
+
+def _is_dropped(commit_log: CommitLog, entry: LogEntry) -> bool:
+    """Whether an entry plans indexes of which none is left, so that nobody can carry it out."""
+    if not isinstance(entry, Plan) or entry.action is not Action.INDEXING:
+        return False
+    newest = commit_log.newest()
+    left = newest.indexes if newest is not None else None  # None: its writer knew nothing of indexes
+    return left is not None and all(each.instant != entry.instant for each in left)
+
+
+def commit_of(commit_log: CommitLog, instant: str) -> Commit | None:
+    """The log entry that completed an instant, unless a later one undoes it."""
+    for entry in commit_log.about(instant):
+        if instant in entry.undone:
+            return None
+        if isinstance(entry, Commit):
+            return entry
+    return None
+
+
+def find_rollback(commit_log: CommitLog, instant: str) -> Rollback | None:
+    """The log entry that made a pending instant dead, if there is one."""
+    found = (entry for entry in commit_log.about(instant) if isinstance(entry, Rollback))
+    return next((entry for entry in found if entry.rolls_back == instant), None)

@@ -1,0 +1,79 @@
+"""Unique requested times and strictly increasing completion times (invariant C4).
+
+A requested time is an even number of milliseconds, a completion time an odd one. So a moment that names a
+commit names one: where a commit was requested in the millisecond in which another one completed, that time
+would stand for both, and for two snapshots.
+"""
+
+from __future__ import annotations
+
+from airflow_provider.concurrency.heartbeats import HeartbeatInfo, heartbeat_path
+from airflow_provider.concurrency.log.commit_log import CommitLog
+from airflow_provider.concurrency.log.log_entry import LogEntry
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import after, before, now, timeline_zone
+
+
+def request_instant(
+    storage: Storage, log: CommitLog, newest: LogEntry | None, info: HeartbeatInfo, *, later_than: str = ""
+) -> tuple[str, LogEntry | None]:
+    """Take a requested time that no other instant of the table has or will have.
+
+    The test-and-set is the exclusive creation of the heartbeat file. A heartbeat is deleted
+    only once a log entry ended its instant, and that entry completes later than the
+    instant was requested: so a time larger than every completion time in the log, seen
+    after the creation, was never anybody else's.
+
+    :param storage: the table's storage.
+    :param log: the table's commit log.
+    :param newest: the newest entry known.
+    :param info: the heartbeat's content.
+    :param later_than: a time that the requested time must exceed as well.
+    :return: the requested time, and the newest entry seen.
+    """
+    candidate = _even(now(timeline_zone(storage)))
+    while True:
+        bound = max(newest.completion_time if newest else "", later_than)
+        if bound and candidate <= bound:
+            candidate = _even(after(bound))
+        if not storage.put_if_absent(heartbeat_path(candidate), info.to_json()):
+            candidate = _even(after(candidate))
+            continue
+        # Not from the entry known before: until this heartbeat what came after it may have been trimmed too.
+        newest = log.newest()
+        if newest is None or candidate > newest.completion_time:
+            return candidate, newest
+        storage.delete(heartbeat_path(candidate))
+
+
+def completion_time_after(
+    storage: Storage, newest: LogEntry | None, requested_time: str, *, later_than: str = ""
+) -> str:
+    """The completion time of the entry after ``newest``: the log order is the completion
+    order on any clock.
+
+    :param storage: the table's storage.
+    :param newest: the entry before; None for the first.
+    :param requested_time: the committing instant's requested time.
+    :param later_than: a time that it must exceed as well.
+    """
+    before = newest.completion_time if newest else ""
+    time = max(now(timeline_zone(storage)), after(max(requested_time, later_than, before)))
+    return after(time) if _is_even(time) else time
+
+
+def requested_time_before(time: str) -> str:
+    """The last time before another one at which something can have been requested.
+
+    :param time: a requested time, or a completion time.
+    """
+    earlier = before(time)
+    return earlier if _is_even(earlier) else before(earlier)
+
+
+def _even(time: str) -> str:
+    return time if _is_even(time) else after(time)
+
+
+def _is_even(time: str) -> bool:
+    return time[-1] in "02468"

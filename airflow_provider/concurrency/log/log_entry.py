@@ -1,0 +1,370 @@
+"""The entries of the commit log: one kind for each thing that can become true of a table.
+
+:class:`Commit`, :class:`Plan`, :class:`Rollback`, :class:`Revert`, :class:`Restore`, :class:`Savepoint` and
+:class:`Archival`. Each is one JSON file. Which fields a file has says which kind it is, so that the files of
+earlier versions, which had one kind with all fields, are read as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.timeline import Action
+
+
+class IndexState(NamedTuple):
+    """An index as of an entry of the log: whoever commits after that entry has to log to it.
+
+    :param partition: the metadata partition, for example ``column_stats``.
+    :param instant: requested time of the indexing plan that made it; ``""`` of another Hudi writer's.
+    :param file_groups: how many file groups the partition has; that never changes.
+    :param is_complete: whether it may be read; else it is being built.
+    :param made: of another Hudi writer's: the instant of the metadata table that made its file groups.
+    """
+
+    partition: str
+    instant: str
+    file_groups: int
+    is_complete: bool
+    made: str = ""
+
+
+_NOTHING: frozenset[Any] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogEntry:
+    """What every entry says.
+
+    Who decides on an entry leaves out what the commit log gives it: its sequence, its completion time, what
+    was archived, and the indexes, unless it changes these.
+
+    :param instant: requested time of the instant that this entry completes, or schedules; of a savepoint:
+        that of the commit that it keeps; empty of an archival, which is no instant.
+    :param action: its action on the timeline.
+    :param operation: Hudi's operation type, for example ``UPSERT``.
+    :param priority: of the writer.
+    :param completion_time: larger than every earlier entry's.
+    :param owner: who wrote it.
+    :param indexes: the table's indexes as of this entry; None when its writer knew nothing of indexes.
+    :param properties: digest of the table's properties by which that is so. Where they say something else,
+        another Hudi writer has changed them since. Empty where this entry changes them.
+    :param archived: requested time up to which instants have left the timeline, or leave it.
+    :param sequence: its place in the log.
+    """
+
+    instant: str
+    action: Action
+    operation: str
+    priority: int
+    completion_time: str = ""
+    owner: str = ""
+    indexes: tuple[IndexState, ...] | None = None
+    archived: str = ""
+    properties: str = ""
+    sequence: int = field(default=0, compare=False)
+
+    @property
+    def touched(self) -> frozenset[FileGroupId]:
+        """File groups whose content this entry changes."""
+        return _NOTHING
+
+    @property
+    def claimed(self) -> frozenset[FileGroupId]:
+        """File groups that a plan must not name after this entry without having seen it."""
+        return self.touched
+
+    @property
+    def undone(self) -> frozenset[str]:
+        """Requested times of the instants that are dead from this entry on."""
+        return _NOTHING
+
+    @property
+    def adds_records_in(self) -> frozenset[str]:
+        """Partition paths that have records after this entry which had not been there."""
+        return _NOTHING
+
+    @property
+    def leaves_pending(self) -> bool:
+        """Whether its instant stays pending on the table's timeline, for somebody who carries it out."""
+        return False
+
+    @property
+    def shown_or_hidden(self) -> frozenset[str]:
+        """Requested times of the instants that this entry brings to the timeline, or takes from it."""
+        return frozenset({self.instant})
+
+    def to_json(self) -> bytes:
+        """The entry's file content."""
+        content = {
+            _name(each): sorted(value) if isinstance(value, frozenset) else value
+            for each in fields(self)
+            if each.name != "sequence"
+            and ((value := getattr(self, each.name)) != each.default or each.name in _ALWAYS)
+        }
+        if isinstance(self, Plan):  # no field of its own tells it from a commit
+            content["plans"] = True
+        return json.dumps(content, separators=(",", ":")).encode()
+
+    @classmethod
+    @lru_cache(maxsize=64)  # the newest are asked for again and again
+    def from_json(cls, sequence: int, data: bytes) -> LogEntry:
+        """Read a file's content; fields of later versions are ignored.
+
+        :raises ValueError: when it is no entry; a KeyError or a TypeError, too.
+        """
+        content = json.loads(data)
+        kind = _kind_of(content)
+        names = _NAMES[kind]
+        known = {names[name]: value for name, value in content.items() if name in names}
+        for name in _READ.keys() & known.keys():
+            if known[name] is not None:
+                known[name] = _READ[name](known[name])
+        known["sequence"] = sequence
+        return kind(**known)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit(LogEntry):
+    """An instant has completed: a write, or a table service that was planned before.
+
+    :param written: file groups that got a new slice.
+    :param replaced: file groups that were taken out.
+    :param inserted_in: partition paths in which records were written that had not been there.
+    :param metadata_path: the staged content of the completed instant, relative to the table.
+    :param pending_action: the action under which the instant was pending, where that is another
+        one: a commit that had to take file groups out becomes a replacecommit.
+    :param operation_key: the caller's key for finding this commit again.
+    :param evolves: whether it changes the table's columns, so that who commits next has to look at them.
+    :param seen: the newest completion time on the timeline that it was decided on, under a lock that other
+        Hudi writers hold as well. What of theirs completed later came while its writer stood still; who
+        publishes it looks for that. Empty under another lock.
+    """
+
+    written: frozenset[FileGroupId] = _NOTHING
+    replaced: frozenset[FileGroupId] = _NOTHING
+    inserted_in: frozenset[str] = _NOTHING
+    metadata_path: str | None = None
+    pending_action: Action | None = None
+    operation_key: str | None = None
+    evolves: bool = False
+    seen: str = ""
+
+    @property
+    def touched(self) -> frozenset[FileGroupId]:
+        return self.written | self.replaced
+
+    @property
+    def adds_records_in(self) -> frozenset[str]:
+        return self.inserted_in
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(LogEntry):
+    """A table service is planned, to be carried out by anybody.
+
+    :param file_groups: those that it will rewrite, or of which it will delete slices.
+    :param metadata_path: the staged plan, relative to the table.
+    :param on_metadata_table: whether its instant lies on the metadata table's timeline, to be carried out
+        there without another entry. The partition paths of its file groups are relative to the table all
+        the same, so that they are never taken for the table's own.
+    """
+
+    file_groups: frozenset[FileGroupId] = field(default=_NOTHING, metadata={"name": "written"})
+    metadata_path: str | None = None
+    on_metadata_table: bool = False
+
+    @property
+    def claimed(self) -> frozenset[FileGroupId]:
+        return self.file_groups
+
+    @property
+    def leaves_pending(self) -> bool:
+        return not self.on_metadata_table
+
+    @property
+    def shown_or_hidden(self) -> frozenset[str]:
+        return _NOTHING if self.on_metadata_table else frozenset({self.instant})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollback(LogEntry):
+    """A pending instant is dead: its writer can never commit.
+
+    :param rolls_back: requested time of the instant.
+    :param rolled_back_action: its action.
+    :param reason: why, for people.
+    """
+
+    action: Action = Action.ROLLBACK
+    operation: str = "ROLLBACK"
+    rolls_back: str
+    rolled_back_action: Action = Action.COMMIT
+    reason: str = ""
+
+    @property
+    def undone(self) -> frozenset[str]:
+        return frozenset({self.rolls_back})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revert(LogEntry):
+    """A completed instant is undone: a rewrite, or a write of a transaction that was aborted; or another Hudi
+    writer has undone it.
+
+    :param rolls_back: requested time of the instant.
+    :param rolled_back_action: its action.
+    :param reverts: sequence of the entry that had completed it.
+    :param written: that entry's.
+    :param replaced: that entry's.
+    :param inserted_in: partition paths in which records have come back.
+    :param by_another: whether another Hudi writer has undone it, on the timeline: nothing is to be published.
+    """
+
+    action: Action = Action.ROLLBACK
+    operation: str = "ROLLBACK"
+    rolls_back: str
+    rolled_back_action: Action = Action.COMMIT
+    reverts: int
+    written: frozenset[FileGroupId] = _NOTHING
+    replaced: frozenset[FileGroupId] = _NOTHING
+    inserted_in: frozenset[str] = _NOTHING
+    by_another: bool = False
+
+    @property
+    def touched(self) -> frozenset[FileGroupId]:
+        return self.written | self.replaced
+
+    @property
+    def undone(self) -> frozenset[str]:
+        return frozenset({self.rolls_back})
+
+    @property
+    def adds_records_in(self) -> frozenset[str]:
+        return self.inserted_in
+
+    @property
+    def shown_or_hidden(self) -> frozenset[str]:
+        return self.undone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restore(LogEntry):
+    """The table goes back to an earlier commit: later ones are undone, all at once.
+
+    :param undoes: requested times of the commits that are undone.
+    :param metadata_path: the staged content of the completed instant, relative to the table.
+    """
+
+    action: Action = Action.RESTORE
+    operation: str = "RESTORE"
+    undoes: frozenset[str] = _NOTHING
+    metadata_path: str | None = None
+
+    @property
+    def undone(self) -> frozenset[str]:
+        return self.undoes
+
+    @property
+    def shown_or_hidden(self) -> frozenset[str]:
+        return self.undoes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Savepoint(LogEntry):
+    """The snapshot of a commit is kept.
+
+    :param metadata_path: the staged content of the savepoint, relative to the table.
+    """
+
+    action: Action = Action.SAVEPOINT
+    operation: str = "SAVEPOINT"
+    metadata_path: str | None = None
+
+    @property
+    def shown_or_hidden(self) -> frozenset[str]:
+        return _NOTHING
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archival(LogEntry):
+    """Instants leave the timeline, up to :attr:`LogEntry.archived`. Nothing is published by it."""
+
+    instant: str = ""
+    action: Action = Action.ARCHIVE
+    operation: str = "ARCHIVE"
+
+    @property
+    def shown_or_hidden(self) -> frozenset[str]:
+        return _NOTHING
+
+
+def without_reverted(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    """Entries without those that a later one of them undoes, and without their reverts.
+
+    What was done and undone after a writer's base left every file group as the writer knows it. A restore
+    stays: it may have undone earlier ones as well.
+
+    :param entries: in log order.
+    """
+    entries = list(entries)
+    known = {entry.sequence for entry in entries}
+    reverted = {entry.reverts for entry in entries if isinstance(entry, Revert)} & known
+    restored = frozenset[str]().union(*(entry.undoes for entry in entries if isinstance(entry, Restore)))
+    return [
+        entry
+        for entry in entries
+        if not (isinstance(entry, Revert) and entry.reverts in reverted)
+        and not (isinstance(entry, Commit) and (entry.sequence in reverted or entry.instant in restored))
+    ]
+
+
+def _name(each: Any) -> str:
+    """Under which name a field is in the file."""
+    return str(each.metadata.get("name", each.name))
+
+
+def _kind_of(content: Mapping[str, Any]) -> type[LogEntry]:
+    if content.get("plans"):
+        return Plan
+    if content.get("reverts") is not None:
+        return Revert
+    if content.get("rolls_back") is not None:
+        return Rollback
+    return _KINDS.get(content["action"], Commit)
+
+
+def _file_groups(value: Iterable[Iterable[str]]) -> frozenset[FileGroupId]:
+    return frozenset(FileGroupId(*each) for each in value)
+
+
+# What the file has as a list or a string, by the name of its field.
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "written": _file_groups,
+    "replaced": _file_groups,
+    "file_groups": _file_groups,
+    "inserted_in": frozenset,
+    "undoes": frozenset,
+    "action": Action,
+    "pending_action": Action,
+    "rolled_back_action": Action,
+    "indexes": lambda value: tuple(IndexState(*each) for each in value),
+}
+
+_ALWAYS = frozenset({"instant", "action", "operation"})
+
+_KINDS: Mapping[str, type[LogEntry]] = {
+    Action.RESTORE: Restore,
+    Action.SAVEPOINT: Savepoint,
+    Action.ARCHIVE: Archival,
+}
+
+_NAMES: Mapping[type[LogEntry], Mapping[str, str]] = {
+    kind: {_name(each): each.name for each in fields(kind)}
+    for kind in (Commit, Plan, Rollback, Revert, Restore, Savepoint, Archival)
+}

@@ -1,0 +1,188 @@
+"""Scheduling table services: plans on a static view, published like commits (RFC-22,
+"Scheduling Table Management Services").
+
+A planner holds the table lock, so that the view stands still while it plans. That makes planning
+cheap, and not safe: the holder of a lock can be paused. So a plan becomes one by an entry in the
+commit log, like a commit, and between the view and that entry nothing may have come that touches its
+file groups, neither a commit nor another plan.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_provider.concurrency.commit import Moment, commit, log_missed, staged_plan_path
+from airflow_provider.concurrency.conflicts import (
+    SECONDS_FOR_ANOTHER_ENGINE,
+    clustered,
+    held_writes,
+    others_writing,
+    wait_for_others_to_tell,
+    writers_above,
+)
+from airflow_provider.concurrency.log import CommitLog, Plan, Restore, Savepoint
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.locks import LockProvider, default_lock
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Action, Timeline
+
+log = logging.getLogger(__name__)
+
+_SERVICES = frozenset(
+    {Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION, Action.CLEAN, Action.INDEXING}
+)
+
+
+@dataclass(frozen=True)
+class ServicePlan:
+    """What a table service is going to do.
+
+    :param file_groups: those that it rewrites, or whose file slices it deletes.
+    :param content: the requested instant's content: Hudi's own plan record, as Avro.
+    """
+
+    file_groups: frozenset[FileGroupId]
+    content: bytes
+
+
+Planner = Callable[[FileSystemView, frozenset[FileGroupId]], ServicePlan | None]
+"""Makes a plan from the snapshot, and from the file groups that it must leave alone."""
+
+
+def schedule(
+    table: HudiTable,
+    planner: Planner,
+    *,
+    action: Action,
+    operation: str,
+    priority: int,
+    lock: LockProvider | None = None,
+    on_metadata_table: bool = False,
+) -> str | None:
+    """Plan a table service, as an instant of its own that anybody can carry out later.
+
+    :param table: the table.
+    :param planner: called under the table lock, perhaps more than once; must write nothing. The file
+        groups that it must leave alone are those of pending plans, those that open transactions hold,
+        and, but for a clean, those that live writers of higher priority work on, or other Hudi writers, which
+        refuse to write what somebody has planned to rewrite.
+    :param action: of the instant, for example :attr:`Action.CLUSTERING`.
+    :param operation: Hudi's operation type, for example ``CLUSTER``.
+    :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
+    :param lock: the table lock; the filesystem lock in the table by default.
+    :param on_metadata_table: whether the plan is for the metadata table. Then every log file of an instant
+        that completed by the plan's requested time is there, and any later one completes after it.
+    :return: requested time of the plan, for :func:`~airflow_provider.concurrency.begin_planned`; None
+        when the planner found nothing to do, or another Hudi writer does not tell in time what it works on.
+    :raises InvalidInputError: when the plan names a file group that it must leave alone.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    table.check_writable()
+    storage = table.storage
+    commit_log = CommitLog(storage)
+    planned: tuple[Moment, ServicePlan | None] | None = None
+    rewrites = action is not Action.CLEAN and not on_metadata_table
+
+    def decide(moment: Moment) -> Plan | None:
+        nonlocal planned
+        if planned is None or _is_outdated(moment, *planned, on_metadata_table):
+            planned = moment, make_plan(moment)
+        _, plan = planned
+        if plan is None:
+            return None
+        _ = moment.timeline  # what another Hudi writer has completed comes before it
+        instant = moment.request_instant(action, operation, priority=priority)
+        storage.put(staged_plan_path(instant), plan.content)
+        return Plan(
+            instant=instant,
+            action=action,
+            operation=operation,
+            priority=priority,
+            file_groups=plan.file_groups,
+            metadata_path=staged_plan_path(instant),
+            on_metadata_table=on_metadata_table,
+            owner=describe_owner(),
+        )
+
+    def make_plan(moment: Moment) -> ServicePlan | None:
+        reserved = left_alone = reserved_file_groups(storage, commit_log, moment.timeline)
+        if rewrites:  # and does not only take what no writer works on
+            above = [writer.file_groups for writer in writers_above(storage, priority)]
+            theirs = others_writing(storage)
+            if unknown := [instant for instant, groups in theirs.items() if groups is None]:
+                told = "table %s: no %s is planned: %s of another Hudi writer may touch any file group"
+                log.warning(told, storage.root, operation, unknown[0])
+                return None
+            left_alone = reserved.union(*above, *(groups for groups in theirs.values() if groups))
+        if on_metadata_table:  # what completed before the plan must not be logged after it
+            log_missed(storage, moment.indexes, moment.timeline, after=moment.completed_until)
+        plan = planner(moment.view(), left_alone)
+        if plan is not None and (taken := plan.file_groups & reserved):
+            partition, file_id = min(taken)
+            raise InvalidInputError(
+                f"table {storage.root}: the plan for {operation} names file group {partition}/{file_id}, "
+                "which another pending plan or an open transaction holds",
+                file_groups=[list(group) for group in sorted(taken)],
+            )
+        return plan
+
+    if rewrites:
+        wait_for_others_to_tell(storage, SECONDS_FOR_ANOTHER_ENGINE)
+    with lock or default_lock(table):
+        entry = commit(storage, decide)
+    return entry.instant if entry else None
+
+
+def _is_outdated(
+    moment: Moment, planned_at: Moment, plan: ServicePlan | None, on_metadata_table: bool
+) -> bool:
+    """Whether something has come since a plan was made that the plan should have known."""
+    if plan is None or (on_metadata_table and moment.sequence > planned_at.sequence):
+        return True  # to the metadata table every entry may log
+    entries = [change.entry for change in moment.changes_since(planned_at)]
+    if on_metadata_table and entries:
+        return True
+    return any(isinstance(each, Savepoint | Restore) or each.claimed & plan.file_groups for each in entries)
+
+
+def reserved_file_groups(
+    storage: Storage, commit_log: CommitLog, timeline: Timeline
+) -> frozenset[FileGroupId]:
+    """File groups that no plan may name now: those of pending plans, and what open transactions hold.
+
+    :param storage: the table's storage.
+    :param commit_log: the table's commit log.
+    :param timeline: the active timeline.
+    """
+    # What may be undone must find everything as it left it, what it superseded too.
+    held = (write.written | write.merged_on | write.replaced for write in held_writes(storage))
+    return planned_file_groups(storage, commit_log, timeline).union(*held)
+
+
+def planned_file_groups(
+    storage: Storage, commit_log: CommitLog, timeline: Timeline
+) -> frozenset[FileGroupId]:
+    """File groups of all plans that were neither carried out nor rolled back.
+
+    :param storage: the table's storage.
+    :param commit_log: the table's commit log.
+    :param timeline: the active timeline.
+    """
+    wanted = {i.requested_time: i for i in timeline.pending() if i.action in _SERVICES}
+    found: set[FileGroupId] = set()
+    for entry in commit_log.backwards():
+        if not wanted or entry.completion_time < min(wanted):
+            break
+        if wanted.pop(entry.instant, None) is not None and isinstance(entry, Plan):
+            found |= entry.file_groups
+        for instant in entry.undone:
+            wanted.pop(instant, None)
+    for anothers in wanted.values():
+        found |= clustered(timeline, anothers)
+    return frozenset(found)

@@ -1,0 +1,229 @@
+"""When a table service stops itself: after it has failed on the same input again and again.
+
+Of a clustering the commit log says it all: a plan that failed was rolled back, whoever carried it out, and
+its input has changed when a commit has touched the plan's file groups since. The other services leave
+nothing there when they fail, so each failure is kept as a file until the service succeeds.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from itertools import islice
+
+from airflow_provider.concurrency.log import CommitLog, Plan, Rollback
+from airflow_provider.exceptions import (
+    InvalidInputError,
+    NoSuchInstantError,
+    ServiceStoppedError,
+    TableServiceError,
+)
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Action, now
+
+log = logging.getLogger(__name__)
+
+MAX_FAILURES = 3
+"""Failures in a row after which a service stops itself on a table."""
+
+FAILURES_FOLDER = ".hoodie/.service_failures"
+
+_ENTRIES = 200  # of the log, that are looked at: what failed longer ago may be tried again
+_CLEARED = "cleared"
+_HOW_TO_CLEAR = (
+    "or when a person has mended the reason and tries again: on the command line, by `table-services "
+    "failures TABLE --clear {service}`, or with max_failures=None"
+)
+
+
+class Service(StrEnum):
+    """A table service, by the name that commands and messages have for it."""
+
+    CLUSTERING = "clustering"
+    CLEANING = "cleaning"
+    COMPACTION = "compaction"
+    ARCHIVAL = "archival"
+    INDEXING = "indexing"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """That a service failed on a table.
+
+    :param at: instant time.
+    :param reason: the error.
+    :param input: what it failed on; the service goes on by itself when it is another.
+    :param owner: host and process.
+    """
+
+    at: str
+    reason: str
+    input: str
+    owner: str
+
+
+def failures(table: HudiTable, service: Service) -> list[Failure]:
+    """The failures of a service in a row, since its last success.
+
+    :param table: the table.
+    :param service: which one.
+    :return: oldest first; of a clustering only those whose input still stands as it was.
+    """
+    if service is Service.CLUSTERING:
+        entries = reversed(failures_in_a_row(table))
+        return [Failure(e.completion_time, e.reason, e.rolls_back, e.owner) for e in entries]
+    folder = _folder(service)
+    found = []
+    for name in sorted(table.storage.names(folder)):
+        with suppress(FileNotFoundError):  # cleared in this moment
+            found.append(Failure(**json.loads(table.storage.read(f"{folder}/{name}"))))
+    return found
+
+
+def clear_failures(table: HudiTable, service: Service) -> None:
+    """Let a service go on that has stopped itself, as if it had not failed.
+
+    :param table: the table.
+    :param service: which one.
+    """
+    folder = _folder(service)
+    if service is Service.CLUSTERING:
+        newest = CommitLog(table.storage).newest()
+        table.storage.put(f"{folder}/{_CLEARED}", (newest.completion_time if newest else "").encode())
+        return
+    for name in table.storage.names(folder):
+        table.storage.delete(f"{folder}/{name}")
+
+
+@contextmanager
+def stopping_itself(
+    table: HudiTable, service: Service, input_of: Callable[[], str], most: int | None
+) -> Iterator[None]:
+    """A run of a service; when it fails that counts, and when it has failed too often it is not begun.
+
+    What another call may get over, with nothing else changed, does not count: a lost conflict, a lock.
+    Nor does what the caller got wrong.
+
+    :param table: the table.
+    :param service: which one.
+    :param input_of: what the run works on; asked only after a failure.
+    :param most: failures in a row after which it stops, until the input is another; None to try again
+        whatever happened.
+    :raises ServiceStoppedError: when it has stopped; tells the last reason.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    table.check_writable()
+    earlier = list(table.storage.names(_folder(service)))
+    if most is not None and len(earlier) >= most:
+        told = failures(table, service)
+        if len(told) >= most and told[-1].input == _text(input_of):
+            raise ServiceStoppedError(
+                f"table {table.location}: {service} has failed {len(told)} times in a row, last at "
+                f"{told[-1].at} ({told[-1].reason}), and has stopped; it goes on when its input, "
+                f"{told[-1].input}, is another, {_HOW_TO_CLEAR.format(service=service)}",
+                failures=len(told),
+                service=str(service),
+            )
+    try:
+        yield
+    except Exception as error:
+        if _counts(error):
+            _keep(table.storage, service, error, _text(input_of))
+        raise
+    for name in earlier:
+        table.storage.delete(f"{_folder(service)}/{name}")
+
+
+def log_head(table: HudiTable) -> str:
+    """The input of a service that plans on the table as it is: it is another after every commit."""
+    newest = CommitLog(table.storage).newest()
+    return f"the table as of {newest.completion_time}" if newest else "the table without commits"
+
+
+def failures_in_a_row(table: HudiTable) -> list[Rollback]:
+    """The rollbacks of clusterings whose input still stands as it was, since the last success.
+
+    :param table: the table.
+    :return: newest first.
+    """
+    try:
+        cleared = table.storage.read(f"{_folder(Service.CLUSTERING)}/{_CLEARED}").decode()
+    except FileNotFoundError:
+        cleared = ""
+    changed: set[FileGroupId] = set()
+    completed: set[str] = set()
+    rollbacks: dict[str, Rollback] = {}
+    found: list[Rollback] = []
+    for entry in islice(CommitLog(table.storage).backwards(), _ENTRIES):
+        if entry.completion_time <= cleared:
+            break
+        if isinstance(entry, Plan) and entry.action is Action.CLUSTERING:
+            if entry.instant in completed:
+                break
+            rollback = rollbacks.get(entry.instant)
+            if rollback is not None and not entry.file_groups & changed:
+                found.append(rollback)
+        elif isinstance(entry, Rollback):
+            rollbacks[entry.rolls_back] = entry
+        completed.add(entry.instant)
+        changed |= entry.touched
+    return found
+
+
+def check_not_stopped(table: HudiTable, most: int | None) -> None:
+    """Make sure that clustering has not failed too often to be planned once more.
+
+    :param table: the table.
+    :param most: failures in a row after which it stops; None for a person who has found the reason,
+        and tries again whatever happened.
+    :raises ServiceStoppedError: when it has stopped; tells the last reason.
+    """
+    if most is None:
+        return
+    found = failures_in_a_row(table)
+    if len(found) >= most:
+        last = found[0]
+        raise ServiceStoppedError(
+            f"table {table.location}: clustering has failed {len(found)} times in a row, last instant "
+            f"{last.rolls_back} ({last.reason or 'no reason known'}), and has stopped; it goes on when a "
+            f"commit has changed its file groups, {_HOW_TO_CLEAR.format(service=Service.CLUSTERING)}",
+            failures=len(found),
+            service=str(Service.CLUSTERING),
+            instant=last.rolls_back,
+        )
+
+
+def _counts(error: Exception) -> bool:
+    """Whether a failure is the service's own, and will be there the next time."""
+    if isinstance(error, InvalidInputError | NoSuchInstantError | ServiceStoppedError):
+        return False
+    return not (isinstance(error, TableServiceError) and error.retryable)
+
+
+def _keep(storage: Storage, service: Service, error: Exception, given: str) -> None:
+    failure = Failure(now(), f"{type(error).__name__}: {error}", given, describe_owner())
+    name = f"{time.time_ns()}-{uuid.uuid4().hex[:8]}.json"  # in their order, also within a millisecond
+    try:
+        storage.put(f"{_folder(service)}/{name}", json.dumps(asdict(failure)).encode())
+    except OSError as not_kept:  # the storage may be what failed
+        log.warning("table %s: that %s failed could not be kept: %s", storage.root, service, not_kept)
+
+
+def _text(input_of: Callable[[], str]) -> str:
+    try:
+        return input_of()
+    except (TableServiceError, OSError):  # may be why the service fails
+        return "what cannot be read"
+
+
+def _folder(service: Service) -> str:
+    return f"{FAILURES_FOLDER}/{service}"

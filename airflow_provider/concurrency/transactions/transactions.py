@@ -1,0 +1,235 @@
+"""The end of a metastore transaction around writes into several tables: all of them become visible, or none.
+
+Each write completes on its table's timeline when it is done, held by the transaction
+(``concurrency/held.py``). The transaction's commit in the metastore is one step for all tables. An abort
+is one step there too; then every write is reverted, so that readers that know no transactions do not see
+it any longer either.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from airflow_provider.concurrency.commit import publish_head
+from airflow_provider.concurrency.conflicts import held_instants, release
+from airflow_provider.concurrency.log import CommitLog
+from airflow_provider.concurrency.undo import revert, rollback
+from airflow_provider.exceptions import (
+    CommitError,
+    NoSuchInstantError,
+    NoSuchTransactionError,
+    TableServiceError,
+)
+from airflow_provider.metastore import AnyMetastore, Insertion, PartitionSpec, TableWriteInfo, TxnState
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.keys import partition_values
+from airflow_provider.table.timeline import Action, State
+
+log = logging.getLogger(__name__)
+
+_PENDING = "pending"  # sorts after every completion time
+
+
+def commit_transaction(
+    metastore: AnyMetastore, txn_id: int, *, storage_options: Mapping[str, Any] | None = None
+) -> int:
+    """Commit a transaction around several writes; doing it again changes nothing.
+
+    Its new partitions are registered, and its INSERT events told, in the same step.
+
+    :param metastore: the metastore.
+    :param txn_id: the transaction.
+    :param storage_options: keyword arguments of the tables' fsspec file systems.
+    :return: the id of its COMMIT_TXN event.
+    :raises CommitError: when a table in which the transaction has a write id has no completed write of
+        it, or one that goes on; the transaction stays open.
+    :raises TransactionAbortedError: when it was aborted, for example by its timeout.
+    :raises NoSuchTransactionError: when it was never opened.
+    :raises TableError: when one of its tables cannot be opened.
+    """
+    writes = metastore.writes_of(txn_id)
+    if metastore.get_txn(txn_id).state is not TxnState.OPEN:
+        event_id = metastore.commit_txn(txn_id)  # says when it was aborted
+    else:
+        new: dict[tuple[str, str], list[PartitionSpec]] = {}
+        inserted: dict[tuple[str, str], list[Insertion]] = {}
+        for write in writes:
+            table, place = HudiTable.open(write.location, storage_options), (write.database, write.table)
+            new.setdefault(place, []).extend(partition_specs(table, _partitions_written(table, write)))
+            inserted.setdefault(place, []).extend(insertions(table, write.instant or ""))
+        # From here on recovery goes through with it, should this process die.
+        metastore.request_commit(txn_id)
+        event_id = metastore.commit_txn(txn_id, new_partitions=new, insertions=inserted)
+    for location in _locations(writes):
+        try:
+            _release(HudiTable.open(location, storage_options), txn_id)
+        except (TableServiceError, OSError) as error:
+            # The next writer releases it: settle_transactions.
+            log.warning("transaction %d is committed, and still holds %s: %s", txn_id, location, error)
+    return event_id
+
+
+def abort_transaction(
+    metastore: AnyMetastore,
+    txn_id: int,
+    *,
+    reason: str = "asked for",
+    storage_options: Mapping[str, Any] | None = None,
+) -> int:
+    """Abort a transaction and undo its writes, completed and pending ones; doing it again changes nothing.
+
+    :param metastore: the metastore.
+    :param txn_id: the transaction.
+    :param reason: why, for the log.
+    :param storage_options: keyword arguments of the tables' fsspec file systems.
+    :return: the id of its ABORT_TXN event.
+    :raises NoSuchTransactionError: when it is committed, or was never opened.
+    :raises TableError: when a write cannot be undone, or a table cannot be opened. The transaction is
+        aborted all the same, and no reader with a snapshot sees anything of it.
+    """
+    writes = metastore.writes_of(txn_id)
+    event_id = metastore.abort_txn(txn_id)
+    log.info("transaction %d was aborted: %s", txn_id, reason)
+    failure: TableServiceError | OSError | None = None
+    for location in _locations(writes):
+        try:
+            undo_writes(HudiTable.open(location, storage_options), txn_id)
+        except (TableServiceError, OSError) as error:
+            log.warning("transaction %d could not be undone in %s now: %s", txn_id, location, error)
+            failure = error
+    if failure is not None:
+        raise failure
+    return event_id
+
+
+def settle_transactions(metastore: AnyMetastore, table: HudiTable) -> None:
+    """Bring to a table what became of the transactions that hold something of it.
+
+    Whoever ends a transaction does it; this is for what was left by one who died in the middle of that.
+
+    :param metastore: the metastore in which the table is registered.
+    :param table: the table.
+    :raises TableError: when a write of an aborted transaction cannot be undone.
+    """
+    for txn_id in sorted(set(held_instants(table.storage).values())):
+        try:
+            state, writes = metastore.get_txn(txn_id).state, metastore.writes_of(txn_id)
+        except NoSuchTransactionError:
+            continue  # of another metastore
+        if table.location not in _locations(writes):
+            continue  # likewise
+        if state is TxnState.COMMITTED:
+            _release(table, txn_id)
+        elif state is TxnState.ABORTED:
+            undo_writes(table, txn_id)
+
+
+def undo_writes(table: HudiTable, txn_id: int) -> None:
+    """Undo what an aborted transaction wrote into a table, whether it completed or not.
+
+    :param table: the table.
+    :param txn_id: the transaction; aborted in the metastore, so that nobody commits it any more.
+    :raises TableError: when a write cannot be undone.
+    """
+    reason, timeline = f"transaction {txn_id} was aborted", table.timeline()
+
+    def completion(instant: str) -> str:
+        found = timeline.find(instant)
+        return (found and found.completion_time) or _PENDING
+
+    # What completed later may be merged on what completed earlier.
+    for instant in sorted(_held_by(table, txn_id), key=completion, reverse=True):
+        if is_completed(table, instant):
+            revert(table, instant, reason=reason)
+        else:
+            with suppress(NoSuchInstantError):  # it never began, or somebody was here before
+                rollback(table, instant, reason=reason)
+        release(table.storage, instant)
+
+
+def is_completed(table: HudiTable, instant: str) -> bool:
+    """Whether an instant is a commit, published if its writer did not come to that."""
+    publish_head(table.storage, CommitLog(table.storage))
+    return table.find_commit(instant) is not None
+
+
+def partition_specs(table: HudiTable, paths: Iterable[str]) -> list[PartitionSpec]:
+    """Partitions as the metastore registers them; none for a table without partitions.
+
+    :param table: the table.
+    :param paths: partition paths relative to the table.
+    """
+    if not table.config.partition_fields:
+        return []
+    return [PartitionSpec(partition_values(path, table.config), table.storage.url(path)) for path in paths]
+
+
+def partitions_of(table: HudiTable, instant: str) -> list[str]:
+    """The partition paths in which a commit wrote files."""
+    return sorted(_files_of(table, instant))
+
+
+def insertions(table: HudiTable, instant: str) -> list[Insertion]:
+    """What a commit added, as INSERT events tell it: one for each partition.
+
+    :param table: the table.
+    :param instant: the commit's requested time.
+    """
+    found = table.find_commit(instant)
+    replace = found is not None and found[0].action is Action.REPLACE_COMMIT
+    is_partitioned = bool(table.config.partition_fields)
+    return [
+        Insertion(files, partition_values(path, table.config) if is_partitioned else None, replace)
+        for path, files in sorted(_files_of(table, instant).items())
+    ]
+
+
+def _files_of(table: HudiTable, instant: str) -> dict[str, list[str]]:
+    """URLs of the files that a commit wrote, by partition path; none of what is no commit."""
+    found = table.find_commit(instant)
+    files: dict[str, list[str]] = {}
+    for stat in found[1].write_stats if found is not None else ():
+        files.setdefault(stat.partition_path, []).append(table.storage.url(stat.path))
+    return files
+
+
+def _partitions_written(table: HudiTable, write: TableWriteInfo) -> list[str]:
+    told = f"transaction {write.txn_id} cannot be committed: table {write.database}.{write.table}"
+    if write.instant is None:
+        raise CommitError(
+            f"{told} was to be written in it and was not; run that write again, or abort the transaction",
+            txn_id=write.txn_id,
+        )
+    if not is_completed(table, write.instant):
+        raise CommitError(
+            f"{told} has lost instant {write.instant}, which was rolled back; abort the transaction, and "
+            "begin again",
+            txn_id=write.txn_id,
+            instant=write.instant,
+        )
+    timeline = table.timeline()
+    for instant, txn_id in held_instants(table.storage).items():
+        found = timeline.find(instant)
+        if txn_id == write.txn_id and (found is None or found.state is not State.COMPLETED):
+            raise CommitError(
+                f"{told} is still being written by instant {instant}; wait for its end, or roll it back",
+                txn_id=write.txn_id,
+                instant=instant,
+            )
+    return partitions_of(table, write.instant)
+
+
+def _release(table: HudiTable, txn_id: int) -> None:
+    for instant in _held_by(table, txn_id):
+        release(table.storage, instant)
+
+
+def _held_by(table: HudiTable, txn_id: int) -> list[str]:
+    return [instant for instant, holder in held_instants(table.storage).items() if holder == txn_id]
+
+
+def _locations(writes: Iterable[TableWriteInfo]) -> list[str]:
+    return sorted({write.location.removeprefix("file://").rstrip("/") for write in writes})

@@ -1,0 +1,6 @@
+"""TODO"""
+
+from airflow_provider.concurrency.undo.revert import revert, revert_rewrite
+from airflow_provider.concurrency.undo.rollback import rollback, rollback_dead_writers
+
+__all__ = ["revert", "revert_rewrite", "rollback", "rollback_dead_writers"]

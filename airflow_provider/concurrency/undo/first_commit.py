@@ -1,0 +1,75 @@
+"""An empty commit before a dead first write, so that nothing it left can become visible.
+
+Readers take a data file that is older than the timeline for one of an archived commit (Hudi's
+``containsOrBeforeTimelineStarts``). A dead writer may still write such a file after its rollback; what hides
+it is a completed commit that was requested earlier. Where a table has none, because it was its first
+write that died, one is put before the rollback.
+"""
+
+from __future__ import annotations
+
+from airflow_provider.concurrency.commit import Content, Moment, Uncommitted, clean_up, commit
+from airflow_provider.concurrency.heartbeats import HeartbeatInfo, heartbeat_path
+from airflow_provider.concurrency.log import Commit, CommitLog, requested_time_before
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.schema import TableSchema
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Action, Instant, State, Timeline, instant_path, requested_content
+
+
+def ensure_commit_before(storage: Storage, dead: str) -> None:
+    """Put an empty commit that is older than an instant, unless the timeline has an older one.
+
+    :param storage: the table's storage.
+    :param dead: requested time of an instant that is about to be rolled back.
+    """
+    while not _has_commit_before(storage, dead):
+        _put_commit_before(storage, dead)
+
+
+def _put_commit_before(storage: Storage, dead: str) -> None:
+    info = HeartbeatInfo(describe_owner(), Action.COMMIT, "INSERT", 0, 10.0, 6)
+    instant = _take_instant_before(storage, dead, info)
+    extra = {"priority": str(info.priority)}
+    text = HudiTable.at(storage).config.create_schema
+    content = Content((), {}, extra, False, schema=TableSchema(text) if text else None)
+    uncommitted = Uncommitted(storage, instant, Action.COMMIT, info)
+    requested = Instant(instant, Action.COMMIT, State.REQUESTED)
+    storage.put_if_absent(instant_path(requested), requested_content(Action.COMMIT))
+    uncommitted.plan((), ())
+    uncommitted.stage(content)
+
+    def decide(moment: Moment) -> Commit | None:
+        # Others took this one for dead, because it stood still; or they had the same to do.
+        if moment.fate_of(instant) is not None or _has_commit_before(storage, dead):
+            return None
+        view = FileSystemView(storage, lambda: Timeline.load(storage))
+        uncommitted.log_to(moment.indexes, content, lambda: view)
+        return content.entry(instant, Action.COMMIT, info)
+
+    if commit(storage, decide) is None:
+        clean_up(storage, instant, Action.COMMIT)
+
+
+def _has_commit_before(storage: Storage, instant: str) -> bool:
+    starts = Timeline.load(storage).starts
+    return bool(starts) and starts < instant
+
+
+def _take_instant_before(storage: Storage, instant: str, info: HeartbeatInfo) -> str:
+    """A requested time that no other instant has or will have: only what does the same takes one in the past.
+
+    As in :func:`~airflow_provider.concurrency.log.request_instant` the heartbeat claims it, and then
+    there is the look whether it was anybody's before.
+    """
+    candidate = requested_time_before(instant)
+    while True:
+        if storage.put_if_absent(heartbeat_path(candidate), info.to_json()):
+            entries = CommitLog(storage).backwards()
+            used = {time for entry in entries for time in (entry.instant, *entry.undone)}
+            if candidate not in used and Timeline.load(storage).find(candidate) is None:
+                return candidate
+            storage.delete(heartbeat_path(candidate))
+        candidate = requested_time_before(candidate)

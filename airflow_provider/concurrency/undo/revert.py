@@ -1,0 +1,147 @@
+"""Revert: the rollback of a commit that has completed: of a rewrite (RFC-22's example for priorities), or
+of a write whose transaction was aborted.
+
+The most dangerous step of all (design section 5). It is encoded as a rollback of the instant: its
+completed file goes, so that the file groups that it took out show again. To name them in a new
+replacecommit instead would lose every row of them in a standard reader. Each guard here was found
+necessary by a search over a model; where one fails, the caller rebases instead.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_provider.concurrency.commit import Moment, commit, revert_entry, view_without
+from airflow_provider.concurrency.conflicts import CLEANING
+from airflow_provider.concurrency.log import Commit, CommitLog, Revert, commit_of, without_reverted
+from airflow_provider.exceptions import NoSuchInstantError, TableError
+from airflow_provider.table.file_groups import Effect, FileGroupId, effect_of
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import REWRITES, Timeline
+
+log = logging.getLogger(__name__)
+
+
+def obstacle(storage: Storage, commit_log: CommitLog, rewrite: Commit) -> str | None:
+    """Why a completed rewrite must not be reverted now.
+
+    What is not asked here because it holds by itself: a writer in flight that is based on the
+    rewrite's outputs loses, because the revert's entry touches them (guard 2), and a file group's
+    merge base is its last committed slice also while it is replaced, because a writer merges on the
+    snapshot at its base (guard 3).
+
+    :param storage: the table's storage.
+    :param commit_log: the table's commit log.
+    :param rewrite: the entry that completed the rewrite.
+    :return: None when nothing is in the way of a revert at the log's end.
+    """
+    if rewrite.operation not in REWRITES or not rewrite.sequence:
+        return "it is no rewrite that this package made"
+    if found := _obstacle(storage, commit_log, rewrite):
+        return found
+    for entry in commit_log.after(rewrite.sequence):
+        if entry.operation in CLEANING and entry.claimed & rewrite.replaced:
+            return f"clean {entry.instant} takes the file groups that it replaced"
+    archived = commit_log.archived(commit_log.newest())  # perhaps still on the timeline
+    commits = Timeline.load(storage).commits()
+    if not any(archived < commit.requested_time < rewrite.instant for commit in commits):
+        # Readers take what is older than the timeline for committed (Hudi's rule).
+        return "it is the oldest commit of the active timeline"
+    return _gone(storage, rewrite.instant, rewrite.replaced)
+
+
+def _obstacle(storage: Storage, commit_log: CommitLog, entry: Commit) -> str | None:
+    """What has come since that is in the way of reverting a commit."""
+    if not storage.moves_atomically:
+        return "the storage cannot move a file in one step, so that a late publisher could bring it back"
+    for later in without_reverted(commit_log.after(entry.sequence)):
+        if later.touched & entry.written:
+            return f"{later.operation} {later.instant} has written to its file groups since"
+    timeline = Timeline.load(storage)
+    if any(timeline.kept_moment(savepoint) >= entry.completion_time for savepoint in timeline.savepoints()):
+        return "a savepoint holds it"
+    return None
+
+
+def _gone(storage: Storage, instant: str, superseded: frozenset[FileGroupId]) -> str | None:
+    view = view_without(storage, instant)
+    for group in sorted(superseded):
+        if view.base_file(group) is None:
+            return f"the files of {group.partition_path}/{group.file_id}, which it replaced, are gone"
+    return None
+
+
+def revert_rewrite(storage: Storage, rewrite: Commit) -> str | None:
+    """Undo a completed rewrite that is in the way of a write of higher priority.
+
+    :param storage: the table's storage.
+    :param rewrite: the entry that completed it.
+    :return: why it cannot be; None when it is undone.
+    """
+    why_not: list[str] = []
+
+    def decide(moment: Moment) -> Revert | None:
+        reason = obstacle(storage, CommitLog(storage), rewrite)
+        why_not[:] = [reason] if reason else []
+        return None if reason else revert_entry(storage, moment, rewrite)
+
+    commit(storage, decide)
+    return why_not[0] if why_not else None
+
+
+def revert(table: HudiTable, instant: str, *, reason: str) -> Revert | None:
+    """Undo a completed write on which nothing was built, because its transaction was aborted.
+
+    Its data files go at once: whoever still reads them reads what was never committed.
+
+    :param table: the table.
+    :param instant: requested time of the commit.
+    :param reason: why, for the log.
+    :return: the revert's entry; None when the instant is no commit any more.
+    :raises TableError: when something is in the way.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    table.check_writable()
+    storage, commit_log = table.storage, CommitLog(table.storage)
+
+    def decide(moment: Moment) -> Revert | None:
+        while True:
+            timeline = Timeline.load(storage)
+            found, entry = timeline.find(instant), commit_of(commit_log, instant)
+            if entry is None or found is None:
+                return None
+            try:
+                effect = effect_of(storage, timeline, found)
+                merged_on = _merged_on(storage, timeline, effect)
+            except NoSuchInstantError:
+                continue  # undone by somebody else in this moment, this one or one after it
+            break
+        # No clean is in the way: one planned since left alone what is held, one planned before the commit
+        # takes only what was superseded then.
+        why_not = (
+            _obstacle(storage, commit_log, entry)
+            or merged_on
+            or _gone(storage, instant, effect.merged_on | effect.replaced)
+        )
+        if why_not is not None:
+            raise TableError(
+                f"table {storage.root}: commit {instant} cannot be undone ({reason}): {why_not}",
+                instant=instant,
+            )
+        return revert_entry(storage, moment, entry, brings_back=effect.taken_out_of)
+
+    put = commit(storage, decide)
+    if put is not None:
+        log.info("table %s: %s was reverted because %s", storage.root, instant, reason)
+    return put
+
+
+def _merged_on(storage: Storage, timeline: Timeline, effect: Effect) -> str | None:
+    """Whether something was merged on a commit: by a Hudi writer that knows nothing of transactions."""
+    commits = timeline.commits()
+    for later_commit in commits[commits.index(effect.instant) + 1 :]:
+        later = effect_of(storage, timeline, later_commit)
+        if later.merged_on & effect.written:
+            return f"{later.operation} {later_commit.requested_time} was merged on it"
+    return None

@@ -1,0 +1,345 @@
+"""The commit of one write: conflicts, turns at the table lock, and what is made up for in between."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+
+from airflow_provider.concurrency.commit import Change, Content, Moment, Rebase, Rebased, commit, log_missed
+from airflow_provider.concurrency.conflicts import (
+    LOSSES_BEFORE_A_TURN,
+    OWNER,
+    SECONDS_FOR_ANOTHER_ENGINE,
+    SHORT_TURN_SECONDS,
+    Conflict,
+    Outcome,
+    WriteDescription,
+    conflicts_with,
+    others_writing,
+    turn_seconds,
+    wait_for_clustering,
+    wait_for_instant,
+    why_no_turn_helps,
+)
+from airflow_provider.concurrency.log import Commit, CommitLog, find_rollback
+from airflow_provider.concurrency.undo import revert_rewrite
+from airflow_provider.concurrency.write.new_keys import same_new_keys
+from airflow_provider.concurrency.write.schema_change import change_schema, keep_history, may_change_schema
+from airflow_provider.concurrency.write.write import Write
+from airflow_provider.exceptions import (
+    CommitError,
+    LockUnavailableError,
+    NoSuchInstantError,
+    WriteConflictError,
+)
+from airflow_provider.table.schema import TableSchema
+from airflow_provider.table.timeline import metadata_of, says_schema_after
+
+log = logging.getLogger(__name__)
+
+_TRIES_AT_ONCE = 5  # places that others may take before a writer waits for its turn
+
+
+class Committing:
+    """The commit of a write.
+
+    :param write: the write; has written its data files.
+    :param content: what it commits.
+    :param evolve: of the table's schema makes what it is from this commit on; None where the commit says what
+        the content says, whatever others have made of it.
+    :param rebase: merges again what is lost; None where a lost conflict raises.
+    :param writing_took: seconds, without the time that was spent on waiting for the lock, which grows with
+        every lost conflict.
+    """
+
+    def __init__(
+        self,
+        write: Write,
+        content: Content,
+        evolve: Callable[[TableSchema], TableSchema] | None,
+        rebase: Callable[[Rebase], Rebased] | None,
+        writing_took: float,
+    ) -> None:
+        self._write = write
+        self._content = content
+        self._evolve = evolve
+        self._alters_first = False  # a commit that was requested later says another schema
+        self._merge_again = rebase
+        self._writing_took = writing_took
+        self._storage = write.storage
+        self._patience = time.monotonic() + write.policy.yield_timeout
+        self._conflicts: list[Conflict] = []
+        self._lost_at = write.base
+        self._clear = write.base  # nothing that completed up to this moment is in the way
+        self._to_revert: list[Commit] = []
+        self._unrevertible: set[str] = set()
+        self._turn_ends: float | None = None  # while this write has its turn
+        # What others find pending on the metadata table's timeline they take for a dead writer's.
+        self._is_shared = write.lock.excludes_hudi
+
+    def run(self) -> Commit:
+        """Commit, or raise; see :meth:`~airflow_provider.concurrency.write.writer.Writer.commit`."""
+        self._let_another_engine_finish()
+        self._stage()
+        entry = self._commit_at_once()
+        while entry is None:
+            # In its turn a write that was begun again holds the lock from its beginning on.
+            with nullcontext() if self._write.lock.is_held() else self._write.lock:
+                entry = self._commit_under_lock()
+            if entry is None:
+                self._make_up()
+        return entry
+
+    def _let_another_engine_finish(self) -> None:
+        write = self._write
+        if not self._is_shared or write.lock.is_held():
+            return
+        deadline = time.monotonic() + SECONDS_FOR_ANOTHER_ENGINE
+        for other, file_groups in others_writing(self._storage).items():
+            if file_groups is None or file_groups & self._content.touched:
+                log.info("instant %s waits for %s of another Hudi writer", write.instant, other)
+                wait_for_instant(write.table, other, max(0.0, deadline - time.monotonic()))
+
+    # --- the entry ------------------------------------------------------------------------
+
+    def _commit_at_once(self) -> Commit | None:
+        """Without a turn, where nobody has one: what makes a commit safe is the log."""
+        lock = self._write.lock
+        try:
+            if self._is_shared or lock.holder() is not None:
+                return None
+        except LockUnavailableError:
+            return None  # who waits for a turn tries for longer
+        return self._put_entry(_TRIES_AT_ONCE)
+
+    def _commit_under_lock(self) -> Commit | None:
+        if self._merge_again is not None and self._write.losses >= LOSSES_BEFORE_A_TURN:
+            self._turn_ends = time.monotonic() + turn_seconds(self._write.info.priority)
+        try:
+            entry = self._commit_or_lose()
+        finally:
+            self._turn_ends = None
+        if entry is None and self._is_shared:
+            self._write.uncommitted.log_to((), self._content, lambda: self._write.view)
+        return entry
+
+    def _commit_or_lose(self) -> Commit | None:
+        while True:
+            if (entry := self._put_entry()) is not None:
+                return entry
+            if (left := self._content.without(self._conflicts)) is not None:
+                told = "; ".join(map(str, self._conflicts))
+                log.info("instant %s is committed without a part: %s", self._write.instant, told)
+                self._content = left
+                self._rebase_onto_lost()
+                self._stage()
+            elif self._is_soon_merged():
+                self._rebase()
+            else:
+                return None
+
+    def _put_entry(self, tries: int | None = None) -> Commit | None:
+        """The entry; None where the write has conflicts, or every try lost its place to another entry."""
+        while True:
+            self._conflicts, self._to_revert, self._alters_first = [], [], False
+            entry = commit(
+                self._storage, self._decide, since=self._clear, tries=tries, once_put=self._end_write
+            )
+            if self._alters_first and self._evolve is not None:
+                change_schema(self._write.table, self._evolve, self._write.info, shared=self._is_shared)
+                continue
+            if entry is not None or not self._to_revert:
+                return entry
+            rewrite = self._to_revert[0]
+            if reason := revert_rewrite(self._storage, rewrite):
+                told = "%s %s is not reverted, because %s: rebasing onto it"
+                log.info(told, rewrite.operation, rewrite.instant, reason)
+                self._unrevertible.add(rewrite.instant)
+
+    def _decide(self, moment: Moment) -> Commit | None:
+        write, content = self._write, self._content
+        write.heartbeat.check()
+        this = write.describe(content.touched)
+        yields = write.yields_to(this) if self._turn_ends is None else []
+        changes = moment.changes_since(self._clear)
+        if not self._is_shared:
+            self._warn_of_others(changes)
+        conflicts = self._conflicts_with(this, changes)
+        self._to_revert = self._revertible(conflicts, changes)
+        if self._to_revert:
+            return None
+        if moment.known_timeline is not None:
+            conflicts = conflicts or write.planned_by_others(this, moment.known_timeline)
+        if conflicts := conflicts or yields:
+            self._conflicts, self._lost_at = conflicts, moment
+            return None
+        self._look_at_schema(moment, changes)
+        self._clear = moment
+        if self._alters_first:
+            return None
+        content, indexes = self._content, moment.indexes
+        uncommitted = write.uncommitted
+        # An index was scheduled, or dropped, since; or what is told of a whole partition is not all any more.
+        if not uncommitted.is_logged_to(indexes) or (changes and uncommitted.tells_anew_in):
+            uncommitted.log_to(indexes, content, moment.view)
+        if uncommitted.tells_anew_in:
+            self._check_requested_last(moment)
+        if indexes:
+            log_missed(self._storage, indexes, moment.timeline, after=moment.completed_until)
+        seen = moment.timeline.newest_completion if self._is_shared else ""
+        return content.entry(write.instant, write.action, write.info, seen=seen)
+
+    def _check_requested_last(self, moment: Moment) -> None:
+        """Other engines merge what is logged to an index in the order of requested times.
+
+        So what stands for all that was said of a partition has to be the last in that order too.
+        """
+        timeline, told = moment.timeline, self._write.uncommitted.tells_anew_in
+        for later in timeline.commits():
+            if later.requested_time < self._write.instant:
+                continue
+            try:
+                metadata = metadata_of(self._storage, timeline, later)
+            except NoSuchInstantError:  # undone in this moment: it says nothing any more
+                continue
+            if common := told & {stat.partition_path for stat in metadata.write_stats}:
+                raise WriteConflictError(
+                    f"{self._write} tells the statistics of partition {min(common)!r} anew, because a column "
+                    f"was added or became wider, and {later}, which was requested later, was faster; run the "
+                    "write again",
+                    instant=self._write.instant,
+                    conflicting_instant=later.requested_time,
+                )
+
+    def _warn_of_others(self, changes: Sequence[Change]) -> None:
+        told = (
+            "table %s: %s %s of another Hudi writer came beside %s, and %s does not keep it out: rows of "
+            "either may get lost; give both engines the same lock"
+        )
+        lock = type(self._write.lock).__name__
+        for entry in (change.entry for change in changes if change.entry.owner == OWNER):
+            log.warning(told, self._storage.root, entry.operation, entry.instant, self._write.instant, lock)
+
+    def _look_at_schema(self, moment: Moment, changes: Sequence[Change]) -> None:
+        """Take up what others have made of the table's columns, so that no commit takes a column away.
+
+        Readers go by the commit that was requested last. So a write that one has overtaken which was
+        requested later changes the columns by a commit of its own, right before.
+        """
+        write = self._write
+        if self._evolve is None or self._content.schema is None:
+            return
+        if any(may_change_schema(change.entry) for change in changes):
+            current = write.table.schema_on(moment.timeline)
+            evolved = self._evolve(current)
+            if evolved != current:
+                evolved = evolved.of_version(write.instant)
+            before, self._content = self._content, self._content.with_schema(evolved, evolved != current)
+            if evolved != before.schema:
+                write.uncommitted.stage(self._content)
+        self._alters_first = self._content.evolves and says_schema_after(
+            self._storage, moment.timeline, write.instant
+        )
+
+    def _end_write(self, entry: Commit) -> None:
+        self._write.ended = True
+        self._write.heartbeat.stop()  # a beat after the publication would bring its file back
+        keep_history(self._storage, entry, self._content)
+
+    def _conflicts_with(self, this: WriteDescription, changes: Sequence[Change]) -> list[Conflict]:
+        write, content = self._write, self._content
+        others = [WriteDescription.of_entry(change.entry) for change in changes]
+        found = conflicts_with(this, others, write.policy)
+        for conflict in found:
+            if conflict.outcome is Outcome.ROLLED_BACK:
+                raise write.lost(conflict)
+        return found + same_new_keys(self._storage, this, content, changes, write.policy)
+
+    def _revertible(self, conflicts: Sequence[Conflict], changes: Sequence[Change]) -> list[Commit]:
+        """The rewrites to be reverted, where nothing else is in the way."""
+        to_revert = {c.other.instant for c in conflicts if c.outcome is Outcome.REVERT}
+        to_revert -= self._unrevertible
+        if not to_revert or not {c.other.instant for c in conflicts} <= to_revert:
+            return []
+        commits = (change.entry for change in changes if isinstance(change.entry, Commit))
+        return [entry for entry in commits if entry.instant in to_revert]
+
+    # --- a lost conflict ------------------------------------------------------------------
+
+    def _make_up(self) -> None:
+        """What there is to be done before the next try, outside the lock."""
+        write, conflicts = self._write, self._conflicts
+        write.losses += 1
+        hard = (c for c in conflicts if c.outcome not in (Outcome.REBASE, Outcome.REVERT))
+        first = next(hard, conflicts[0])
+        if first.outcome in (Outcome.YIELD, Outcome.PLANNED):
+            left = self._patience - time.monotonic()
+            chosen, ended = {
+                Outcome.YIELD: (write.policy.on_higher_priority, wait_for_instant),
+                Outcome.PLANNED: (write.policy.on_pending_clustering, wait_for_clustering),
+            }[first.outcome]
+            log.info("instant %s waits for %s", write.instant, first.other)
+            if not (chosen == "wait" and left > 0 and ended(write.table, first.other.instant, left)):
+                raise write.lost(first)
+        elif not self._may_rebase():
+            raise write.lost(first, self._why_no_turn_helps())
+        else:
+            self._rebase()
+
+    def _may_rebase(self) -> bool:
+        can = {conflict.outcome for conflict in self._conflicts} <= {Outcome.REBASE, Outcome.REVERT}
+        return self._merge_again is not None and can and self._write.rebases < self._write.policy.max_rebases
+
+    def _is_soon_merged(self) -> bool:
+        if not self._conflicts or not self._may_rebase():
+            return False
+        left = SHORT_TURN_SECONDS if self._turn_ends is None else self._turn_ends - time.monotonic()
+        return self._seconds_to_merge() <= left
+
+    def _seconds_to_merge(self) -> float:
+        """How long it takes to merge again what is lost, about."""
+        return self._writing_took * self._content.share_of(self._content.lost(self._conflicts))
+
+    def _why_no_turn_helps(self) -> str:
+        bound = turn_seconds(self._write.info.priority)
+        return "" if self._merge_again is None else why_no_turn_helps(self._seconds_to_merge(), bound)
+
+    def _rebase(self) -> None:
+        write, conflicts = self._write, self._conflicts
+        if self._merge_again is None:
+            raise write.lost(conflicts[0])
+        write.rebases += 1
+        log.info("instant %s is rebased: %s", write.instant, "; ".join(map(str, conflicts)))
+        self._rebase_onto_lost()
+        lost = self._content.lost(conflicts)
+        share, began = self._content.share_of(lost), time.monotonic()
+        rebased = self._merge_again(Rebase(write.view, lost, tuple(conflicts)))
+        self._content = self._content.with_rebased(lost, rebased)
+        if share:  # the first merge has also paid for what is loaded once
+            self._writing_took = min(self._writing_took, (time.monotonic() - began) / share)
+        write.check_not_held(self._content.touched, self._content.inserted_in)
+        there = (group for group in self._content.touched if write.view.base_file(group) is not None)
+        write.uncommitted.extend_plan(there)
+        self._stage()
+
+    def _rebase_onto_lost(self) -> None:
+        self._write.rebase_onto(self._lost_at)
+        self._clear = self._lost_at
+
+    def _stage(self) -> None:
+        """All that can be done before the lock is taken: what happens under it others wait for.
+
+        Under a lock that other Hudi writers hold as well the indexes come last, as theirs do.
+        """
+        write = self._write
+        try:
+            write.uncommitted.stage(self._content)
+        except CommitError:
+            # Whoever rolled it back has deleted the files.
+            if entry := find_rollback(CommitLog(self._storage), write.instant):
+                raise write.rolled_back(entry.completion_time, entry.owner) from None
+            raise
+        if not self._is_shared:
+            write.uncommitted.log_to(write.base.indexes, self._content, lambda: write.view)

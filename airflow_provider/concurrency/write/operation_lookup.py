@@ -1,0 +1,79 @@
+"""Finding what became of an earlier attempt of the same operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_provider.concurrency.commit import CommitResult, publish_head
+from airflow_provider.concurrency.conflicts import PendingInstant, pending_instants
+from airflow_provider.concurrency.log import Commit, CommitLog, Restore, Revert
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.timeline import WRITE_ACTIONS, archived, earliest_zone, format_time, parse_time
+
+
+def find_operation(
+    table: HudiTable, operation_key: str, *, since: str | None = None
+) -> CommitResult | PendingInstant | None:
+    """What became of an earlier attempt of the same operation.
+
+    :param table: the table.
+    :param operation_key: as given to :func:`begin_write`.
+    :param since: an instant time in UTC at or before the first attempt, so that only the log's end
+        has to be read; the whole log, and what was archived, is read when None.
+    :return: the commit when it completed; the pending instant when it has not ended; None
+        when there was none, or it was rolled back or undone.
+    """
+    storage = table.storage
+    commit_log = CommitLog(storage)
+    pending = [instant for instant in pending_instants(table) if instant.operation_key == operation_key]
+    publish_head(storage, commit_log)
+    for key, commit in _commits(table, commit_log, since):
+        if key == operation_key:
+            return commit
+    return pending[-1] if pending else None
+
+
+def find_operations(table: HudiTable, prefix: str, *, since: str | None = None) -> dict[str, CommitResult]:
+    """What has completed of many operations, by one look at the log.
+
+    :param table: the table.
+    :param prefix: of the operations' keys.
+    :param since: see :func:`find_operation`.
+    :return: commits by operation key.
+    """
+    commit_log = CommitLog(table.storage)
+    publish_head(table.storage, commit_log)
+    found: dict[str, CommitResult] = {}
+    for key, commit in _commits(table, commit_log, since):
+        if key.startswith(prefix):
+            found.setdefault(key, commit)
+    return found
+
+
+def _commits(
+    table: HudiTable, commit_log: CommitLog, since: str | None
+) -> Iterator[tuple[str, CommitResult]]:
+    """Commits that stand, with their operation keys; those in the log from the newest on."""
+    if since is not None:
+        since = format_time(parse_time(since), earliest_zone(table.storage))
+    reverted: set[int] = set()
+    restored: set[str] = set()
+    for entry in commit_log.backwards():
+        if since is not None and entry.completion_time < since:
+            return
+        if isinstance(entry, Restore):
+            restored |= entry.undoes
+        elif isinstance(entry, Revert):
+            reverted.add(entry.reverts)
+        elif entry.instant in restored or entry.sequence in reverted:
+            continue
+        elif isinstance(entry, Commit) and entry.operation_key:
+            yield (
+                entry.operation_key,
+                CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence),
+            )
+    # Only what was archived was trimmed, and what was archived cannot be reverted any more.
+    for found in archived(table.storage, table.config.layout, actions=WRITE_ACTIONS, completed_after=since):
+        instant = found.instant
+        if (key := found.commit_metadata.extra_metadata.get("operation_key")) is not None:
+            yield key, CommitResult(instant.requested_time, instant.completion_time or "", instant.action, 0)

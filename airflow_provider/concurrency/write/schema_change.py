@@ -1,0 +1,110 @@
+"""Changes of a table's schema: a commit that writes no row (Hudi's operation ``ALTER_SCHEMA``).
+
+Like any other commit it comes through the one door: it is decided on all that comes before it, so that of two
+that change columns at once the later one changes what the earlier one has made. Its requested time is taken
+for the moment on which it is decided: readers take the schema of the commit that was requested last.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from airflow_provider.concurrency.commit import Content, Moment, Uncommitted, commit
+from airflow_provider.concurrency.conflicts import OWNER, unfinished_error, unfinished_write
+from airflow_provider.concurrency.heartbeats import HeartbeatInfo
+from airflow_provider.concurrency.log import Commit, LogEntry, Restore, Revert
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.schema import TableSchema, history_path
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import (
+    Action,
+    CommitMetadata,
+    Instant,
+    State,
+    encode_commit_metadata,
+    instant_path,
+)
+
+log = logging.getLogger(__name__)
+
+ALTER_SCHEMA = "ALTER_SCHEMA"
+"""Hudi's operation type."""
+
+
+def may_change_schema(entry: LogEntry) -> bool:
+    """Whether the table's schema may be another one after an entry.
+
+    :param entry: of the log, or what stands for a commit of another Hudi writer.
+    """
+    if isinstance(entry, Commit):
+        return entry.evolves or entry.owner == OWNER
+    return isinstance(entry, Restore | Revert)
+
+
+def change_schema(
+    table: HudiTable,
+    evolve: Callable[[TableSchema], TableSchema],
+    info: HeartbeatInfo,
+    *,
+    shared: bool,
+) -> Commit | None:
+    """Commit another schema of a table.
+
+    Under a lock that other Hudi writers hold as well it is called while that is held.
+
+    :param table: the table.
+    :param evolve: of the schema makes what it is from the commit on. What it raises ends the commit.
+    :param info: who does it, and with which priority.
+    :param shared: whether other Hudi writers hold the same lock.
+    :return: the entry of the log; None when nothing changes.
+    :raises WriteConflictError: when a write of another Hudi writer is unfinished, after which nothing can be
+        committed.
+    """
+    storage = table.storage
+    info = replace(info, action=Action.COMMIT, operation=ALTER_SCHEMA)
+    decided: list[Content] = []
+
+    def decide(moment: Moment) -> Commit | None:
+        timeline = moment.timeline
+        if (unfinished := unfinished_write(storage, timeline)) is not None:
+            raise unfinished_error(storage, unfinished)
+        before = table.schema_on(timeline)
+        schema = evolve(before)
+        if schema == before:
+            return None
+        instant = moment.request_instant(Action.COMMIT, ALTER_SCHEMA, priority=info.priority)
+        content = Content((), {}, {"priority": str(info.priority)}, False, schema=schema.of_version(instant))
+        decided[:] = [replace(content, evolves=True)]
+        uncommitted = Uncommitted(storage, instant, Action.COMMIT, info)
+        uncommitted.stage(decided[0])
+        uncommitted.log_to(moment.indexes, decided[0], moment.view)
+        seen = timeline.newest_completion if shared else ""
+        return decided[0].entry(instant, Action.COMMIT, info, seen=seen)
+
+    def once_put(entry: Commit) -> None:
+        plan = encode_commit_metadata(CommitMetadata(ALTER_SCHEMA), Action.COMMIT)
+        for state, content in ((State.REQUESTED, b""), (State.INFLIGHT, plan)):
+            path = instant_path(Instant(entry.instant, Action.COMMIT, state))
+            storage.put_if_absent(path, content)
+        keep_history(storage, entry, decided[0])
+
+    entry = commit(storage, decide, once_put=once_put)
+    if entry is not None:
+        log.info("table %s: schema changed by %s", storage.root, entry.instant)
+    return entry
+
+
+def keep_history(storage: Storage, entry: Commit, content: Content) -> None:
+    """Put the history of a table with schema on read, where each commit has it.
+
+    It comes before the commit is shown. Where it does not, the commit's own metadata tell the same.
+
+    :param storage: the table's storage.
+    :param entry: of the commit.
+    :param content: what it commits.
+    """
+    if content.schema is not None and content.schema.ids is not None:
+        path = history_path(entry.instant, entry.completion_time)
+        storage.put(path, content.schema.ids.history().encode())

@@ -1,0 +1,193 @@
+"""One write under way: who it is, the moment that it is based on, and what it says when it is lost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from airflow_provider.concurrency.commit import Moment, Uncommitted
+from airflow_provider.concurrency.conflicts import (
+    Conflict,
+    ConflictPolicy,
+    Outcome,
+    WriteDescription,
+    check_not_held,
+    conflicts_with,
+    planned_clusterings,
+    writers_above,
+)
+from airflow_provider.concurrency.heartbeats import Heartbeat, HeartbeatInfo
+from airflow_provider.concurrency.log import CommitLog, Restore, Revert, find_rollback
+from airflow_provider.exceptions import (
+    CommitError,
+    HigherPriorityWriteError,
+    InstantRolledBackError,
+    WriteConflictError,
+)
+from airflow_provider.locks import LockProvider
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.timeline import Action, State, Timeline
+
+log = logging.getLogger(__name__)
+
+
+class Write:
+    """A write that has an instant and a heartbeat.
+
+    :ivar table: the table.
+    :ivar instant: requested time; the name of every data file of this write carries it.
+    :ivar action: action on the timeline while it is pending.
+    :ivar info: what its heartbeat says of it.
+    :ivar base: the moment that it is based on.
+    :ivar open_txn: the transaction that this write belongs to and does not end; see
+        :func:`~airflow_provider.concurrency.write.begin_write`.
+    :ivar rebases: how often it was merged again in part.
+    :ivar looked_in: tells the partitions in which it has looked for keys.
+    :ivar losses: how often it was lost, or gave way, since it was first begun; see
+        :mod:`~airflow_provider.concurrency.conflicts.turns`.
+    :ivar ended: whether it has committed, or was given up.
+    """
+
+    def __init__(
+        self,
+        table: HudiTable,
+        instant: str,
+        action: Action,
+        info: HeartbeatInfo,
+        base: Moment,
+        heartbeat: Heartbeat,
+        lock: LockProvider,
+        policy: ConflictPolicy,
+        open_txn: int | None = None,
+        losses: int = 0,
+    ) -> None:
+        self.table = table
+        self.storage = table.storage
+        self.instant = instant
+        self.action = action
+        self.info = info
+        self.base = base
+        self.heartbeat = heartbeat
+        self.lock = lock
+        self.policy = policy
+        self.open_txn = open_txn
+        self.uncommitted = Uncommitted(table.storage, instant, action, info)
+        self.rebases = 0
+        self.looked_in: Callable[[], Iterable[str]] = tuple
+        self.losses = losses
+        self.ended = False
+        self._view: FileSystemView | None = None
+
+    @property
+    def view(self) -> FileSystemView:
+        """The snapshot that this write is based on; all planning is done on it."""
+        if self._view is None:
+            self._view = self.base.view()
+        return self._view
+
+    @property
+    def schema_timeline(self) -> Timeline:
+        """The timeline that tells the table's schema; what has come since the base is met at the commit."""
+        return self.base.last_look
+
+    def rebase_onto(self, moment: Moment) -> None:
+        """Go on from another moment."""
+        self.base, self._view = moment, None
+
+    def describe(self, file_groups: frozenset[FileGroupId]) -> WriteDescription:
+        """This write, as the conflict rules want to know it.
+
+        :param file_groups: those that it works on.
+        """
+        info = self.info
+        return WriteDescription(self.instant, info.operation, info.priority, State.INFLIGHT, file_groups)
+
+    def yields_to(self, this: WriteDescription) -> list[Conflict]:
+        """Live writers of higher priority that work on the same file groups.
+
+        :param this: this write, as it is now.
+        """
+        return conflicts_with(this, writers_above(self.storage, this.priority), self.policy)
+
+    def planned_by_others(self, this: WriteDescription, timeline: Timeline) -> list[Conflict]:
+        """Clusterings of the same file groups that other Hudi writers have planned, and will not give up.
+
+        :param this: this write, as it is now.
+        :param timeline: the active timeline.
+        """
+        return [
+            Conflict(other, shared, Outcome.PLANNED)
+            for other in planned_clusterings(self.storage, timeline)
+            if (shared := this.file_groups & other.file_groups)
+        ]
+
+    @property
+    def closed(self) -> frozenset[FileGroupId]:
+        """File groups that take no new rows, because other Hudi writers are about to cluster them."""
+        planned = planned_clusterings(self.storage, self.base.timeline)
+        return frozenset[FileGroupId]().union(*(each.file_groups for each in planned))
+
+    def check_not_held(self, file_groups: Iterable[FileGroupId], partitions: Iterable[str]) -> None:
+        """Make sure that this write builds on nothing that an open transaction may yet undo.
+
+        What such a one has written since this write's base is met at the commit, or by a rebase.
+
+        :raises WriteConflictError: when it would.
+        """
+        this = self.describe(frozenset(file_groups))
+        check_not_held(self.storage, this, lambda: {*partitions, *self.looked_in()}, self.open_txn)
+
+    # --- words ----------------------------------------------------------------------------
+
+    def lost(self, conflict: Conflict, remedy: str = "") -> CommitError:
+        """The error that tells why this write cannot go on.
+
+        :param conflict: because of which.
+        :param remedy: what more there is to be done than to run it again.
+        """
+        other = conflict.other
+        if conflict.outcome is Outcome.ROLLED_BACK:
+            return self.rolled_back(other.completion_time, other.owner)
+        details = {
+            "instant": self.instant,
+            "conflicting_instant": other.instant,
+            "file_groups": [list(group) for group in sorted(conflict.file_groups)],
+        }
+        if conflict.outcome is Outcome.YIELD:
+            told = f"{self} gives way: {conflict}; run the write again after it"
+            return HigherPriorityWriteError(told, **details)
+        if conflict.outcome is Outcome.PLANNED:
+            told = (
+                f"{self} cannot be done now: {conflict}, and what is written there meanwhile is lost once "
+                "that is carried out; run the write again after it, or with on_pending_clustering='wait'"
+            )
+            return WriteConflictError(told, **details)
+        tried = f" after {self.rebases} rebases" if self.rebases else ""
+        told = f"{self} lost a write conflict{tried}: {conflict}; run the write again on the new snapshot"
+        return WriteConflictError(told + remedy, **details)
+
+    def rolled_back(self, at: str | None, by: str) -> InstantRolledBackError:
+        """The error that tells that somebody rolled this write back."""
+        return InstantRolledBackError(
+            f"{self} was rolled back at {at} by {by}; run the write again", instant=self.instant
+        )
+
+    def taken_away(self) -> CommitError | None:
+        """Why a file that this write needs is gone, where others have deleted it."""
+        commit_log = CommitLog(self.storage)
+        if entry := find_rollback(commit_log, self.instant):
+            return self.rolled_back(entry.completion_time, entry.owner)
+        for later in commit_log.after(self.base.sequence):
+            if isinstance(later, Revert | Restore):
+                undone = max(later.undone)
+                return WriteConflictError(
+                    f"{self} is based on instant {undone}, which was undone at {later.completion_time}; run "
+                    "the write again",
+                    instant=self.instant,
+                    conflicting_instant=undone,
+                )
+        return None
+
+    def __str__(self) -> str:
+        return f"table {self.storage.root}: {self.info.operation} {self.instant}"

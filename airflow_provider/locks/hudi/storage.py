@@ -1,0 +1,208 @@
+"""The lock object of Hudi's ``StorageBasedLockProvider`` (RFC-91), on a store that writes on a condition.
+
+The object ``.hoodie/.locks/table_lock.json`` is created by ``If-None-Match: *`` and changed only by
+``If-Match: <the ETag that was read>`` (Amazon S3 User Guide, "Conditional writes"), so that of any number of
+contenders, the JVM's among them, exactly one gets its change in. It stays when the lock is released.
+
+Its fields are those of Hudi's ``StorageLockData``: ``expired``, ``validUntil`` in milliseconds since the
+epoch, and ``owner``. Hudi's reader passes over more fields; a holder of ours adds some. By ``leaseSeconds``
+its age counts, and ages are the store's own: the ``Date`` of an answer less the object's ``Last-Modified``,
+both by one clock, in whole seconds. The JVM says only until when, by its own clock, which may be half a
+second away from others (``CLOCK_DRIFT_BUFFER_MS``). So it judges all holders: clocks have to agree so far.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.exceptions import LockUnavailableError
+from airflow_provider.locks.hudi.conditional_store import ConditionalStore, StoredObject
+from airflow_provider.locks.lease import LeaseLock
+from airflow_provider.locks.protocol import LockHolder
+from airflow_provider.table.storage import Storage
+
+LOCK_PATH = ".hoodie/.locks/table_lock.json"
+# Last-Modified and Date are cut to whole seconds: an age may be up to one second less than it looks.
+_GRAIN_SECONDS = 1.0
+_CLOCKS_APART_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class _Holding:
+    """What the lock object says.
+
+    :param valid_until: seconds since the epoch.
+    :param contender: empty where the holder is another Hudi's.
+    :param lease_seconds: of a holder of ours.
+    :param fencing_token: of a holder of ours.
+    """
+
+    owner: str
+    valid_until: float
+    released: bool
+    contender: str = ""
+    lease_seconds: float = 0.0
+    fencing_token: int = 0
+
+    @classmethod
+    def parse(cls, data: bytes) -> _Holding:
+        said = json.loads(data)
+        holding = cls(str(said["owner"]), said["validUntil"] / 1000, bool(said["expired"]))
+        if "contender" not in said:
+            return holding
+        ours = (str(said["contender"]), float(said["leaseSeconds"]), int(said["fencingToken"]))
+        return cls(holding.owner, holding.valid_until, holding.released, *ours)
+
+    def content(self) -> bytes:
+        said: dict[str, Any] = {
+            "expired": self.released,
+            "validUntil": int(self.valid_until * 1000),
+            "owner": self.owner,
+            "contender": self.contender,
+            "leaseSeconds": self.lease_seconds,
+            "fencingToken": self.fencing_token,
+            # New in every write. Without it a renewal might leave the content, and so the ETag, as it was,
+            # and a contender's If-Match could take a lease just renewed.
+            "revision": uuid.uuid4().hex,
+        }
+        return json.dumps(said).encode()
+
+
+@dataclass(frozen=True)
+class _Seen:
+    holding: _Holding
+    stored: StoredObject
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the holding goes on at most, unless it is renewed; below zero when it is over."""
+        if self.holding.contender:
+            return self.holding.lease_seconds + _GRAIN_SECONDS - (self.stored.now - self.stored.modified)
+        return self.holding.valid_until + _CLOCKS_APART_SECONDS - self.stored.now
+
+    @property
+    def is_free(self) -> bool:
+        return self.holding.released or self.seconds_left < 0
+
+
+class StorageLockProvider(LeaseLock):
+    """A lock beside the table, on an object store of the S3 protocol, that the JVM's Hudi shares.
+
+    Fencing tokens count the holdings; after a holding of another Hudi, which keeps no count, the token is
+    the time in milliseconds.
+
+    :param storage: the table's storage; its credentials and endpoint are used.
+    :param timeout_seconds: how long :meth:`acquire` waits by default.
+    :param lease_seconds: a holder that did not renew for so long has lost the lock.
+    :param poll_interval_seconds: the longest pause between two looks while waiting; a look is
+        a request that the store may charge for.
+    :param connection_timeout_seconds: how long a store that is away is waited for.
+    :param owner: who contends, for people; host and process by default.
+    :raises InvalidConnectionError: when the table is on another kind of storage, or s3fs is not installed.
+    """
+
+    excludes_hudi = True
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        timeout_seconds: float = 60.0,
+        lease_seconds: float = 30.0,
+        poll_interval_seconds: float = 0.5,
+        connection_timeout_seconds: float = 10.0,
+        owner: str | None = None,
+    ) -> None:
+        super().__init__(
+            storage.root,
+            timeout_seconds=timeout_seconds,
+            lease_seconds=lease_seconds,
+            poll_interval_seconds=poll_interval_seconds,
+            outage_seconds=connection_timeout_seconds,
+            owner=owner,
+        )
+        self._store = ConditionalStore(storage, connection_timeout_seconds)
+        self.unusable = self._store.unusable
+        self._contender = uuid.uuid4().hex
+        self._etag = ""
+
+    def _look(self) -> LockHolder | None:
+        seen = self._read()
+        if seen is None or seen.holding.released:
+            return None
+        age = max(0.0, seen.stored.now - seen.stored.modified)
+        return LockHolder(seen.holding.owner, seen.holding.fencing_token, age, max(0.0, seen.seconds_left))
+
+    def _try_acquire(self) -> int | None:
+        self._store.check_conditions()
+        seen = self._read()
+        # One's own name there: the answer to an earlier write was lost on its way.
+        if seen is not None and not seen.is_free and seen.holding.contender != self._contender:
+            return None
+        token = _next_token(seen.holding if seen else None)
+        return token if self._write(token, if_match=seen.stored.etag if seen else None) else None
+
+    def _renew(self, token: int) -> bool:
+        return self._rewrite(token, released=False)
+
+    def _give_back(self, token: int) -> bool:
+        return self._rewrite(token, released=True)
+
+    def _holds(self, token: int) -> bool:
+        with suppress(LockUnavailableError):
+            seen = self._read()
+            return seen is not None and self._is_own(seen.holding, token) and not seen.holding.released
+        return False
+
+    def _rewrite(self, token: int, *, released: bool) -> bool:
+        if self._write(token, released=released, if_match=self._etag):
+            return True
+        # Refused: somebody else has it, or an earlier answer was lost and the ETag is one's own.
+        seen = self._read()
+        if seen is None or not self._is_own(seen.holding, token):
+            return False
+        if seen.holding.released:
+            return released
+        return self._write(token, released=released, if_match=seen.stored.etag)
+
+    def _is_own(self, holding: _Holding, token: int) -> bool:
+        return (holding.fencing_token, holding.contender) == (token, self._contender)
+
+    def _read(self) -> _Seen | None:
+        found = self._store.get(LOCK_PATH)
+        if found is None:
+            return None
+        try:
+            return _Seen(_Holding.parse(found.data), found)
+        except (ValueError, KeyError, TypeError):
+            raise self._unavailable(
+                f"{LOCK_PATH} is not what Hudi's StorageBasedLockProvider writes; "
+                "delete it while nobody writes to the table"
+            ) from None
+
+    def _write(self, token: int, *, released: bool = False, if_match: str | None) -> bool:
+        until = time.time() + self._lease
+        holding = _Holding(self._owner, until, released, self._contender, self._lease, token)
+        etag = self._store.put(LOCK_PATH, holding.content(), if_match=if_match)
+        if etag is None:
+            return False
+        self._etag = etag
+        return True
+
+    def _reason(self, error: Exception) -> str:
+        said = " ".join(str(error).split()) or type(error).__name__
+        return f"object store cannot be used: {said}; check bucket, endpoint and credentials"
+
+    def _may_pass(self, error: Exception) -> bool:
+        return not isinstance(error, PermissionError | FileNotFoundError)
+
+
+def _next_token(before: _Holding | None) -> int:
+    if before is None:
+        return 1
+    return before.fencing_token + 1 if before.contender else time.time_ns() // 1_000_000

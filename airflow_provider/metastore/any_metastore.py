@@ -1,0 +1,34 @@
+"""Opening a metastore, by its database or by a server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from airflow_provider.metastore.api import Metastore, open_embedded_metastore
+from airflow_provider.metastore.thrift.protocol import is_thrift_url
+
+if TYPE_CHECKING:
+    from airflow_provider.metastore.thrift.client import ThriftMetastore
+
+AnyMetastore: TypeAlias = "Metastore | ThriftMetastore"
+"""A metastore by its database or by a server: what has one of them works with the other, too."""
+
+
+def open_metastore(url: str, *, timeout_seconds: float = 30.0) -> AnyMetastore:
+    """Open a metastore, by its database or by a server.
+
+    :param url: a SQLAlchemy URL as for :func:`open_embedded_metastore`, or
+        ``thrift://host:port[,host2:port2]`` of servers of one Hive Metastore, ours or another; see
+        :func:`~airflow_provider.metastore.thrift.protocol.parse_thrift_url`. The first call
+        reaches out.
+    :param timeout_seconds: how long a call may wait for other processes, or for a server's answer.
+    :raises InvalidInputError: when the URL cannot be one of a metastore.
+    :raises MetastoreUnavailableError: when the database cannot be reached.
+    :raises MetastoreError: when the schema is of a newer release.
+    """
+    if not is_thrift_url(url):
+        return open_embedded_metastore(url, timeout_seconds=timeout_seconds)
+    # Imported here: only who uses it pays for it.
+    from airflow_provider.metastore.thrift.client.client import ThriftMetastore
+
+    return ThriftMetastore(url, timeout_seconds=timeout_seconds)

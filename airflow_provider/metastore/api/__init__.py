@@ -1,0 +1,23 @@
+"""TODO"""
+
+from airflow_provider.metastore.api.catalog_api import CatalogApi
+from airflow_provider.metastore.api.housekeeping import EVENT_TTL_SECONDS, Housekeeper, Recover
+from airflow_provider.metastore.api.lock_api import LockApi
+from airflow_provider.metastore.api.metastore import Metastore, open_embedded_metastore
+from airflow_provider.metastore.api.notification_api import NotificationApi
+from airflow_provider.metastore.api.timeout_api import RecoveredTxn, TimeoutApi
+from airflow_provider.metastore.api.transaction_api import TransactionApi
+
+__all__ = [
+    "EVENT_TTL_SECONDS",
+    "CatalogApi",
+    "Housekeeper",
+    "LockApi",
+    "Metastore",
+    "NotificationApi",
+    "Recover",
+    "RecoveredTxn",
+    "TimeoutApi",
+    "TransactionApi",
+    "open_embedded_metastore",
+]

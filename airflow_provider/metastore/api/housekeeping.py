@@ -1,0 +1,90 @@
+"""What has to be done to a metastore from time to time, by somebody."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Protocol
+
+from airflow_provider.exceptions import MetastoreError
+from airflow_provider.metastore.api.metastore import Metastore
+from airflow_provider.metastore.model import LOCK_TIMEOUT_SECONDS
+
+log = logging.getLogger(__name__)
+
+EVENT_TTL_SECONDS = 86_400.0
+"""Hive's default, ``hive.metastore.event.db.listener.timetolive``."""
+
+
+class Recover(Protocol):
+    """Ends a metastore's transactions that timed out, as their tables' timelines say."""
+
+    def __call__(self, metastore: Metastore, /, *, timeout_seconds: float) -> object: ...
+
+
+class Housekeeper:
+    """Ends what timed out and removes what is old, in a thread; any number of them may run.
+
+    :param metastore: what is kept.
+    :param recover: ends the transactions that timed out. None to abort those that wrote nothing, and to leave
+        the others alone: only their tables' timelines, which a metastore does not read, say how they ended.
+    :param interval: seconds between two rounds; Hive's is 60.
+    :param timeout_seconds: a transaction without a heartbeat for so long is aborted.
+    :param event_ttl: seconds that notification events are kept at least; None to keep them for ever.
+    """
+
+    def __init__(
+        self,
+        metastore: Metastore,
+        *,
+        recover: Recover | None = None,
+        interval: float = 60.0,
+        timeout_seconds: float = LOCK_TIMEOUT_SECONDS,
+        event_ttl: float | None = EVENT_TTL_SECONDS,
+    ) -> None:
+        self._metastore = metastore
+        self._recover = recover or _abort_timed_out
+        self._interval = interval
+        self._timeout = timeout_seconds
+        self._event_ttl = event_ttl
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="metastore-housekeeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the first round comes after one interval."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the round that is under way."""
+        self._stopping.set()
+        self._thread.join()
+
+    def keep_house(self) -> None:
+        """One round."""
+        self._recover(self._metastore, timeout_seconds=self._timeout)
+        if removed := self._metastore.remove_timed_out_locks():
+            log.info("timed out: locks %s", removed)
+        if self._event_ttl is not None:
+            purged = self._metastore.purge_events(self._event_ttl)
+            if purged.removed:
+                log.info("%d notification events were older than %g s", purged.removed, self._event_ttl)
+            if purged.held_back_by:
+                log.warning(
+                    "notification events from %d on are older than %g s and kept for %s",
+                    purged.oldest_event_id,
+                    self._event_ttl,
+                    ", ".join(purged.held_back_by),
+                )
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._interval):
+            started = time.monotonic()
+            try:
+                self.keep_house()
+            except MetastoreError as error:
+                log.warning("housekeeping failed after %.1f s: %s", time.monotonic() - started, error)
+
+
+def _abort_timed_out(metastore: Metastore, *, timeout_seconds: float) -> None:
+    metastore.abort_timed_out(timeout_seconds)

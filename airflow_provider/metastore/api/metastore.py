@@ -1,0 +1,63 @@
+"""The metastore on a database: :class:`Metastore`, composed of its parts."""
+
+from __future__ import annotations
+
+from airflow_provider.metastore.api.catalog_api import CatalogApi
+from airflow_provider.metastore.api.lock_api import LockApi
+from airflow_provider.metastore.api.notification_api import NotificationApi
+from airflow_provider.metastore.api.transaction_api import TransactionApi
+from airflow_provider.metastore.database import SCHEMA_REVISION, MetastoreEngine
+
+
+def open_embedded_metastore(url: str, *, timeout_seconds: float = 30.0) -> Metastore:
+    """Open a metastore's database; a new one gets its schema, an old one is migrated.
+
+    Any number of processes may do this at once.
+
+    :param url: SQLAlchemy URL: ``sqlite:////absolute/path.db`` (on a local disk; folders are made) or
+        ``postgresql+<driver>://user:password@host/database``.
+    :param timeout_seconds: how long a call may wait for other processes.
+    :raises InvalidInputError: when the URL cannot be one of a metastore.
+    :raises MetastoreUnavailableError: when the database cannot be reached.
+    :raises MetastoreError: when the schema is of a newer release.
+    """
+    engine = MetastoreEngine(url, timeout_seconds)
+    engine.upgrade_schema()
+    return Metastore(engine)
+
+
+class Metastore(CatalogApi, TransactionApi, LockApi, NotificationApi):
+    """Databases, tables, partitions, transactions, write ids, locks and the notification log.
+
+    Every change writes its notification event in the same database transaction: both are
+    there, or neither. All methods may be called from any thread (in async code through
+    :func:`asyncio.to_thread`) and after a fork. All of them raise
+    :class:`~airflow_provider.exceptions.MetastoreUnavailableError` when the database cannot
+    be reached, or is kept locked by others, for longer than the timeout.
+
+    :param engine: the database; :func:`open_metastore` makes it.
+    """
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """The database's URL, with ``***`` for its secrets."""
+        return self._engine.masked_url
+
+    @property
+    def engine(self) -> MetastoreEngine:
+        """The database, for operations made of several functions of one connection."""
+        return self._engine
+
+    def ping(self) -> str:
+        """Ask the database for its last event.
+
+        :return: one line for people: the URL without secrets, the schema's revision, the last event id.
+        """
+        return f"{self.url}: schema {SCHEMA_REVISION}, last event {self.current_event_id()}"
+
+    def close(self) -> None:
+        """Close idle connections; the next call opens new ones."""
+        self._engine.close()

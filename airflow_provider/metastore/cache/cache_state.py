@@ -1,0 +1,174 @@
+"""What a replica knows, and how what it reads from the database becomes known.
+
+Everything here is touched only under the replica's lock, but for the two functions that read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from airflow_provider.metastore.cache.cached_tables import CachedTable, CachedTables, memory_of
+from airflow_provider.metastore.catalog import catalog, functions, partitions
+from airflow_provider.metastore.model import NO_OPEN, DatabaseInfo, FunctionInfo, ValidTxnList
+from airflow_provider.metastore.notifications import current_event_id
+from airflow_provider.metastore.transactions import table_write_ids, transactions
+
+
+@dataclass(frozen=True)
+class CachedCatalog:
+    """All databases and functions, as of an event.
+
+    :param functions: by (database, name).
+    """
+
+    event_id: int
+    databases: dict[str, DatabaseInfo]
+    functions: dict[tuple[str, str], FunctionInfo]
+
+
+@dataclass(frozen=True)
+class TxnSnapshot:
+    """The transactions that are valid as of an event."""
+
+    event_id: int
+    valid_txns: ValidTxnList
+
+
+class CacheState:
+    """The copies of a replica and its position in the notification log.
+
+    :param max_bytes: memory for the copies of tables, and of databases and functions, which go last.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.tables = CachedTables(max_bytes)
+        self.catalog: CachedCatalog | None = None
+        self.event_id = 0
+        self._follows = False
+        # By table id: write ids under which it was changed, by transactions that have not ended.
+        self._writing: defaultdict[int, set[int]] = defaultdict(set)
+
+    def begin(self, event_id: int, open_write_ids: list[tuple[int, int]]) -> None:
+        """Know nothing but a position.
+
+        :param event_id: the last event that is applied.
+        :param open_write_ids: the (table id, write id) pairs of the transactions open at that event:
+            which of them wrote before it cannot be told, so all count as if they had.
+        """
+        self.end()
+        self.event_id = event_id
+        self._follows = True
+        for table_id, write_id in open_write_ids:
+            self._writing[table_id].add(write_id)
+
+    def end(self) -> None:
+        """Know nothing, and keep nothing: nobody follows the log."""
+        self.tables.clear()
+        self.forget_catalog()
+        self._writing.clear()
+        self._follows = False
+
+    def keep(self, copy: CachedTable) -> bool:
+        """Keep what was read from the database.
+
+        :return: False when the log was followed past the reading meanwhile: what it told in between
+            would be missing in this copy. False, too, when nobody follows the log.
+        """
+        if copy.tagged_at < self.event_id or not self._follows:
+            return False
+        ended = {one for one in self._writing[copy.table.id] if _has_ended(copy, one)}
+        self.ended(copy.table.id, ended)
+        return self.tables.put(copy)
+
+    def keep_catalog(self, copy: CachedCatalog) -> None:
+        """As :meth:`keep`."""
+        if copy.event_id >= self.event_id and self._follows:
+            size = memory_of(copy.databases) + memory_of(copy.functions)
+            self.catalog = copy if self.tables.reserve(size) else None
+
+    def forget_catalog(self) -> None:
+        """Forget databases and functions."""
+        self.catalog = None
+        self.tables.reserve(0)
+
+    def is_being_written(self, table_id: int) -> bool:
+        """Whether the table was changed by a transaction that has not ended."""
+        return table_id in self._writing
+
+    def may_be_half_made(self, copy: CachedTable) -> bool:
+        """Whether a copy may hold changes of an open transaction that :meth:`written` is yet to be told of.
+
+        It was read from the database, which is ahead of what this replica has followed.
+        """
+        read_in_peace = copy.tagged_at == copy.event_id and copy.write_ids.min_open == NO_OPEN
+        return self.event_id < copy.event_id and not read_in_peace
+
+    def written(self, table_id: int, write_id: int) -> None:
+        """Take note that a table was changed under a write id."""
+        if write_id > 0:
+            self._writing[table_id].add(write_id)
+
+    def ended(self, table_id: int, write_ids: set[int]) -> None:
+        """Take note that the transactions of some write ids have ended."""
+        self._writing[table_id] -= write_ids
+        if not self._writing[table_id]:
+            del self._writing[table_id]
+
+    def dropped(self, table_id: int) -> None:
+        """Forget a table."""
+        self.tables.remove(table_id)
+        self._writing.pop(table_id, None)
+
+
+def read_table(
+    connection: Connection,
+    database: str,
+    name: str,
+    *,
+    with_partitions: bool,
+    snapshot: TxnSnapshot | None = None,
+) -> CachedTable:
+    """Read a table with all that its copy needs, as of one moment.
+
+    :param snapshot: an older list of valid transactions, to save reading one. What was committed since is in
+        the copy, but not in its list: until the log tells it the copy passes for staler than it is.
+    :raises NoSuchObjectError: when the table does not exist.
+    """
+    event_id = current_event_id(connection)
+    if snapshot is None:
+        snapshot = TxnSnapshot(event_id, transactions.valid_txn_list(connection, None))
+    table = catalog.get_table(connection, database, name)
+    write_ids = table_write_ids.valid_write_id_list(
+        connection, table.database, table.name, snapshot.valid_txns
+    )
+    found = partitions.get_partitions(connection, database, name) if with_partitions else None
+    return CachedTable(
+        table,
+        write_ids,
+        event_id,
+        tagged_at=snapshot.event_id,
+        partitions=None
+        if found is None
+        else {partitions.partition_key(table, one.values): one for one in found},
+    )
+
+
+def read_catalog(connection: Connection) -> CachedCatalog:
+    """Read all databases and functions as of one moment."""
+    return CachedCatalog(
+        current_event_id(connection),
+        {one.name: one for one in catalog.all_databases(connection)},
+        {(one.database, one.name): one for one in functions.all_functions(connection)},
+    )
+
+
+def read_txns(connection: Connection) -> TxnSnapshot:
+    """The transactions that are valid now."""
+    return TxnSnapshot(current_event_id(connection), transactions.valid_txn_list(connection, None))
+
+
+def _has_ended(copy: CachedTable, write_id: int) -> bool:
+    return copy.write_ids.is_valid(write_id) or copy.write_ids.is_aborted(write_id)

@@ -1,0 +1,479 @@
+"""A replica: reads of the metastore answered from memory, as fresh as the reader has to have them.
+
+The design is that of the document "Synchronized Metastore Cache" (HIVE-21637). Any number of
+replicas work over one database, which stays the truth. A reader takes a
+:class:`~airflow_provider.metastore.model.ReadSnapshot` from the database, and says with every read
+which table it means and which of its write ids it sees. A replica answers from memory when its copy holds
+all of them, and from the database otherwise. So no answer is older than the reader's snapshot, whichever
+replica it asks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar, Unpack
+
+from sqlalchemy import Connection
+
+from airflow_provider.exceptions import InvalidInputError, WriteIdsRequiredError
+from airflow_provider.metastore.api import Metastore, open_embedded_metastore
+from airflow_provider.metastore.cache.cache_state import CachedCatalog, CacheState, read_catalog, read_table
+from airflow_provider.metastore.cache.cache_updater import CacheUpdater
+from airflow_provider.metastore.cache.cached_tables import CachedTable
+from airflow_provider.metastore.catalog import catalog, functions, partition_filter, partitions
+from airflow_provider.metastore.model import (
+    DatabaseInfo,
+    FunctionInfo,
+    PartitionInfo,
+    Reader,
+    ReaderSession,
+    TableInfo,
+    ValidWriteIdList,
+)
+from airflow_provider.metastore.notifications import current_event_id
+
+T = TypeVar("T")
+
+# A copy that does not become fresh by itself is read anew after so many reads in vain.
+_STALE_READS = 20
+
+
+class MissReason(StrEnum):
+    """Why a read was answered by the database."""
+
+    NOT_CACHED = "not cached"
+    STALE = "a write id that the reader sees is not in the copy"
+    NEWER = "the copy is newer than what the reader sees"
+    IN_TRANSACTION = "a transaction that wrote the table has not ended"
+    OTHER_TABLE = "the copy is of another table, or has another name"
+    NO_WRITE_IDS = "a managed table was asked for without a write id list"
+    NO_TABLE_ID = "a write id list came without a table id"
+    BEHIND_SESSION = "the reader has seen later events than this replica"
+    BEHIND_CATALOG = "databases or functions changed after what this replica knows"
+    NO_CATALOG_EVENT = "a database or function was asked for without an event id"
+
+
+@dataclass(frozen=True)
+class CacheStatistics:
+    """What a replica did since it was opened.
+
+    :param hits: reads answered from memory, without any call of the database.
+    :param misses: reads answered by the database, by reason.
+    :param tables: tables that are in memory now.
+    :param bytes: roughly, the memory that they take, and databases and functions.
+    :param evicted: tables given up for others.
+    :param event_id: the last notification event that was applied.
+    """
+
+    hits: int
+    misses: dict[MissReason, int]
+    tables: int
+    bytes: int
+    evicted: int
+    event_id: int
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a reader says about the table that it reads."""
+
+    database: str
+    name: str
+    write_ids: ValidWriteIdList | None
+    table_id: int | None
+    session: ReaderSession | None
+    require_write_ids: bool
+    with_partitions: bool = False
+
+
+@dataclass(frozen=True)
+class _Miss:
+    """Why no copy was the answer, and the copy that was not."""
+
+    reason: MissReason
+    copy: CachedTable | None
+
+
+def open_cached_store(
+    url: str,
+    replica: str,
+    *,
+    max_megabytes: float = 256.0,
+    timeout_seconds: float = 30.0,
+    serve_newer: bool = True,
+    require_write_ids: bool = False,
+    eventual_databases: bool = False,
+    poll_interval: float = 0.1,
+    snapshot_lifetime: float = 120.0,
+    expiry_seconds: float = 600.0,
+) -> CachedStore:
+    """Open a replica, fill its memory, and let it follow the notification log in a thread.
+
+    :param url: see :func:`~airflow_provider.metastore.api.open_embedded_metastore`.
+    :param replica: its name, unique among those that live: it is a consumer of the notification log.
+    :param max_megabytes: roughly, the memory that tables, partitions, databases and functions may take.
+    :param timeout_seconds: how long a call may wait for other processes.
+    :param serve_newer: False to answer from memory only what is exactly what the reader sees, and not
+        also what is newer. The database is never older, so either is correct.
+    :param require_write_ids: refuse a read of a managed table without a write id list, instead of
+        asking the database; each read may say otherwise.
+    :param eventual_databases: answer reads of databases and functions that come without an event id from
+        memory, a moment late perhaps, instead of asking the database.
+    :param poll_interval: seconds between two looks at the log.
+    :param snapshot_lifetime: seconds for which one list of valid transactions serves while the memory is
+        filled.
+    :param expiry_seconds: when the replica is silent for so long, retention waits for it no longer.
+    :raises InvalidInputError: when the URL or an option cannot be used.
+    :raises MetastoreUnavailableError: when the database cannot be reached.
+    """
+    if max_megabytes <= 0:
+        raise InvalidInputError(f"replica {replica!r}: a cache of {max_megabytes:g} MB; give more than 0")
+    metastore = open_embedded_metastore(url, timeout_seconds=timeout_seconds)
+    store = CachedStore(
+        metastore,
+        replica,
+        max_bytes=int(max_megabytes * 1_000_000),
+        serve_newer=serve_newer,
+        require_write_ids=require_write_ids,
+        eventual_databases=eventual_databases,
+        poll_interval=poll_interval,
+        snapshot_lifetime=snapshot_lifetime,
+        expiry_seconds=expiry_seconds,
+    )
+    store.updater.start()
+    return store
+
+
+class CachedStore:
+    """The reads of :class:`~airflow_provider.metastore.api.Metastore`, out of memory.
+
+    All methods may be called from any thread. Writes go to :attr:`metastore`. Answers are shared
+    with other readers: their dictionaries are not to be changed. Until ``updater.start()`` or
+    ``updater.begin()``, and after :meth:`close`, everything is read from the database.
+
+    :param metastore: the database, to be closed with the store.
+    :param max_bytes: as ``max_megabytes`` of :func:`open_cached_store`, which explains the others, too.
+    """
+
+    def __init__(
+        self,
+        metastore: Metastore,
+        replica: str,
+        *,
+        max_bytes: int = 256_000_000,
+        serve_newer: bool = True,
+        require_write_ids: bool = False,
+        eventual_databases: bool = False,
+        poll_interval: float = 0.1,
+        snapshot_lifetime: float = 120.0,
+        expiry_seconds: float = 600.0,
+    ) -> None:
+        self.metastore = metastore
+        self.replica = replica
+        self._engine = metastore.engine
+        self._serve_newer = serve_newer
+        self._require_write_ids = require_write_ids
+        self._eventual_databases = eventual_databases
+        self._lock = threading.RLock()
+        self._state = CacheState(max_bytes)
+        self._hits = 0
+        self._misses: Counter[MissReason] = Counter()
+        self.updater = CacheUpdater(
+            metastore,
+            replica,
+            self._state,
+            self._lock,
+            poll_interval=poll_interval,
+            snapshot_lifetime=snapshot_lifetime,
+            expiry_seconds=expiry_seconds,
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.metastore.url!r}, {self.replica!r})"
+
+    def get_table(self, database: str, name: str, **reader: Unpack[Reader]) -> TableInfo:
+        """Look a table up.
+
+        :param reader: see :class:`Reader`.
+        :raises NoSuchObjectError: when it, or its database, does not exist.
+        :raises WriteIdsRequiredError: when it is managed, and write ids are required and not given.
+        """
+        return self._read(
+            self._request(database, name, reader),
+            lambda copy: copy.table,
+            lambda connection: catalog.get_table(connection, database, name),
+        )
+
+    def get_partitions(self, database: str, table: str, **reader: Unpack[Reader]) -> list[PartitionInfo]:
+        """All partitions of a table, in the order of their values; parameters as :meth:`get_table`."""
+        return self.get_table_and_partitions(database, table, **reader)[1]
+
+    def get_table_and_partitions(
+        self, database: str, table: str, **reader: Unpack[Reader]
+    ) -> tuple[TableInfo, list[PartitionInfo]]:
+        """As :meth:`get_partitions`, with the table as of the same moment."""
+        return self._read(
+            self._request(database, table, reader, with_partitions=True),
+            lambda copy: (copy.table, list(copy.ordered_partitions())),
+            lambda connection: partitions.get_table_and_partitions(connection, database, table),
+        )
+
+    def get_partitions_by_filter(
+        self, database: str, table: str, filter_text: str, **reader: Unpack[Reader]
+    ) -> list[PartitionInfo]:
+        """The partitions that a filter keeps: what the document calls ``get_partitions_by_expr``.
+
+        Other parameters as :meth:`get_table`.
+
+        :param filter_text: Hive's partition filter language; see :mod:`.partition_filter`.
+        :raises InvalidInputError: also when the filter cannot be used on this table.
+        """
+        # Filtered here, outside the lock.
+        owner, found = self.get_table_and_partitions(database, table, **reader)
+        return list(filter(partition_filter(filter_text, owner.partition_keys), found))
+
+    def get_partition(
+        self, database: str, table: str, values: Sequence[str | None], **reader: Unpack[Reader]
+    ) -> PartitionInfo:
+        """Look one partition up by its values; other parameters as :meth:`get_table`.
+
+        :raises NoSuchObjectError: also when the partition does not exist.
+        :raises InvalidInputError: also when the values do not fit the table's partition keys.
+        """
+        return self.get_table_and_partition(database, table, values, **reader)[1]
+
+    def get_table_and_partition(
+        self, database: str, table: str, values: Sequence[str | None], **reader: Unpack[Reader]
+    ) -> tuple[TableInfo, PartitionInfo]:
+        """As :meth:`get_partition`, with the table as of the same moment."""
+
+        def look(copy: CachedTable) -> tuple[TableInfo, PartitionInfo]:
+            key = partitions.partition_key(copy.table, values)
+            found = (copy.partitions or {}).get(key)
+            if found is None:
+                raise partitions.no_such_partition(copy.table, key)
+            return copy.table, found
+
+        return self._read(
+            self._request(database, table, reader, with_partitions=True),
+            look,
+            lambda connection: partitions.get_table_and_partition(connection, database, table, values),
+        )
+
+    def list_tables(self, database: str) -> list[str]:
+        """The names of a database's tables, in order; always from the database.
+
+        Hive's requests for them have no place for what their reader has seen.
+
+        :raises NoSuchObjectError: when the database does not exist.
+        """
+        return self.metastore.list_tables(database)
+
+    def get_database(self, name: str, *, catalog_event_id: int | None = None) -> DatabaseInfo:
+        """Look a database up.
+
+        :param catalog_event_id: the last event that changed a database or a function, out of the reader's
+            :class:`~airflow_provider.metastore.model.ReadSnapshot`.
+        :raises NoSuchObjectError: when it does not exist.
+        """
+        known = self._known_catalog(catalog_event_id)
+        if known is None or name.lower() not in known.databases:
+            return self.metastore.get_database(name)
+        return known.databases[name.lower()]
+
+    def list_databases(self, *, catalog_event_id: int | None = None) -> list[str]:
+        """The names of all databases, in order; the parameter as in :meth:`get_database`."""
+        known = self._known_catalog(catalog_event_id)
+        return self.metastore.list_databases() if known is None else sorted(known.databases)
+
+    def get_function(self, database: str, name: str, *, catalog_event_id: int | None = None) -> FunctionInfo:
+        """Look a function up; the parameter as in :meth:`get_database`.
+
+        :raises NoSuchObjectError: when it does not exist.
+        """
+        known = self._known_catalog(catalog_event_id)
+        key = (database.lower(), name.lower())
+        if known is None or key not in known.functions:
+            return self.metastore.get_function(database, name)
+        return known.functions[key]
+
+    def list_functions(self, database: str, *, catalog_event_id: int | None = None) -> list[str]:
+        """The names of a database's functions, in order; the parameter as in :meth:`get_database`.
+
+        :raises NoSuchObjectError: when the database does not exist.
+        """
+        known = self._known_catalog(catalog_event_id)
+        if known is None or database.lower() not in known.databases:
+            return self.metastore.list_functions(database)
+        return sorted(name for home, name in known.functions if home == database.lower())
+
+    def all_functions(self, *, catalog_event_id: int | None = None) -> list[FunctionInfo]:
+        """The functions of all databases, by name; the parameter as in :meth:`get_database`."""
+        known = self._known_catalog(catalog_event_id)
+        if known is None:
+            return self._engine.read(functions.all_functions)
+        return [known.functions[key] for key in sorted(known.functions)]
+
+    def catch_up(self, until_event: int | None = None, *, timeout: float = 60.0) -> int:
+        """Wait until this replica has applied an event.
+
+        :param until_event: an event id; None for the last one that there is now.
+        :param timeout: seconds to wait.
+        :return: the last event applied.
+        :raises MetastoreError: when it takes longer.
+        """
+        return self.updater.catch_up(until_event, timeout)
+
+    def statistics(self) -> CacheStatistics:
+        """Hits, misses and their reasons, memory."""
+        with self._lock:
+            tables = self._state.tables
+            return CacheStatistics(
+                self._hits,
+                dict(self._misses),
+                len(tables),
+                tables.size,
+                tables.evicted,
+                self._state.event_id,
+            )
+
+    def close(self) -> None:
+        """Stop following the log and close the database's connections.
+
+        The replica stays registered as a consumer until it expires: who waits for it
+        (``NotificationLogCatchupSensor``) must not take a stop for having caught up. See
+        :meth:`~airflow_provider.metastore.api.Metastore.unregister_consumer`.
+        """
+        self.updater.stop()
+        with self._lock:
+            self._state.end()
+        self.metastore.close()
+
+    def _request(
+        self, database: str, name: str, reader: Reader, *, with_partitions: bool = False
+    ) -> _Request:
+        required = reader.get("require_write_ids")
+        return _Request(
+            database.lower(),
+            name.lower(),
+            reader.get("valid_write_ids"),
+            reader.get("table_id"),
+            reader.get("session"),
+            self._require_write_ids if required is None else required,
+            with_partitions,
+        )
+
+    def _read(
+        self, request: _Request, from_copy: Callable[[CachedTable], T], ask: Callable[[Connection], T]
+    ) -> T:
+        """Answer from memory, or from the database."""
+        with self._lock:
+            found = self._look_up(request)
+            if isinstance(found, CachedTable):
+                self._hits += 1
+                if request.session is not None:
+                    request.session.saw(found.event_id)
+                return from_copy(found)
+            self._misses[found.reason] += 1
+            if found.reason is MissReason.STALE and found.copy is not None:
+                found.copy.stale_reads += 1
+                if found.copy.stale_reads > _STALE_READS:
+                    self._state.tables.remove(found.copy.table.id)
+        if found.copy is not None:
+            _check_write_ids(found.copy.table, request)
+        if found.reason is not MissReason.NOT_CACHED:
+            return self._engine.read(lambda connection: asked(connection, request.session, ask))
+        fresh = self._engine.read(
+            lambda connection: read_table(
+                connection, request.database, request.name, with_partitions=request.with_partitions
+            )
+        )
+        _check_write_ids(fresh.table, request)
+        if request.session is not None:
+            request.session.saw(fresh.event_id)
+        with self._lock:
+            self._state.keep(fresh)
+            return from_copy(fresh)
+
+    def _look_up(self, request: _Request) -> CachedTable | _Miss:
+        tables = self._state.tables
+        copy = None if request.table_id is None else tables.by_id(request.table_id)
+        if copy is None:
+            copy = tables.by_name(request.database, request.name)
+        if copy is None:
+            return _Miss(MissReason.NOT_CACHED, None)
+        reason = self._why_not(copy, request)
+        return copy if reason is None else _Miss(reason, copy)
+
+    def _why_not(self, copy: CachedTable, request: _Request) -> MissReason | None:
+        """Why a copy cannot be the answer; None when it can."""
+        table, state = copy.table, self._state
+        if (table.database, table.name) != (request.database, request.name):
+            return MissReason.OTHER_TABLE
+        if request.table_id is not None and request.table_id != table.id:
+            return MissReason.OTHER_TABLE
+        if request.write_ids is None:
+            if not table.is_external:
+                return MissReason.NO_WRITE_IDS
+        elif request.table_id is None:
+            return MissReason.NO_TABLE_ID
+        elif reason := self._why_not_fresh(copy, request.write_ids):
+            return reason
+        if request.session is not None and max(state.event_id, copy.event_id) < request.session.event_id:
+            return MissReason.BEHIND_SESSION
+        if request.with_partitions and copy.partitions is None:
+            return MissReason.NOT_CACHED
+        return None
+
+    def _why_not_fresh(self, copy: CachedTable, write_ids: ValidWriteIdList) -> MissReason | None:
+        if write_ids.table is not None and write_ids.table.lower() != copy.table.full_name:
+            return MissReason.OTHER_TABLE
+        if self._state.is_being_written(copy.table.id):
+            return MissReason.IN_TRANSACTION
+        if not copy.write_ids.covers(write_ids):
+            return MissReason.STALE
+        if self._state.may_be_half_made(copy):
+            return MissReason.IN_TRANSACTION
+        if not self._serve_newer and not write_ids.covers(copy.write_ids):
+            return MissReason.NEWER
+        return None
+
+    def _known_catalog(self, catalog_event_id: int | None) -> CachedCatalog | None:
+        """The databases and functions, as new as asked for; None when the database has to tell."""
+        with self._lock:
+            known, at = self._state.catalog, self._state.event_id
+            if catalog_event_id is None and not self._eventual_databases:
+                self._misses[MissReason.NO_CATALOG_EVENT] += 1
+                return None
+            if known is not None and max(at, known.event_id) >= (catalog_event_id or 0):
+                self._hits += 1
+                return known
+            reason = MissReason.NOT_CACHED if known is None else MissReason.BEHIND_CATALOG
+            self._misses[reason] += 1
+        if reason is MissReason.BEHIND_CATALOG:
+            return None
+        fresh = self._engine.read(read_catalog)
+        with self._lock:
+            self._state.keep_catalog(fresh)
+        return fresh
+
+
+def asked(connection: Connection, session: ReaderSession | None, ask: Callable[[Connection], T]) -> T:
+    """What the database says, which the session takes note of."""
+    answer = ask(connection)
+    if session is not None:
+        session.saw(current_event_id(connection))
+    return answer
+
+
+def _check_write_ids(table: TableInfo, request: _Request) -> None:
+    if request.write_ids is None and request.require_write_ids and not table.is_external:
+        raise WriteIdsRequiredError(
+            f"table {table.full_name} is managed: a read has to say which write ids it sees; give the "
+            "valid_write_ids and the table_id of a read_snapshot, or allow reads without",
+            table=table.full_name,
+        )

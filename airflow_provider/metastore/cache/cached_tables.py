@@ -1,0 +1,218 @@
+"""The copies of tables that a replica keeps, within a bound of memory that other things share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from cachetools import Cache, LRUCache
+
+from airflow_provider.metastore.catalog import partition_key
+from airflow_provider.metastore.model import PartitionInfo, TableInfo, ValidWriteIdList
+
+
+@dataclass
+class CachedTable:
+    """A copy of a table, and how new it is. Changed only under its owner's lock.
+
+    :param table: the table.
+    :param write_ids: the write ids whose changes the copy is known to hold.
+    :param event_id: the copy holds every change up to this event, and those that were applied since.
+    :param tagged_at: ``write_ids`` is the state at this event; commits after it are still to come.
+    :param partitions: by :func:`~airflow_provider.metastore.catalog.partition_key`; None when
+        nobody asked for them yet.
+    """
+
+    table: TableInfo
+    write_ids: ValidWriteIdList
+    event_id: int
+    tagged_at: int
+    partitions: dict[str, PartitionInfo] | None = None
+
+    def __post_init__(self) -> None:
+        self.size = memory_of(self.table) + memory_of(self.write_ids)
+        self.size += sum(map(memory_of, (self.partitions or {}).values()))
+        self.stale_reads = 0
+        self._ordered: list[PartitionInfo] | None = None
+
+    def ordered_partitions(self) -> list[PartitionInfo]:
+        """All partitions, in the order of their keys."""
+        if self._ordered is None:
+            self._ordered = [one for _, one in sorted((self.partitions or {}).items())]
+        return self._ordered
+
+    def describe(self, table: TableInfo) -> None:
+        """Take the table's new description; its new name, too."""
+        self.size += memory_of(table) - memory_of(self.table)
+        self.table = table
+        self.write_ids = replace(self.write_ids, table=table.full_name)
+
+    def put_partitions(self, changed: Iterable[PartitionInfo]) -> None:
+        """Take partitions that were added."""
+        if self.partitions is None:
+            return
+        for one in changed:
+            key = partition_key(self.table, one.values)
+            before = self.partitions.get(key)
+            self.size += memory_of(one) - (0 if before is None else memory_of(before))
+            self.partitions[key] = one
+        self._ordered = None
+
+    def alter_partition(self, before: PartitionInfo, after: PartitionInfo) -> None:
+        """Take a partition that was altered; its values may be others."""
+        self.remove_partitions([before.values])
+        self.put_partitions([after])
+
+    def remove_partitions(self, dropped: Iterable[Iterable[str | None]]) -> None:
+        """Forget partitions, given by their values."""
+        if self.partitions is None:
+            return
+        for values in dropped:
+            before = self.partitions.pop(partition_key(self.table, tuple(values)), None)
+            self.size -= 0 if before is None else memory_of(before)
+        self._ordered = None
+
+    def commit(self, write_id: int) -> None:
+        """Take note that a write id was committed, all of whose changes the copy holds."""
+        if not self.write_ids.is_valid(write_id):
+            self.write_ids = self.write_ids.with_committed(write_id)
+            self.stale_reads = 0
+
+
+class CachedTables:
+    """Copies by table id and by name; those not read for longest go first.
+
+    :param max_bytes: roughly, the memory that they may take.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._names: dict[tuple[str, str], int] = {}
+        self._by_id = _Bounded(max_bytes, self._forget_name)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    @property
+    def size(self) -> int:
+        """Bytes taken, with those that are reserved."""
+        return int(self._by_id.currsize) + self._by_id.reserved
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that may be taken."""
+        return int(self._by_id.maxsize)
+
+    def reserve(self, size: int) -> bool:
+        """Take some of the memory for something else, in place of what was taken before.
+
+        :param size: bytes.
+        :return: False when there is not so much: then nothing is taken.
+        """
+        fits = size <= self.max_bytes
+        self._by_id.reserved = size if fits else 0
+        self._by_id.make_room(0)
+        return fits
+
+    @property
+    def evicted(self) -> int:
+        """How many copies were given up for others, so far."""
+        return self._by_id.evicted
+
+    def by_id(self, table_id: int) -> CachedTable | None:
+        """The copy of a table; counts as a use."""
+        return self._by_id.get(table_id)
+
+    def peek(self, table_id: int) -> CachedTable | None:
+        """The copy of a table, without using it."""
+        return self._by_id.peek(table_id)
+
+    def by_name(self, database: str, name: str) -> CachedTable | None:
+        """The copy of the table that has a name, as far as the copies know; counts as a use."""
+        table_id = self._names.get((database.lower(), name.lower()))
+        return None if table_id is None else self._by_id.get(table_id)
+
+    def put(self, copy: CachedTable) -> bool:
+        """Keep a copy, in place of another one of the same table or of the same name.
+
+        :return: False when it is larger than all the memory there is.
+        """
+        self.remove(copy.table.id)
+        name = (copy.table.database, copy.table.name)
+        namesake = self._names.get(name)
+        if namesake is not None:
+            self.remove(namesake)
+        if copy.size > self.max_bytes - self._by_id.reserved:
+            return False
+        self._by_id[copy.table.id] = copy
+        self._names[name] = copy.table.id
+        return True
+
+    def change(self, table_id: int, change: Callable[[CachedTable], None]) -> None:
+        """Change a copy, if it is there; its name and size may be others then. Counts as a use."""
+        copy = self._by_id.get(table_id)
+        if copy is not None:
+            self.remove(table_id)
+            change(copy)
+            self.put(copy)
+
+    def remove(self, table_id: int) -> None:
+        """Forget a copy, if it is there."""
+        copy = self._by_id.pop(table_id, None)
+        if copy is not None:
+            self._forget_name(copy)
+
+    def clear(self) -> None:
+        """Forget all copies."""
+        self._by_id.clear()
+        self._names.clear()
+
+    def _forget_name(self, copy: CachedTable) -> None:
+        name = (copy.table.database, copy.table.name)
+        if self._names.get(name) == copy.table.id:
+            del self._names[name]
+
+
+class _Bounded(LRUCache[int, CachedTable]):
+    """Tells what it evicts."""
+
+    def __init__(self, max_bytes: int, evict: Callable[[CachedTable], None]) -> None:
+        super().__init__(max_bytes, getsizeof=lambda copy: copy.size)
+        self._evict = evict
+        self.evicted = 0
+        self.reserved = 0
+
+    def __setitem__(self, table_id: int, copy: CachedTable) -> None:
+        self.make_room(copy.size)
+        super().__setitem__(table_id, copy)
+
+    def make_room(self, size: int) -> None:
+        """Give up what was not read for longest, for so many bytes more."""
+        while self and self.currsize + size + self.reserved > self.maxsize:
+            self.popitem()
+
+    def peek(self, table_id: int) -> CachedTable | None:
+        """As ``get``, without making it the one used last."""
+        return Cache.__getitem__(self, table_id) if table_id in self else None
+
+    def popitem(self) -> tuple[int, CachedTable]:
+        table_id, copy = super().popitem()
+        self.evicted += 1
+        self._evict(copy)
+        return table_id, copy
+
+
+def memory_of(value: Any) -> int:
+    """The memory that a value takes, with all that it holds."""
+    if is_dataclass(value):
+        parts: Iterable[Any] = [getattr(value, one.name) for one in fields(value)]
+    elif isinstance(value, dict):
+        parts = [part for pair in value.items() for part in pair]
+    elif isinstance(value, tuple | list | frozenset):
+        parts = value
+    else:
+        return sys.getsizeof(value)
+    # An instance has a dictionary of its own.
+    own = 0 if not is_dataclass(value) else sys.getsizeof(value.__dict__)
+    return sys.getsizeof(value) + own + sum(map(memory_of, parts))

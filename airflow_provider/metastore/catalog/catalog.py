@@ -1,0 +1,394 @@
+"""Databases and tables: functions of one connection, each part of its caller's transaction.
+
+Names are kept in lower case, as in Hive. Everything here changes metadata only: data files
+are never made or deleted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, delete, select, update
+from sqlalchemy.exc import IntegrityError
+
+from airflow_provider.exceptions import (
+    AlreadyExistsError,
+    InvalidInputError,
+    MetastoreError,
+    NoSuchObjectError,
+)
+from airflow_provider.metastore.catalog.hive_json import encode_database, encode_table
+from airflow_provider.metastore.database import (
+    Counter,
+    counters,
+    current_millis,
+    databases,
+    insert_if_absent,
+    lock_components,
+    tables,
+    write_id_sequences,
+)
+from airflow_provider.metastore.model import NO_WRITE_ID, Column, DatabaseInfo, TableInfo
+from airflow_provider.metastore.notifications import EventType, append_event
+
+# Hive's own rule (MetaStoreUtils.validateName); `:`, `.` and `$` would break snapshot strings.
+_NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
+
+
+def object_name(kind: str, name: str) -> str:
+    """Check a name and bring it to lower case.
+
+    :param kind: what it names, for the error's text.
+    :raises InvalidInputError: when it has other characters than letters, digits and ``_``.
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidInputError(
+            f"{name!r} cannot name a {kind}: use 1 to 128 letters, digits and underscores", name=name
+        )
+    return name.lower()
+
+
+def create_database(
+    connection: Connection,
+    name: str,
+    *,
+    location: str | None,
+    comment: str | None,
+    parameters: Mapping[str, str],
+    if_not_exists: bool,
+) -> DatabaseInfo:
+    """See :meth:`airflow_provider.metastore.api.Metastore.create_database`."""
+    name = object_name("database", name)
+    values = {
+        "name": name,
+        "location": location,
+        "comment": comment,
+        "parameters": _parameters(parameters),
+        "created_at": current_millis(),
+    }
+    if not insert_if_absent(connection, databases, values):
+        if if_not_exists:
+            return get_database(connection, name)
+        raise AlreadyExistsError(f"database {name!r} exists already", database=name)
+    created = get_database(connection, name)
+    message = {"db": name, "dbJson": encode_database(created)}
+    append_catalog_event(connection, EventType.CREATE_DATABASE, message, name)
+    return created
+
+
+def get_database(connection: Connection, name: str) -> DatabaseInfo:
+    """See :meth:`airflow_provider.metastore.api.Metastore.get_database`."""
+    row = _database_row(connection, name.lower())
+    if row is None:
+        raise NoSuchObjectError(f"database {name!r} does not exist; create it first", database=name)
+    return _database(row)
+
+
+def list_databases(connection: Connection) -> list[str]:
+    """The names of all databases, in order."""
+    return list(connection.execute(select(databases.c.name).order_by(databases.c.name)).scalars())
+
+
+def alter_database(connection: Connection, name: str, *, changes: Mapping[str, Any]) -> DatabaseInfo:
+    """See :meth:`airflow_provider.metastore.api.Metastore.alter_database`.
+
+    :param changes: values by the names of :class:`DatabaseInfo`'s fields.
+    """
+    row = _database_row(connection, name.lower(), lock=True)
+    if row is None:
+        raise NoSuchObjectError(f"database {name!r} does not exist; create it first", database=name)
+    before = _database(row)
+    values = dict(changes)
+    if "parameters" in values:
+        values["parameters"] = _parameters(values["parameters"])
+    if values:
+        connection.execute(update(databases).where(databases.c.id == before.id).values(**values))
+    after = get_database(connection, before.name)
+    message = {
+        "db": before.name,
+        "dbObjBeforeJson": encode_database(before),
+        "dbObjAfterJson": encode_database(after),
+    }
+    append_catalog_event(connection, EventType.ALTER_DATABASE, message, before.name)
+    return after
+
+
+def all_databases(connection: Connection) -> list[DatabaseInfo]:
+    """All databases, by name."""
+    return [_database(row) for row in connection.execute(select(databases).order_by(databases.c.name))]
+
+
+def append_catalog_event(
+    connection: Connection, event_type: EventType, message: Mapping[str, Any], database: str
+) -> int:
+    """Tell a change of a database or a function, and count it: see ``Counter.CATALOG_EVENT_ID``."""
+    event_id = append_event(connection, event_type, message, database=database)
+    connection.execute(
+        update(counters).where(counters.c.name == Counter.CATALOG_EVENT_ID).values(last_value=event_id)
+    )
+    return event_id
+
+
+def drop_database(connection: Connection, name: str, *, cascade: bool) -> None:
+    """See :meth:`airflow_provider.metastore.api.Metastore.drop_database`."""
+    found = get_database(connection, name)
+    inside = list_tables(connection, found.name)
+    if inside and not cascade:
+        raise MetastoreError(
+            f"database {found.name!r} is not empty: it has {len(inside)} tables, the first is {inside[0]!r}; "
+            "drop them first, or drop with cascade",
+            database=found.name,
+        )
+    for table in inside:
+        # All before the first event: the order in which everybody locks.
+        get_table(connection, found.name, table, lock=True)
+    for table in inside:
+        drop_table(connection, found.name, table)
+    with _taken(f"a table in database {found.name!r}"):
+        connection.execute(delete(databases).where(databases.c.id == found.id))
+    message = {"db": found.name, "dbJson": encode_database(found)}
+    append_catalog_event(connection, EventType.DROP_DATABASE, message, found.name)
+
+
+def create_table(
+    connection: Connection,
+    database: str,
+    name: str,
+    *,
+    location: str,
+    schema: Sequence[Column],
+    partition_keys: Sequence[Column],
+    table_type: str,
+    parameters: Mapping[str, str],
+    owner: str | None,
+    hive_fields: Mapping[str, Any],
+    if_not_exists: bool,
+) -> TableInfo:
+    """See :meth:`airflow_provider.metastore.api.Metastore.create_table`."""
+    name = object_name("table", name)
+    _check_columns(f"{database}.{name}", schema, partition_keys)
+    home = get_database(connection, database)
+    values = {
+        "database_id": home.id,
+        "name": name,
+        "table_type": table_type,
+        "location": location,
+        "owner": owner,
+        "columns": [asdict(column) for column in schema],
+        "partition_keys": [asdict(column) for column in partition_keys],
+        "parameters": _parameters(parameters),
+        "hive_fields": dict(hive_fields),
+        "created_at": current_millis(),
+    }
+    if not insert_if_absent(connection, tables, values):
+        if if_not_exists:
+            return get_table(connection, home.name, name)
+        raise AlreadyExistsError(f"table {home.name}.{name} exists already", table=f"{home.name}.{name}")
+    created = get_table(connection, home.name, name)
+    append_event(
+        connection,
+        EventType.CREATE_TABLE,
+        {**table_fields(created), "files": []},
+        database=home.name,
+        table=name,
+    )
+    return created
+
+
+def get_table(connection: Connection, database: str, name: str, *, lock: bool = False) -> TableInfo:
+    """See :meth:`airflow_provider.metastore.api.Metastore.get_table`.
+
+    :param lock: keep others from changing the table until this database transaction ends.
+    """
+    row = _table_row(connection, database.lower(), name.lower(), lock=lock)
+    if row is None:
+        get_database(connection, database)
+        raise NoSuchObjectError(
+            f"table {database}.{name} does not exist in the metastore; create it first",
+            table=f"{database}.{name}",
+        )
+    return _table(row)
+
+
+def list_tables(connection: Connection, database: str) -> list[str]:
+    """See :meth:`airflow_provider.metastore.api.Metastore.list_tables`."""
+    home = get_database(connection, database)
+    query = select(tables.c.name).where(tables.c.database_id == home.id).order_by(tables.c.name)
+    return list(connection.execute(query).scalars())
+
+
+def drop_table(connection: Connection, database: str, name: str) -> None:
+    """See :meth:`airflow_provider.metastore.api.Metastore.drop_table`."""
+    dropped = get_table(connection, database, name, lock=True)
+    # Its write ids stay taken: the data may be registered again, and carries them.
+    connection.execute(delete(tables).where(tables.c.id == dropped.id))
+    append_event(
+        connection,
+        EventType.DROP_TABLE,
+        table_fields(dropped),
+        database=dropped.database,
+        table=dropped.name,
+    )
+
+
+def alter_table(
+    connection: Connection,
+    database: str,
+    name: str,
+    *,
+    changes: Mapping[str, Any],
+    write_id: Callable[[TableInfo], int],
+) -> TableInfo:
+    """See :meth:`airflow_provider.metastore.api.Metastore.alter_table`.
+
+    :param changes: values by the names of :class:`TableInfo`'s fields.
+    :param write_id: gives the write id under which the change is made.
+    """
+    before = get_table(connection, database, name, lock=True)
+    values = dict(changes)
+    if "schema" in values:
+        _check_columns(before.full_name, values["schema"], before.partition_keys)
+        values["columns"] = [asdict(column) for column in values.pop("schema")]
+    if "parameters" in values:
+        values["parameters"] = _parameters(values["parameters"])
+    if values:
+        connection.execute(update(tables).where(tables.c.id == before.id).values(**values))
+    after = get_table(connection, before.database, before.name)
+    _append_alter(connection, before, after, write_id(before))
+    return after
+
+
+def rename_table(
+    connection: Connection, database: str, name: str, new_database: str, new_name: str
+) -> TableInfo:
+    """See :meth:`airflow_provider.metastore.api.Metastore.rename_table`."""
+    before = get_table(connection, database, name, lock=True)
+    home = get_database(connection, new_database)
+    new_name = object_name("table", new_name)
+    target = f"table {home.name}.{new_name}"
+    if _table_row(connection, home.name, new_name) is not None:
+        raise AlreadyExistsError(f"{target} exists already", table=f"{home.name}.{new_name}")
+    with _taken(target):
+        connection.execute(
+            update(tables).where(tables.c.id == before.id).values(database_id=home.id, name=new_name)
+        )
+    # Write ids and locks belong to the table, whatever its name (Hive: OnRenameFunction).
+    with _taken(f"write ids of {target}"):
+        # Those of a dropped table of that name, which is another one.
+        connection.execute(
+            delete(write_id_sequences).where(
+                write_id_sequences.c.database_name == home.name,
+                write_id_sequences.c.table_name == new_name,
+            )
+        )
+        connection.execute(
+            update(write_id_sequences)
+            .where(
+                write_id_sequences.c.database_name == before.database,
+                write_id_sequences.c.table_name == before.name,
+            )
+            .values(database_name=home.name, table_name=new_name)
+        )
+    connection.execute(
+        update(lock_components)
+        .where(
+            lock_components.c.database_name == before.database, lock_components.c.table_name == before.name
+        )
+        .values(database_name=home.name, table_name=new_name)
+    )
+    after = get_table(connection, home.name, new_name)
+    _append_alter(connection, before, after, NO_WRITE_ID)
+    return after
+
+
+def table_fields(table: TableInfo, write_id: int = NO_WRITE_ID) -> dict[str, Any]:
+    """The fields that the messages of all table and partition events share.
+
+    :param write_id: the write id under which the change is made.
+    """
+    return {
+        "db": table.database,
+        "table": table.name,
+        "tableType": table.table_type,
+        "tableObjJson": encode_table(table, write_id),
+    }
+
+
+def _append_alter(connection: Connection, before: TableInfo, after: TableInfo, write_id: int) -> None:
+    # Hive's way: the message carries the old name, the event itself the new one
+    # (JSONAlterTableMessage, DbNotificationListener.onAlterTable).
+    message = {
+        "db": before.database,
+        "table": before.name,
+        "tableType": before.table_type,
+        "tableObjBeforeJson": encode_table(before),
+        "tableObjAfterJson": encode_table(after, write_id),
+        "isTruncateOp": "false",
+        "writeId": write_id,
+    }
+    append_event(connection, EventType.ALTER_TABLE, message, database=after.database, table=after.name)
+
+
+@contextmanager
+def _taken(what: str) -> Iterator[None]:
+    """Turn a key that another process took just now into AlreadyExistsError."""
+    try:
+        yield
+    except IntegrityError as error:
+        raise AlreadyExistsError(f"{what} exists already; another process made it just now") from error
+
+
+def _database_row(connection: Connection, name: str, *, lock: bool = False) -> Row[Any] | None:
+    query = select(databases).where(databases.c.name == name)
+    return connection.execute(query.with_for_update() if lock else query).one_or_none()
+
+
+def _table_row(connection: Connection, database: str, name: str, *, lock: bool = False) -> Row[Any] | None:
+    query: Select[Any] = (
+        select(tables, databases.c.name.label("database_name"))
+        .join(databases)
+        .where(databases.c.name == database, tables.c.name == name)
+    )
+    if lock:
+        query = query.with_for_update(of=tables)
+    return connection.execute(query).one_or_none()
+
+
+def _database(row: Row[Any]) -> DatabaseInfo:
+    return DatabaseInfo(row.id, row.name, row.location, row.comment, row.parameters)
+
+
+def _table(row: Row[Any]) -> TableInfo:
+    return TableInfo(
+        id=row.id,
+        database=row.database_name,
+        name=row.name,
+        location=row.location,
+        schema=tuple(Column(**column) for column in row.columns),
+        partition_keys=tuple(Column(**column) for column in row.partition_keys),
+        table_type=row.table_type,
+        parameters=row.parameters,
+        owner=row.owner,
+        hive_fields=row.hive_fields,
+    )
+
+
+def _parameters(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in parameters.items()}
+
+
+def _check_columns(table: str, schema: Iterable[Column], partition_keys: Iterable[Column]) -> None:
+    seen: set[str] = set()
+    for column in [*schema, *partition_keys]:
+        if not column.name or column.name.lower() in seen:
+            raise InvalidInputError(
+                f"table {table}: column {column.name!r} is empty or there twice (case does not count); "
+                "partition keys are not repeated among the columns",
+                table=table,
+                column=column.name,
+            )
+        seen.add(column.name.lower())

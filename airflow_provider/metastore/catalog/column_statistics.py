@@ -1,0 +1,160 @@
+"""Statistics of tables' and partitions' columns: functions of one connection, as :mod:`.catalog`.
+
+They are what a query engine found out, kept for it and its like, and estimates from the next write on. So
+they belong to no transaction and tell no event; nor does a replica have them: the database is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select
+
+from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
+from airflow_provider.metastore.catalog.catalog import get_table
+from airflow_provider.metastore.catalog.partitions import (
+    MOST_VARIABLES,
+    no_such_partition,
+    partition_ids,
+    partition_key,
+)
+from airflow_provider.metastore.database import column_statistics, current_millis
+from airflow_provider.metastore.model import PartitionValues, TableInfo
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """What is known of a column.
+
+    :param column: its name.
+    :param type: its type.
+    :param data: Hive's ``ColumnStatisticsData`` in Thrift's binary protocol.
+    :param analyzed_at: when it was found out, in seconds since the epoch.
+    """
+
+    column: str
+    type: str
+    data: bytes
+    analyzed_at: int
+
+
+def update_column_statistics(
+    connection: Connection,
+    database: str,
+    table: str,
+    statistics: Mapping[str, bytes],
+    *,
+    partition: PartitionValues | None,
+    engine: str,
+) -> None:
+    """Replace what is known of some columns.
+
+    :param statistics: see :attr:`ColumnStatistics.data`, by column.
+    :param partition: of which partition; None for the table.
+    :param engine: whose statistics they are; those of others stay.
+    :raises NoSuchObjectError: when the table or the partition does not exist.
+    :raises InvalidInputError: when the table has no such column.
+    """
+    owner = get_table(connection, database, table, lock=True)
+    types = {column.name.lower(): column.type for column in owner.schema}
+    known = {name.lower(): data for name, data in statistics.items()}
+    if unknown := sorted(set(known) - set(types)):
+        raise InvalidInputError(
+            f"table {owner.full_name} has no column {unknown[0]!r}; statistics are of {sorted(types)}",
+            table=owner.full_name,
+        )
+    of_partition = _place(connection, owner, partition)
+    place = _of(owner, [of_partition], engine)
+    connection.execute(delete(column_statistics).where(place, column_statistics.c.column_name.in_(known)))
+    rows = [{"column_name": name, "column_type": types[name], "data": data} for name, data in known.items()]
+    if rows:
+        fixed = {"table_id": owner.id, "partition_id": of_partition, "engine": engine}
+        connection.execute(
+            insert(column_statistics).values(analyzed_at=current_millis()), [fixed | row for row in rows]
+        )
+
+
+def get_column_statistics(
+    connection: Connection,
+    database: str,
+    table: str,
+    columns: Sequence[str],
+    *,
+    partitions: Sequence[PartitionValues] | None,
+    engine: str,
+) -> dict[PartitionValues | None, list[ColumnStatistics]]:
+    """What is known of columns, in the order in which they are asked for.
+
+    Of a column that has been dropped since, or has another type now, nothing is known.
+
+    :param partitions: of which partitions; None for the table.
+    :param engine: see :func:`update_column_statistics`.
+    :return: by partition, or by None for the table; without those of which nothing is known.
+    :raises NoSuchObjectError: when the table does not exist.
+    """
+    owner = get_table(connection, database, table)
+    types = {column.name.lower(): column.type for column in owner.schema}
+    names = list(dict.fromkeys(name.lower() for name in columns))
+    places: dict[int | None, PartitionValues | None] = {None: None}
+    if partitions is not None:
+        places = {found: values for values, found in partition_ids(connection, owner, partitions).items()}
+    known: dict[PartitionValues | None, dict[str, ColumnStatistics]] = {}
+    for row in _rows(connection, owner, list(places), engine):
+        if types.get(row.column_name) == row.column_type:
+            found = ColumnStatistics(row.column_name, row.column_type, row.data, row.analyzed_at // 1000)
+            known.setdefault(places[row.partition_id], {})[row.column_name] = found
+    answers = {place: [of[name] for name in names if name in of] for place, of in known.items()}
+    return {place: answer for place, answer in answers.items() if answer}
+
+
+def delete_column_statistics(
+    connection: Connection,
+    database: str,
+    table: str,
+    column: str | None,
+    *,
+    partition: PartitionValues | None,
+    engine: str,
+) -> None:
+    """Forget what is known of a column, or of all when None; parameters as :func:`update_column_statistics`.
+
+    :raises NoSuchObjectError: when there is nothing to forget.
+    """
+    owner = get_table(connection, database, table, lock=True)
+    which = _of(owner, [_place(connection, owner, partition)], engine)
+    if column is not None:
+        which = and_(which, column_statistics.c.column_name == column.lower())
+    if not connection.execute(delete(column_statistics).where(which)).rowcount:
+        raise NoSuchObjectError(
+            f"table {owner.full_name} has no statistics of {column or 'any column'}"
+            + (f" in partition {partition_key(owner, partition)}" if partition else ""),
+            table=owner.full_name,
+        )
+
+
+def _place(connection: Connection, table: TableInfo, partition: PartitionValues | None) -> int | None:
+    if partition is None:
+        return None
+    found = partition_ids(connection, table, [partition])
+    if not found:
+        raise no_such_partition(table, partition_key(table, partition))
+    return found[partition]
+
+
+def _rows(
+    connection: Connection, table: TableInfo, places: Sequence[int | None], engine: str
+) -> Iterator[Row[Any]]:
+    for start in range(0, len(places), MOST_VARIABLES):
+        which = _of(table, places[start : start + MOST_VARIABLES], engine)
+        yield from connection.execute(select(column_statistics).where(which))
+
+
+def _of(table: TableInfo, places: Sequence[int | None], engine: str) -> ColumnElement[bool]:
+    column = column_statistics.c.partition_id
+    return and_(
+        column_statistics.c.table_id == table.id,
+        column.is_(None) if places == [None] else column.in_(places),
+        column_statistics.c.engine == engine,
+    )

@@ -1,0 +1,217 @@
+"""Catalog objects as they stand in Hive's notification messages.
+
+The ``..ObjJson`` fields of a message hold Hive's Thrift structs as text, in Thrift's JSON
+protocol (``TJSONProtocol``): ``{"<field id>": {"<type>": <value>}}``. Field ids are those of
+``thrift/protocol/hive_catalog.thrift``. Hive's own programs read them, and write what is read here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow_provider.exceptions import MetastoreError
+from airflow_provider.metastore.model import (
+    DEFAULT_PARTITION,
+    MANAGED_TABLE,
+    NO_WRITE_ID,
+    Column,
+    DatabaseInfo,
+    FunctionInfo,
+    PartitionInfo,
+    TableInfo,
+)
+
+_Struct = dict[str, dict[str, Any]]
+
+# FunctionType.JAVA; ResourceType.JAR, FILE, ARCHIVE.
+_JAVA = 1
+_RESOURCE_TYPES = {".jar": 1, ".zip": 3, ".tar": 3, ".gz": 3, ".tgz": 3}
+_FILE_RESOURCE = 2
+# Fields of Table and of its StorageDescriptor that TableInfo has names for; of the first also those that
+# belong to one message, not to the table: writeId, txnId.
+_TABLE_FIELDS = frozenset({"1", "2", "3", "7", "8", "9", "12", "19", "25", "28"})
+_STORAGE_FIELDS = frozenset({"1", "2"})
+
+
+def encode_table(table: TableInfo, write_id: int = NO_WRITE_ID) -> str:
+    """A table as a message carries it.
+
+    :param write_id: the write id of the change that the message tells.
+    """
+    beside = dict(table.hive_fields)
+    storage = _struct(beside, "7")
+    return _written(
+        beside
+        | {
+            "1": _text(table.name),
+            "2": _text(table.database),
+            "3": _text(table.owner),
+            "7": {"rec": storage | _storage(table.location, table.schema)},
+            "8": _columns(table.partition_keys),
+            "9": _map(table.parameters),
+            "12": _text(table.table_type),
+            "19": {"i64": write_id},
+            "25": {"i64": table.id},
+        }
+    )
+
+
+def decode_table(text: str) -> TableInfo:
+    """Read a table; what :class:`TableInfo` has no name for goes into its ``hive_fields``.
+
+    :raises MetastoreError: when the text is no Table struct.
+    """
+    fields = _read(text)
+    storage = _struct(fields, "7")
+    beside = {key: value for key, value in fields.items() if key not in _TABLE_FIELDS}
+    storage_beside = {key: value for key, value in storage.items() if key not in _STORAGE_FIELDS}
+    if storage_beside:
+        beside["7"] = {"rec": storage_beside}
+    return TableInfo(
+        id=int(_value(fields, "25", "i64", -1)),
+        database=_value(fields, "2", "str", ""),
+        name=_value(fields, "1", "str", ""),
+        location=_value(storage, "2", "str", ""),
+        schema=_read_columns(storage, "1"),
+        partition_keys=_read_columns(fields, "8"),
+        table_type=_value(fields, "12", "str", MANAGED_TABLE),
+        parameters=_read_map(fields, "9"),
+        owner=_value(fields, "3", "str", None),
+        hive_fields=beside,
+    )
+
+
+def decode_write_id(text: str) -> int:
+    """The write id in a Table struct, :data:`NO_WRITE_ID` when there is none."""
+    return int(_value(_read(text), "19", "i64", NO_WRITE_ID))
+
+
+def encode_partition(table: TableInfo, partition: PartitionInfo, write_id: int = NO_WRITE_ID) -> str:
+    """A partition as a message carries it; parameters as :func:`encode_table`."""
+    values = [DEFAULT_PARTITION if value is None else value for value in partition.values]
+    return _written(
+        {
+            "1": {"lst": ["str", len(values), *values]},
+            "2": _text(table.database),
+            "3": _text(table.name),
+            "6": {"rec": _storage(partition.location, table.schema)},
+            "7": _map(partition.parameters),
+            "10": {"i64": write_id},
+        }
+    )
+
+
+def decode_partition(text: str) -> PartitionInfo:
+    """Read a partition.
+
+    :raises MetastoreError: when the text is no Partition struct.
+    """
+    fields = _read(text)
+    values = _value(fields, "1", "lst", ["str", 0])[2:]
+    return PartitionInfo(
+        tuple(None if value == DEFAULT_PARTITION else value for value in values),
+        _value(_struct(fields, "6"), "2", "str", ""),
+        _read_map(fields, "7"),
+    )
+
+
+def encode_database(database: DatabaseInfo) -> str:
+    """A database as a message carries it. Hive's struct has no place for its id."""
+    return _written(
+        {
+            "1": _text(database.name),
+            "2": _text(database.comment),
+            "3": _text(database.location),
+            "4": _map(database.parameters),
+        }
+    )
+
+
+def encode_function(function: FunctionInfo) -> str:
+    """A function as a message carries it."""
+    resources = [{"1": {"i32": _resource_type(uri)}, "2": {"str": uri}} for uri in function.resources]
+    return _written(
+        {
+            "1": _text(function.name),
+            "2": _text(function.database),
+            "3": _text(function.class_name),
+            "4": _text(function.owner),
+            "7": {"i32": _JAVA},
+            "8": {"lst": ["rec", len(resources), *resources]},
+        }
+    )
+
+
+def _resource_type(uri: str) -> int:
+    ending = "." + uri.rsplit(".", 1)[-1].lower()
+    return _RESOURCE_TYPES.get(ending, _FILE_RESOURCE)
+
+
+def _storage(location: str, columns: Sequence[Column]) -> dict[str, Any]:
+    fields = {"1": _columns(columns), "2": _text(location)}
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _columns(columns: Sequence[Column]) -> dict[str, Any]:
+    structs = [
+        {
+            key: value
+            for key, value in {
+                "1": _text(column.name),
+                "2": _text(column.type),
+                "3": _text(column.comment),
+            }.items()
+            if value is not None
+        }
+        for column in columns
+    ]
+    return {"lst": ["rec", len(structs), *structs]}
+
+
+def _text(value: str | None) -> dict[str, str] | None:
+    return None if value is None else {"str": value}
+
+
+def _map(values: Mapping[str, str]) -> dict[str, Any]:
+    return {"map": ["str", "str", len(values), dict(values)]}
+
+
+def _written(fields: Mapping[str, dict[str, Any] | None]) -> str:
+    set_fields = {key: value for key, value in fields.items() if value is not None}
+    return json.dumps(set_fields, ensure_ascii=False, separators=(",", ":"))
+
+
+def _read(text: str) -> _Struct:
+    try:
+        fields = json.loads(text)
+        if isinstance(fields, dict) and all(key.isdecimal() for key in fields):
+            return fields
+    except ValueError as error:
+        raise MetastoreError(f"a message's object is no Thrift JSON: {text[:200]!r}") from error
+    raise MetastoreError(f"a message's object is no Thrift JSON struct: {text[:200]!r}")
+
+
+def _value(fields: _Struct, field_id: str, kind: str, default: Any) -> Any:
+    return fields.get(field_id, {}).get(kind, default)
+
+
+def _struct(fields: _Struct, field_id: str) -> _Struct:
+    return dict(_value(fields, field_id, "rec", {}))
+
+
+def _read_columns(fields: _Struct, field_id: str) -> tuple[Column, ...]:
+    return tuple(
+        Column(
+            _value(column, "1", "str", ""),
+            _value(column, "2", "str", ""),
+            _value(column, "3", "str", None),
+        )
+        for column in _value(fields, field_id, "lst", ["rec", 0])[2:]
+    )
+
+
+def _read_map(fields: _Struct, field_id: str) -> dict[str, str]:
+    found = _value(fields, field_id, "map", ["str", "str", 0, {}])
+    return dict(found[3])

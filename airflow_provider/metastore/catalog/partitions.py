@@ -1,0 +1,280 @@
+"""Partitions of the catalog's tables: functions of one connection, as :mod:`.catalog`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from airflow_provider.exceptions import AlreadyExistsError, InvalidInputError, NoSuchObjectError
+from airflow_provider.metastore.catalog.catalog import get_table, table_fields
+from airflow_provider.metastore.catalog.hive_json import encode_partition
+from airflow_provider.metastore.database import current_millis
+from airflow_provider.metastore.database import partitions as partition_rows
+from airflow_provider.metastore.model import (
+    DEFAULT_PARTITION,
+    Insertion,
+    PartitionInfo,
+    PartitionSpec,
+    PartitionValues,
+    TableInfo,
+)
+from airflow_provider.metastore.notifications import EventType, append_event
+
+MOST_VARIABLES = 1_000
+"""In one statement; SQLite allows 32,766, PostgreSQL 65,535."""
+
+
+def add_partitions(
+    connection: Connection,
+    database: str,
+    table: str,
+    partitions: Sequence[PartitionSpec],
+    *,
+    if_not_exists: bool,
+    write_id: Callable[[TableInfo], int],
+) -> list[PartitionInfo]:
+    """See :meth:`airflow_provider.metastore.api.Metastore.add_partitions`.
+
+    :param write_id: gives the write id under which the change is made.
+    """
+    owner = get_table(connection, database, table, lock=True)
+    wanted = {partition_key(owner, spec.values): spec for spec in partitions}
+    if len(wanted) != len(partitions) and not if_not_exists:
+        raise AlreadyExistsError(
+            f"table {owner.full_name}: a partition is given twice", table=owner.full_name
+        )
+    existing = set(_rows(connection, owner, list(wanted)))
+    if existing and not if_not_exists:
+        raise AlreadyExistsError(
+            f"table {owner.full_name}: partition {min(existing)} exists already", table=owner.full_name
+        )
+    added = {
+        key: PartitionInfo(tuple(json.loads(key)), spec.location, dict(spec.parameters))
+        for key, spec in wanted.items()
+        if key not in existing
+    }
+    if not added:
+        return []
+    connection.execute(
+        insert(partition_rows).values(created_at=current_millis()),
+        [
+            {
+                "table_id": owner.id,
+                "partition_values": key,
+                "location": info.location,
+                "parameters": info.parameters,
+            }
+            for key, info in added.items()
+        ],
+    )
+    infos = list(added.values())
+    under = write_id(owner)
+    message = {
+        **table_fields(owner, under),
+        "partitions": [_key_values(owner, info.values) for info in infos],
+        "partitionListJson": [encode_partition(owner, info, under) for info in infos],
+        "partitionFiles": [],
+    }
+    append_event(connection, EventType.ADD_PARTITION, message, database=owner.database, table=owner.name)
+    return infos
+
+
+def get_partitions(connection: Connection, database: str, table: str) -> list[PartitionInfo]:
+    """See :meth:`airflow_provider.metastore.api.Metastore.get_partitions`."""
+    return get_table_and_partitions(connection, database, table)[1]
+
+
+def get_table_and_partitions(
+    connection: Connection, database: str, table: str
+) -> tuple[TableInfo, list[PartitionInfo]]:
+    """A table, and its partitions in the order of their values."""
+    owner = get_table(connection, database, table)
+    # Ordered here: a database's own order of texts depends on its locale.
+    query = select(partition_rows).where(partition_rows.c.table_id == owner.id)
+    rows = sorted(connection.execute(query), key=lambda row: str(row.partition_values))
+    return owner, [_info(row) for row in rows]
+
+
+def get_table_and_partition(
+    connection: Connection, database: str, table: str, values: Sequence[str | None]
+) -> tuple[TableInfo, PartitionInfo]:
+    """A table, and one of its partitions; errors as of ``Metastore.get_partition``."""
+    owner = get_table(connection, database, table)
+    key = partition_key(owner, values)
+    row = _rows(connection, owner, [key]).get(key)
+    if row is None:
+        raise no_such_partition(owner, key)
+    return owner, _info(row)
+
+
+def alter_partition(
+    connection: Connection,
+    database: str,
+    table: str,
+    values: Sequence[str | None],
+    *,
+    changes: Mapping[str, Any],
+    write_id: Callable[[TableInfo], int],
+) -> PartitionInfo:
+    """See :meth:`airflow_provider.metastore.api.Metastore.alter_partition` and ``rename_partition``.
+
+    :param changes: values by the names of :class:`PartitionInfo`'s fields; new ``values`` rename it.
+    :param write_id: gives the write id under which the change is made.
+    """
+    owner = get_table(connection, database, table, lock=True)
+    key = partition_key(owner, values)
+    row = _rows(connection, owner, [key]).get(key)
+    if row is None:
+        raise no_such_partition(owner, key)
+    before, renamed = _info(row), key
+    columns = dict(changes)
+    if "values" in columns:
+        renamed = columns["partition_values"] = partition_key(owner, columns.pop("values"))
+        if renamed != key and _rows(connection, owner, [renamed]):
+            raise AlreadyExistsError(
+                f"table {owner.full_name}: partition {renamed} exists already", table=owner.full_name
+            )
+    if columns:
+        connection.execute(update(partition_rows).where(partition_rows.c.id == row.id).values(**columns))
+    after = _info(_rows(connection, owner, [renamed])[renamed])
+    under = write_id(owner)
+    message = {
+        **table_fields(owner, under),
+        "keyValues": _key_values(owner, before.values),
+        "partitionObjBeforeJson": encode_partition(owner, before),
+        "partitionObjAfterJson": encode_partition(owner, after, under),
+        "isTruncateOp": "false",
+        "writeId": under,
+    }
+    append_event(connection, EventType.ALTER_PARTITION, message, database=owner.database, table=owner.name)
+    return after
+
+
+def drop_partitions(
+    connection: Connection,
+    database: str,
+    table: str,
+    partitions: Sequence[Sequence[str | None]],
+    *,
+    if_exists: bool,
+    write_id: Callable[[TableInfo], int],
+) -> list[PartitionInfo]:
+    """See :meth:`airflow_provider.metastore.api.Metastore.drop_partitions`.
+
+    :param write_id: gives the write id under which the change is made.
+    """
+    owner = get_table(connection, database, table, lock=True)
+    keys = list(dict.fromkeys(partition_key(owner, values) for values in partitions))
+    existing = _rows(connection, owner, keys)
+    missing = [key for key in keys if key not in existing]
+    if missing and not if_exists:
+        raise no_such_partition(owner, missing[0])
+    if not existing:
+        return []
+    found = list(existing.values())
+    for start in range(0, len(found), MOST_VARIABLES):
+        ids = [row.id for row in found[start : start + MOST_VARIABLES]]
+        connection.execute(delete(partition_rows).where(partition_rows.c.id.in_(ids)))
+    dropped = [_info(row) for row in found]
+    message = {
+        **table_fields(owner, write_id(owner)),
+        "partitions": [_key_values(owner, info.values) for info in dropped],
+    }
+    append_event(connection, EventType.DROP_PARTITION, message, database=owner.database, table=owner.name)
+    return dropped
+
+
+def append_insert_events(
+    connection: Connection,
+    database: str,
+    table: str,
+    insertions: Sequence[Insertion],
+    *,
+    write_id: Callable[[TableInfo], int],
+) -> list[int]:
+    """See :meth:`airflow_provider.metastore.api.Metastore.fire_insert_event`.
+
+    :param write_id: gives the write id under which was inserted.
+    :return: the events' ids.
+    """
+    owner = get_table(connection, database, table, lock=True)
+    keys = [None if one.values is None else partition_key(owner, one.values) for one in insertions]
+    known = _rows(connection, owner, [key for key in keys if key is not None])
+    if missing := [key for key in keys if key is not None and key not in known]:
+        raise no_such_partition(owner, missing[0])
+    under = write_id(owner)
+    fields = table_fields(owner, under)
+    fired = []
+    for one, key in zip(insertions, keys, strict=True):
+        message = {
+            **fields,
+            "ptnObjJson": None if key is None else encode_partition(owner, _info(known[key]), under),
+            "replace": str(one.replace).lower(),
+            "files": list(one.files),
+        }
+        fired.append(
+            append_event(connection, EventType.INSERT, message, database=owner.database, table=owner.name)
+        )
+    return fired
+
+
+def partition_key(table: TableInfo, values: Sequence[str | None]) -> str:
+    """A partition's values as the one key under which it is stored.
+
+    :raises InvalidInputError: when the values do not fit the table's partition keys.
+    """
+    keys = [key.name for key in table.partition_keys]
+    if len(values) != len(keys) or not keys:
+        raise InvalidInputError(
+            f"table {table.full_name}: partition {tuple(values)!r} has {len(values)} values, the table has "
+            f"{len(keys)} partition keys {keys}",
+            table=table.full_name,
+        )
+    for name, value in zip(keys, values, strict=True):
+        if value is not None and (not isinstance(value, str) or not value):
+            raise InvalidInputError(
+                f"table {table.full_name}: partition key {name!r} has the value {value!r}; give a string "
+                "that is not empty, or None for null",
+                table=table.full_name,
+            )
+    normal = [None if value == DEFAULT_PARTITION else value for value in values]
+    return json.dumps(normal, ensure_ascii=False, separators=(",", ":"))
+
+
+def partition_ids(
+    connection: Connection, table: TableInfo, partitions: Sequence[PartitionValues]
+) -> dict[PartitionValues, int]:
+    """The ids of those partitions that the table has."""
+    keys = {values: partition_key(table, values) for values in partitions}
+    rows = _rows(connection, table, list(keys.values()))
+    return {values: int(rows[key].id) for values, key in keys.items() if key in rows}
+
+
+def _rows(connection: Connection, table: TableInfo, keys: Sequence[str]) -> dict[str, Row[Any]]:
+    found: dict[str, Row[Any]] = {}
+    for start in range(0, len(keys), MOST_VARIABLES):
+        query = select(partition_rows).where(
+            partition_rows.c.table_id == table.id,
+            partition_rows.c.partition_values.in_(keys[start : start + MOST_VARIABLES]),
+        )
+        found.update((row.partition_values, row) for row in connection.execute(query))
+    return found
+
+
+def _info(row: Row[Any]) -> PartitionInfo:
+    return PartitionInfo(tuple(json.loads(row.partition_values)), row.location, row.parameters)
+
+
+def _key_values(table: TableInfo, values: Sequence[str | None]) -> dict[str, str]:
+    return {
+        key.name: DEFAULT_PARTITION if value is None else value
+        for key, value in zip(table.partition_keys, values, strict=True)
+    }
+
+
+def no_such_partition(table: TableInfo, key: str) -> NoSuchObjectError:
+    """The error for a partition that a table does not have."""
+    return NoSuchObjectError(f"table {table.full_name} has no partition {key}", table=table.full_name)

@@ -1,0 +1,263 @@
+"""Group commit: what several threads ask for at the same moment is done in one database transaction.
+
+A database transaction costs the same round trips and the same flush to the disk for one request as for
+ten. So whoever comes while one runs waits for its end, and all who wait go together into the next. Those who
+were answered a moment ago are about to ask for the next thing: the next group waits for them, for a part of
+the time that the last one took. A request that comes alone after others that came alone is done at once.
+
+A thread that has something better to do than to wait leaves a request there, and whoever does the group tells
+the answer: a server's threads do, because to wake each of them costs more than the request itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from sqlalchemy import Connection
+
+from airflow_provider.exceptions import MetastoreUnavailableError
+
+if TYPE_CHECKING:
+    from airflow_provider.metastore.database.engine import MetastoreEngine, RunStatement
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Tell = Callable[[Callable[[], T]], None]
+"""Is given what returns an answer, or raises the error that there is instead."""
+
+_LARGEST_GROUP = 64
+# How long a group waits for those of the last one: this part of its time, and no longer than this.
+_PATIENCE, _LONGEST_WAIT_SECONDS = 0.5, 0.003
+# After so long without a group to lead its thread ends.
+_IDLE_SECONDS = 1.0
+
+
+class Request(Generic[T]):
+    """Something to be done; ``T`` is what the one who asks gets."""
+
+
+@dataclass(frozen=True)
+class GroupOperation:
+    """How requests are done.
+
+    :param together: does requests without waiting for anybody's row but a counter's; returns the answers by
+        the positions of the requests. What stands in the way of one that is left out, and which error is
+        to be told, is found when it is done alone.
+    :param alone: does one request, and raises its own errors.
+    :param at_once: as ``together``, by a single statement of PostgreSQL, which needs no BEGIN and no COMMIT:
+        one round trip for all. It returns None when it did nothing because another process was in its way;
+        then ``together`` does the group.
+    """
+
+    together: Callable[[Connection, Sequence[Any]], Mapping[int, Any]]
+    alone: Callable[[Connection, Any], Any]
+    at_once: Callable[[RunStatement, Sequence[Any]], Mapping[int, Any] | None] | None = None
+
+    def do(self, engine: MetastoreEngine, requests: Sequence[Any]) -> Mapping[int, Any]:
+        """Do a group, in one database transaction.
+
+        :return: see ``together``.
+        """
+        if self.at_once is not None and not engine.is_sqlite:
+            answers = self.at_once(engine.run_statement, requests)
+            if answers is not None:
+                return answers
+        return engine.write(lambda connection: self.together(connection, requests))
+
+
+class _Member:
+    """A request and the thread that waits for its answer."""
+
+    def __init__(self, request: Request[Any]) -> None:
+        self.request = request
+        self.answer: tuple[Any] | None = None
+        self.error: Exception | None = None
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
+
+    def sleep(self) -> None:
+        """Wait for :meth:`lead` or :meth:`wake`."""
+        self._asleep.acquire()
+
+    def lead(self) -> None:
+        """Let its thread do the next group."""
+        self._asleep.release()
+
+    def wake(self) -> None:
+        """Let its thread go on: the request is done."""
+        self._asleep.release()
+
+
+class _Left(_Member):
+    """A request that no thread waits for."""
+
+    def __init__(self, request: Request[T], tell: Tell[T], group: GroupCommit) -> None:
+        super().__init__(request)
+        self._tell, self._group = tell, group
+
+    def lead(self) -> None:
+        """Let a thread of the group's own do it."""
+        self._group.lead_in_thread(self)
+
+    def wake(self) -> None:
+        """Tell the answer."""
+        if self.answer is not None or self.error is not None:
+            self._told()
+        else:
+            self._told_alone()
+
+    def _told_alone(self) -> None:
+        # It may have to wait for others.
+        thread = threading.Thread(target=self._told, name="metastore-alone", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self.error = MetastoreUnavailableError(f"nothing was done: {error}")
+            self._told()
+
+    def _told(self) -> None:
+        try:
+            self._tell(lambda: self._group.outcome(self))
+        except Exception:
+            log.exception("an answer could not be told")
+
+
+class GroupCommit:
+    """Requests of one kind, of all threads of this process.
+
+    The first of those who wait leads: its thread does the whole group, and the next leader's the next.
+
+    :param operation: how they are done.
+    :param engine: runs it.
+    """
+
+    def __init__(self, operation: GroupOperation, engine: MetastoreEngine) -> None:
+        self._operation = operation
+        self._engine = engine
+        self._guard = threading.Lock()
+        self._waiting: list[_Member] = []
+        self._leader: _Member | None = None
+        self._all_are_there = threading.Condition(self._guard)
+        self._expected = 1
+        self._patience = 0.0
+        self._to_lead: SimpleQueue[_Left] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def do(self, request: Request[T]) -> T:
+        """Do a request, with others or alone.
+
+        :return: its answer; the database has committed by then.
+        """
+        member = _Member(request)
+        try:
+            with self._guard:
+                leads = self._enter(member)
+            if not leads:
+                member.sleep()
+            if self._leader is member:
+                self._lead(member)
+        except BaseException:
+            # A signal's handler raised: nobody may wait for a leader who is gone.
+            self._leave(member)
+            raise
+        return self.outcome(member)  # type: ignore[no-any-return]
+
+    def leave(self, request: Request[T], tell: Tell[T]) -> None:
+        """As :meth:`do`, without waiting while others lead; when nobody does this thread does the group.
+
+        :param tell: called once, maybe in another thread, where others wait for it to return.
+        """
+        member = _Left(request, tell, self)
+        with self._guard:
+            if self._thread is None:
+                # Now: when it is to lead, others would suffer from its not being there.
+                thread = threading.Thread(target=self._lead_all, name="metastore-groups", daemon=True)
+                thread.start()
+                self._thread = thread
+            leads = self._enter(member)
+        if leads:
+            self._lead(member)
+            member.wake()
+
+    def lead_in_thread(self, leader: _Left) -> None:
+        """Do the next group in a thread of its own."""
+        self._to_lead.put(leader)
+
+    def outcome(self, member: _Member) -> Any:
+        """The answer to a request that was in a group; what could not be done there is done now."""
+        if member.error is not None:
+            raise member.error
+        if member.answer is not None:
+            return member.answer[0]
+        return self._engine.write(lambda connection: self._operation.alone(connection, member.request))
+
+    def _enter(self, member: _Member) -> bool:
+        """Wait with the others; under the guard.
+
+        :return: whether it leads.
+        """
+        self._waiting.append(member)
+        if self._leader is None:
+            self._leader = member
+        elif len(self._waiting) >= self._expected:
+            self._all_are_there.notify()
+        return self._leader is member
+
+    def _lead_all(self) -> None:
+        while True:
+            try:
+                leader = self._to_lead.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                with self._guard:
+                    if not self._waiting and self._to_lead.empty():
+                        self._thread = None
+                        return
+            else:
+                self._lead(leader)
+                leader.wake()
+
+    def _lead(self, leader: _Member) -> None:
+        """Do all that waits, which begins with the leader's own."""
+        with self._guard:
+            self._all_are_there.wait_for(lambda: len(self._waiting) >= self._expected, self._patience)
+            group, self._waiting = self._waiting[:_LARGEST_GROUP], self._waiting[_LARGEST_GROUP:]
+        requests = [member.request for member in group]
+        began = time.monotonic()
+        answers: Mapping[int, Any] = {}
+        lost: str | None = "the thread that did the request was interrupted; it may have been done"
+        try:
+            answers = self._operation.do(self._engine, requests)
+            lost = None
+        except MetastoreUnavailableError as error:
+            leader.error, lost = error, str(error)
+        except Exception:  # noqa: BLE001 - nothing was done; whose mistake it is shows when each is alone
+            lost = None
+        finally:
+            self._patience = min(_PATIENCE * (time.monotonic() - began), _LONGEST_WAIT_SECONDS)
+            self._expected = min(len(group) + len(self._waiting), _LARGEST_GROUP)
+            self._leave(leader)
+            for position, member in enumerate(group):
+                if position in answers:
+                    member.answer = (answers[position],)
+                elif lost is not None and member.error is None:
+                    member.error = MetastoreUnavailableError(lost)
+                if member is not leader:
+                    member.wake()
+
+    def _leave(self, member: _Member) -> None:
+        """Wait for nothing any more, and let the next one lead."""
+        with self._guard:
+            if member in self._waiting:
+                self._waiting.remove(member)
+            if self._leader is member:
+                self._leader = self._waiting[0] if self._waiting else None
+                if self._leader is not None:
+                    self._leader.lead()

@@ -1,0 +1,383 @@
+"""The notification log: what happened, in one order that all readers agree on.
+
+An event's id is taken from a counter row inside the database transaction of the change
+that it tells; the row stays locked until that transaction ends. So ids are gapless, in
+commit order, and an event is there exactly when its change is (Hive does the same:
+DbNotificationListener, NOTIFICATION_SEQUENCE).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from airflow_provider.exceptions import (
+    AlreadyExistsError,
+    EventsExpiredError,
+    InvalidInputError,
+    NoSuchObjectError,
+)
+from airflow_provider.metastore.database import (
+    Counter,
+    advance,
+    consumers,
+    counted,
+    current_millis,
+    insert_if_absent,
+    notification_log,
+)
+
+MESSAGE_FORMAT = "json-0.2"
+"""Hive's name for plain JSON bodies (JSONMessageEncoder)."""
+
+_PURGE_BATCH = 10_000
+_APPEND = insert(notification_log)
+_IS_LIVE = consumers.c.expiry_millis.is_(None) | (
+    consumers.c.updated_at + consumers.c.expiry_millis >= current_millis()
+)
+_SILENT_MILLIS = (current_millis() - consumers.c.updated_at).label("silent_millis")
+_CONSUMERS = select(consumers, _IS_LIVE.label("is_live"), _SILENT_MILLIS)
+
+
+class EventType(StrEnum):
+    """What an event tells; Hive's names (EventMessage.EventType). A rename is ALTER_TABLE."""
+
+    CREATE_DATABASE = "CREATE_DATABASE"
+    ALTER_DATABASE = "ALTER_DATABASE"
+    DROP_DATABASE = "DROP_DATABASE"
+    CREATE_TABLE = "CREATE_TABLE"
+    ALTER_TABLE = "ALTER_TABLE"
+    DROP_TABLE = "DROP_TABLE"
+    ADD_PARTITION = "ADD_PARTITION"
+    ALTER_PARTITION = "ALTER_PARTITION"
+    DROP_PARTITION = "DROP_PARTITION"
+    INSERT = "INSERT"
+    CREATE_FUNCTION = "CREATE_FUNCTION"
+    DROP_FUNCTION = "DROP_FUNCTION"
+    OPEN_TXN = "OPEN_TXN"
+    COMMIT_TXN = "COMMIT_TXN"
+    ABORT_TXN = "ABORT_TXN"
+    ALLOC_WRITE_ID = "ALLOC_WRITE_ID"
+
+
+@dataclass(frozen=True)
+class NotificationEvent:
+    """One entry of the notification log.
+
+    :param event_id: 1 for the first; each is its predecessor's + 1.
+    :param event_time: seconds since the epoch, by the writer's clock: for people and for
+        retention; the order is that of the ids.
+    :param event_type: equal to one of :class:`EventType`, or a name that a newer release writes.
+    :param database: the database it is about; None for OPEN_TXN, COMMIT_TXN, ABORT_TXN.
+    :param table: the table it is about (after a rename its new name), None as above.
+    :param message: the body, with Hive's field names.
+    :param message_format: ``json-0.2``.
+    """
+
+    event_id: int
+    event_time: int
+    event_type: str
+    database: str | None
+    table: str | None
+    message: dict[str, Any]
+    message_format: str = MESSAGE_FORMAT
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A registered reader of the notification log.
+
+    :param name: its name.
+    :param event_id: the last event that it has applied.
+    :param updated_at: seconds since the epoch, by the database's clock, of its registration
+        or last advance.
+    :param expiry_seconds: after so long without an advance it counts as gone; None for never.
+    :param is_live: whether it was not gone, when it was looked up.
+    :param silent_seconds: how long ago ``updated_at`` was, when it was looked up, by the database's clock.
+    """
+
+    name: str
+    event_id: int
+    updated_at: float
+    expiry_seconds: float | None = None
+    is_live: bool = True
+    silent_seconds: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True)
+class Purged:
+    """What a retention run did.
+
+    :param removed: number of events removed.
+    :param oldest_event_id: the oldest event that is left, or the id that the next event gets.
+    :param held_back_by: names of the live consumers that have not read the oldest event left although
+        it is older than the time to live; empty when none holds events back.
+    :param left_behind: names of the consumers that are gone (see :attr:`Consumer.expiry_seconds`)
+        and have not read the events removed by now: they have to be restarted.
+    """
+
+    removed: int
+    oldest_event_id: int
+    held_back_by: tuple[str, ...]
+    left_behind: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NewEvent:
+    """An event that is to be written.
+
+    :param event_type: what it tells.
+    :param message: the body, without the fields that all bodies have.
+    :param database: the database it is about, if any.
+    :param table: the table it is about, if any.
+    """
+
+    event_type: EventType
+    message: Mapping[str, Any]
+    database: str | None = None
+    table: str | None = None
+
+    def body(self, now: int) -> str:
+        """The message as it is stored.
+
+        :param now: when it happens, in seconds since the epoch.
+        """
+        return json.dumps(
+            {"server": "", "servicePrincipal": "", "timestamp": now, **self.message}, ensure_ascii=False
+        )
+
+
+def append_event(
+    connection: Connection,
+    event_type: EventType,
+    message: Mapping[str, Any],
+    *,
+    database: str | None = None,
+    table: str | None = None,
+) -> int:
+    """Write an event in the caller's database transaction, as the last thing that it locks.
+
+    :param message: the body, without the fields that all bodies have.
+    :return: the event's id.
+    """
+    return append_events(connection, [NewEvent(event_type, message, database, table)])
+
+
+def append_events(connection: Connection, events: Sequence[NewEvent]) -> int:
+    """Write one or more events, as :func:`append_event`; their ids follow each other.
+
+    :return: the first one's id.
+    """
+    now = int(time.time())
+    first = advance(connection, Counter.EVENT_ID, by=len(events)) - len(events) + 1
+    rows = [
+        {
+            "event_id": event_id,
+            "event_time": now,
+            "event_type": event.event_type,
+            "database_name": event.database,
+            "table_name": event.table,
+            "message": event.body(now),
+            "message_format": MESSAGE_FORMAT,
+        }
+        for event_id, event in enumerate(events, start=first)
+    ]
+    connection.execute(_APPEND, rows)
+    return first
+
+
+def current_event_id(connection: Connection) -> int:
+    """The id of the last event; 0 when there was none."""
+    return counted(connection, Counter.EVENT_ID)
+
+
+def next_events(
+    connection: Connection,
+    after: int,
+    limit: int,
+    *,
+    event_types: Collection[str] | None,
+    database: str | None,
+    table: str | None,
+) -> list[NotificationEvent]:
+    """See :meth:`airflow_provider.metastore.api.Metastore.next_events`."""
+    if after < 0 or limit < 1:
+        raise InvalidInputError(f"events after {after}, limit {limit}: give after >= 0 and limit >= 1")
+    _require_kept(connection, after)
+    query = select(notification_log).where(notification_log.c.event_id > after)
+    if event_types is not None:
+        query = query.where(notification_log.c.event_type.in_([str(kind) for kind in event_types]))
+    if database is not None:
+        query = query.where(notification_log.c.database_name == database.lower())
+    if table is not None:
+        query = query.where(notification_log.c.table_name == table.lower())
+    query = query.order_by(notification_log.c.event_id).limit(limit)
+    return [_event(row) for row in connection.execute(query)]
+
+
+def register_consumer(
+    connection: Connection,
+    name: str,
+    event_id: int | None,
+    *,
+    expiry_seconds: float | None,
+    if_not_exists: bool,
+) -> Consumer:
+    """See :meth:`airflow_provider.metastore.api.Metastore.register_consumer`."""
+    if not name:
+        raise InvalidInputError("a consumer needs a name that is not empty")
+    if expiry_seconds is not None and expiry_seconds <= 0:
+        raise InvalidInputError(f"consumer {name!r}: an expiry of {expiry_seconds:g} s; give more than 0")
+    # Held against a purge at the same time, which must not overtake the registration.
+    advance(connection, Counter.PURGED_EVENT_ID, by=0)
+    existing = _consumer(connection, name)
+    if existing is not None:
+        if if_not_exists:
+            return existing
+        raise AlreadyExistsError(
+            f"consumer {name!r} is registered at event {existing.event_id}; unregister it to start anew",
+            consumer=name,
+        )
+    last = current_event_id(connection)
+    start = last if event_id is None else event_id
+    _require_position(start, last)
+    _require_kept(connection, start)
+    row = {
+        "name": name,
+        "event_id": start,
+        "updated_at": current_millis(),
+        "expiry_millis": None if expiry_seconds is None else int(expiry_seconds * 1000),
+    }
+    inserted = insert_if_absent(connection, consumers, row)
+    registered = _consumer(connection, name)
+    if registered is None or not inserted:
+        raise AlreadyExistsError(
+            f"consumer {name!r} was registered by another process just now", consumer=name
+        )
+    return registered
+
+
+def advance_consumer(connection: Connection, name: str, event_id: int) -> Consumer:
+    """See :meth:`airflow_provider.metastore.api.Metastore.advance_consumer`."""
+    _require_position(event_id, current_event_id(connection))
+    known = _consumer(connection, name)
+    if known is not None:
+        # One that fell out must not look as if it had read what is gone.
+        _require_kept(connection, known.event_id)
+    connection.execute(
+        update(consumers)
+        .where(consumers.c.name == name, consumers.c.event_id <= event_id)
+        .values(event_id=event_id, updated_at=current_millis())
+    )
+    found = _consumer(connection, name)
+    if found is None:
+        raise NoSuchObjectError(f"no consumer {name!r} is registered; register it first", consumer=name)
+    return found
+
+
+def restart_consumer(connection: Connection, name: str, event_id: int | None) -> Consumer:
+    """See :meth:`airflow_provider.metastore.api.Metastore.restart_consumer`."""
+    # As in register_consumer.
+    advance(connection, Counter.PURGED_EVENT_ID, by=0)
+    last = current_event_id(connection)
+    start = last if event_id is None else event_id
+    _require_position(start, last)
+    _require_kept(connection, start)
+    moved = update(consumers).where(consumers.c.name == name)
+    connection.execute(moved.values(event_id=start, updated_at=current_millis()))
+    restarted = _consumer(connection, name)
+    if restarted is None:
+        raise NoSuchObjectError(f"no consumer {name!r} is registered; register it first", consumer=name)
+    return restarted
+
+
+def list_consumers(connection: Connection) -> list[Consumer]:
+    """All registered consumers, by name."""
+    return [_described(row) for row in connection.execute(_CONSUMERS.order_by(consumers.c.name))]
+
+
+def unregister_consumer(connection: Connection, name: str) -> None:
+    """See :meth:`airflow_provider.metastore.api.Metastore.unregister_consumer`."""
+    if connection.execute(delete(consumers).where(consumers.c.name == name)).rowcount == 0:
+        raise NoSuchObjectError(f"no consumer {name!r} is registered", consumer=name)
+
+
+def purge_batch(connection: Connection, ttl_seconds: float) -> Purged:
+    """Remove up to 10,000 events from the old end of the log.
+
+    :param ttl_seconds: events younger than this stay.
+    """
+    purged = advance(connection, Counter.PURGED_EVENT_ID, by=0)
+    last = current_event_id(connection)
+    cutoff = time.time() - ttl_seconds
+    first_young = connection.execute(
+        select(notification_log.c.event_id)
+        .where(notification_log.c.event_time > cutoff)
+        .order_by(notification_log.c.event_id)
+        .limit(1)
+    ).scalar()
+    expired = last if first_young is None else first_young - 1
+    slowest = connection.execute(select(func.min(consumers.c.event_id)).where(_IS_LIVE)).scalar()
+    through = min(expired, purged + _PURGE_BATCH, expired if slowest is None else slowest)
+    removed = max(0, through - purged)
+    if removed:
+        connection.execute(delete(notification_log).where(notification_log.c.event_id <= through))
+        advance(connection, Counter.PURGED_EVENT_ID, by=removed)
+        purged = through
+    by_name = select(consumers.c.name).order_by(consumers.c.name)
+    held_back = connection.execute(
+        by_name.where(_IS_LIVE, consumers.c.event_id <= purged, consumers.c.event_id < expired)
+    ).scalars()
+    left_behind = connection.execute(by_name.where(consumers.c.event_id < purged)).scalars()
+    return Purged(removed, purged + 1, tuple(held_back), tuple(left_behind))
+
+
+def _consumer(connection: Connection, name: str) -> Consumer | None:
+    row = connection.execute(_CONSUMERS.where(consumers.c.name == name)).one_or_none()
+    return None if row is None else _described(row)
+
+
+def _described(row: Row[Any]) -> Consumer:
+    expiry = None if row.expiry_millis is None else row.expiry_millis / 1000
+    silent = max(0.0, float(row.silent_millis) / 1000)
+    return Consumer(row.name, row.event_id, row.updated_at / 1000, expiry, bool(row.is_live), silent)
+
+
+def _require_kept(connection: Connection, after: int) -> None:
+    purged = counted(connection, Counter.PURGED_EVENT_ID)
+    if after < purged:
+        raise EventsExpiredError(
+            f"events {after + 1} to {purged} were removed by retention; the oldest that can be read comes "
+            f"after {purged}: register or restart a consumer (restart_consumer) at the log's end, so that "
+            "retention waits for it, then read the present state, then the events after that position",
+            after=after,
+            purged_through=purged,
+        )
+
+
+def _require_position(event_id: int, last: int) -> None:
+    if not 0 <= event_id <= last:
+        raise InvalidInputError(
+            f"event {event_id} is not in the log, whose last event is {last}; a consumer's position is "
+            f"between 0 and {last}",
+            event_id=event_id,
+            last_event_id=last,
+        )
+
+
+def _event(row: Row[Any]) -> NotificationEvent:
+    return NotificationEvent(
+        event_id=row.event_id,
+        event_time=row.event_time,
+        event_type=row.event_type,
+        database=row.database_name,
+        table=row.table_name,
+        message=json.loads(row.message),
+        message_format=row.message_format,
+    )

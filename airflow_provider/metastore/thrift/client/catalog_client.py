@@ -1,0 +1,254 @@
+"""A server's databases, tables and functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Unpack
+
+from airflow_provider.exceptions import AlreadyExistsError, NoSuchObjectError
+from airflow_provider.metastore.model import (
+    EXTERNAL_TABLE,
+    MANAGED_TABLE,
+    NO_ID,
+    NO_WRITE_ID,
+    Column,
+    DatabaseInfo,
+    FunctionInfo,
+    Reader,
+    TableInfo,
+)
+from airflow_provider.metastore.thrift.client.reader_client import ReaderClient, as_of_now
+from airflow_provider.metastore.thrift.protocol import (
+    database_struct,
+    function_struct,
+    hive,
+    read_database,
+    read_function,
+    read_table,
+    table_struct,
+)
+
+# Hive believes this property, not the table's type.
+_EXTERNAL = "EXTERNAL"
+_ALL = "*"
+
+
+class CatalogClient(ReaderClient):
+    """See :class:`~airflow_provider.metastore.api.CatalogApi`."""
+
+    def create_database(
+        self,
+        name: str,
+        location: str | None = None,
+        comment: str | None = None,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        if_not_exists: bool = False,
+    ) -> DatabaseInfo:
+        """See :meth:`Metastore.create_database`; a server may have a location for one without."""
+        wanted = DatabaseInfo(NO_ID, name, location, comment, dict(parameters or {}))
+        create = self._read if if_not_exists else self._write
+        try:
+            create("create_database", database_struct(wanted, location))
+        except AlreadyExistsError:
+            if not if_not_exists:
+                raise
+        return self.get_database(name)
+
+    def get_database(self, name: str) -> DatabaseInfo:
+        """See :meth:`Metastore.get_database`; the protocol does not tell its id."""
+        return read_database(self._read("get_database", name))
+
+    def alter_database(
+        self,
+        name: str,
+        *,
+        location: str | None = None,
+        comment: str | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> DatabaseInfo:
+        """See :meth:`Metastore.alter_database`; what is not given is sent as it was a moment before.
+
+        A Hive of version 2 changes nothing but the parameters.
+        """
+        struct = self._read("get_database", name)
+        given = {"locationUri": location, "description": comment, "parameters": parameters}
+        for field, value in given.items():
+            if value is not None:
+                setattr(struct, field, value)
+        self._write("alter_database", name, struct)
+        return self.get_database(name)
+
+    def list_databases(self) -> list[str]:
+        """See :meth:`Metastore.list_databases`."""
+        return sorted(self._read("get_all_databases"))
+
+    def drop_database(self, name: str, *, cascade: bool = False) -> None:
+        """See :meth:`Metastore.drop_database`."""
+        self._write("drop_database", name, False, cascade)
+
+    def create_table(
+        self,
+        database: str,
+        name: str,
+        *,
+        location: str,
+        schema: Sequence[Column],
+        partition_keys: Sequence[Column] = (),
+        table_type: str = MANAGED_TABLE,
+        parameters: Mapping[str, str] | None = None,
+        owner: str | None = None,
+        hive_fields: Mapping[str, Any] | None = None,
+        if_not_exists: bool = False,
+    ) -> TableInfo:
+        """See :meth:`Metastore.create_table`; a Hive makes the folder of a managed table."""
+        wanted = TableInfo(
+            NO_ID,
+            database,
+            name,
+            location,
+            tuple(schema),
+            tuple(partition_keys),
+            table_type,
+            dict(parameters or {}),
+            owner,
+            dict(hive_fields or {}),
+        )
+        create = self._read if if_not_exists else self._write
+        try:
+            create("create_table", _sent(wanted))
+        except AlreadyExistsError:
+            if not if_not_exists:
+                raise
+        return self.get_table(database, name, **as_of_now())
+
+    def get_table(self, database: str, name: str, **reader: Unpack[Reader]) -> TableInfo:
+        """See :meth:`Metastore.get_table`; a Hive of version 2 does not tell its id.
+
+        :param reader: see :class:`~airflow_provider.metastore.model.Reader`, for servers with replicas. This
+            client's own session where none is given.
+        """
+        return _received(self._table_struct(database, name, reader))
+
+    def list_tables(self, database: str) -> list[str]:
+        """See :meth:`Metastore.list_tables`."""
+        found = sorted(self._read("get_all_tables", database))
+        if not found:
+            self.get_database(database)  # Hive says so of a database that does not exist, too
+        return found
+
+    def alter_table(
+        self,
+        database: str,
+        name: str,
+        *,
+        schema: Sequence[Column] | None = None,
+        location: str | None = None,
+        parameters: Mapping[str, str] | None = None,
+        owner: str | None = None,
+        table_type: str | None = None,
+        hive_fields: Mapping[str, Any] | None = None,
+        txn_id: int | None = None,
+    ) -> TableInfo:
+        """See :meth:`Metastore.alter_table`; what is not given is sent as it was a moment before.
+
+        :raises UnsupportedByServerError: with ``txn_id``, from a Hive of version 2: it has no write ids.
+        """
+        before = self.get_table(database, name, **as_of_now())
+        given: dict[str, Any] = {
+            "schema": None if schema is None else tuple(schema),
+            "location": location,
+            "parameters": None if parameters is None else dict(parameters),
+            "owner": owner,
+            "table_type": table_type,
+            "hive_fields": None if hive_fields is None else dict(hive_fields),
+        }
+        changes = {field: value for field, value in given.items() if value is not None}
+        after = _sent(replace(before, **changes))
+        if txn_id is None:
+            self._write("alter_table", database, name, after)
+        else:
+            request = hive.AlterTableRequest(dbName=database, tableName=name, table=after)
+            request.writeId = self._write_id(txn_id, before)
+            self._write("alter_table_req", request)
+        return self.get_table(database, name, **as_of_now())
+
+    def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableInfo:
+        """See :meth:`Metastore.rename_table`; a Hive moves the folder of a managed table along."""
+        before = self.get_table(database, name, **as_of_now())
+        after = replace(before, database=new_database, name=new_name)
+        self._write("alter_table", database, name, _sent(after))
+        return self.get_table(new_database, new_name, **as_of_now())
+
+    def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> bool:
+        """See :meth:`Metastore.drop_table`."""
+        try:
+            self._write("drop_table", database, name, False)
+        except NoSuchObjectError:
+            if not if_exists:
+                raise
+            return False
+        return True
+
+    def create_function(
+        self,
+        database: str,
+        name: str,
+        class_name: str,
+        *,
+        owner: str | None = None,
+        resources: Sequence[str] = (),
+    ) -> FunctionInfo:
+        """See :meth:`Metastore.create_function`."""
+        wanted = FunctionInfo(database, name, class_name, owner, tuple(resources))
+        self._write("create_function", function_struct(wanted))
+        return self.get_function(database, name)
+
+    def get_function(self, database: str, name: str) -> FunctionInfo:
+        """See :meth:`Metastore.get_function`."""
+        return read_function(self._read("get_function", database, name))
+
+    def list_functions(self, database: str) -> list[str]:
+        """See :meth:`Metastore.list_functions`."""
+        found = sorted(self._read("get_functions", database, _ALL))
+        if not found:
+            self.get_database(database)  # as in list_tables
+        return found
+
+    def drop_function(self, database: str, name: str) -> None:
+        """See :meth:`Metastore.drop_function`."""
+        self._write("drop_function", database, name)
+
+    def allocate_table_write_id(self, txn_id: int, database: str, table: str) -> int:
+        """See :meth:`Metastore.allocate_table_write_id`; in a Hive the table need not exist.
+
+        :raises UnsupportedByServerError: from a Hive of version 2: it has no write ids.
+        """
+        request = hive.AllocateTableWriteIdsRequest(dbName=database, tableName=table, txnIds=[txn_id])
+        [allocated] = self._read("allocate_table_write_ids", request).txnToWriteIds
+        return int(allocated.writeId)
+
+    def _table_struct(self, database: str, name: str, reader: Reader) -> Any:
+        # Not get_table, which a Hive does not have since 4.0.1.
+        request = hive.GetTableRequest(dbName=database, tblName=name)
+        return self._read_as("get_table_req", request, reader).table
+
+    def _write_id(self, txn_id: int | None, table: TableInfo) -> int:
+        """Under which write id a transaction changes a table; none for a change by itself."""
+        if txn_id is None:
+            return NO_WRITE_ID
+        return self.allocate_table_write_id(txn_id, table.database, table.name)
+
+
+def _sent(table: TableInfo) -> Any:
+    if table.table_type == EXTERNAL_TABLE:
+        table = replace(table, parameters={**table.parameters, _EXTERNAL: "TRUE"})
+    return table_struct(table)
+
+
+def _received(struct: Any) -> TableInfo:
+    table = read_table(struct)
+    if table.table_type == EXTERNAL_TABLE:
+        table.parameters.pop(_EXTERNAL, None)
+    return table

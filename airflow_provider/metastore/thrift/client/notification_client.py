@@ -1,0 +1,150 @@
+"""A server's notification log."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_provider.exceptions import EventsExpiredError, InvalidInputError
+from airflow_provider.metastore.notifications import Consumer, EventType, NotificationEvent
+from airflow_provider.metastore.thrift.client.connections import ThriftClient
+from airflow_provider.metastore.thrift.protocol import hive
+
+_ALL_EVENTS = 1_000
+# A Hive's own default (GzipJSONMessageEncoder).
+_ZIPPED = "gzip("
+
+
+class NotificationClient(ThriftClient):
+    """See :class:`~airflow_provider.metastore.api.NotificationApi`.
+
+    A Hive knows no consumers: there their methods raise
+    :class:`~airflow_provider.exceptions.UnsupportedByServerError`.
+    """
+
+    def current_event_id(self) -> int:
+        """See :meth:`Metastore.current_event_id`; 0 from a Hive that keeps no log."""
+        return int(self._read("get_current_notificationEventId").eventId)
+
+    def next_events(
+        self,
+        after: int,
+        limit: int = _ALL_EVENTS,
+        *,
+        event_types: Collection[str] | None = None,
+        database: str | None = None,
+        table: str | None = None,
+    ) -> list[NotificationEvent]:
+        """See :meth:`Metastore.next_events`."""
+        if after < 0 or limit < 1:
+            raise InvalidInputError(f"events after {after}, limit {limit}: give after >= 0 and limit >= 1")
+        wanted = None if event_types is None else {str(kind) for kind in event_types}
+        database, table = database and database.lower(), table and table.lower()
+        found: list[NotificationEvent] = []
+        while len(found) < limit:
+            request = hive.NotificationEventRequest(lastEvent=after, maxEvents=limit - len(found))
+            if wanted is not None:
+                request.eventTypeSkipList = [str(kind) for kind in EventType if kind not in wanted]
+            request.dbName, request.tableNames = database, None if table is None else [table]
+            with self._expired_after(after):
+                events = [_event(one) for one in self._read("get_next_notification", request).events]
+            if not events:
+                break
+            if (wanted, database, table) == (None, None, None):
+                _require_no_gap(after, events[0])
+            after = events[-1].event_id
+            # Again: a Hive of version 2.3 knows no conditions, and there may be types that we do not know.
+            found += [
+                one
+                for one in events
+                if (wanted is None or one.event_type in wanted)
+                and database in (None, one.database)
+                and table in (None, one.table)
+            ]
+        return found
+
+    def register_consumer(
+        self,
+        name: str,
+        *,
+        event_id: int | None = None,
+        expiry_seconds: float | None = None,
+        if_not_exists: bool = False,
+    ) -> Consumer:
+        """See :meth:`Metastore.register_consumer`."""
+        register = self._read if if_not_exists else self._write
+        request = hive.RegisterLogConsumerRequest(
+            name=name, eventId=event_id, expirySeconds=expiry_seconds, ifNotExists=if_not_exists
+        )
+        with self._expired_after(event_id):
+            return _consumer(register("register_log_consumer", request))
+
+    def advance_consumer(self, name: str, event_id: int) -> Consumer:
+        """See :meth:`Metastore.advance_consumer`."""
+        request = hive.MoveLogConsumerRequest(name=name, eventId=event_id)
+        with self._expired_after(None):
+            return _consumer(self._read("advance_log_consumer", request))
+
+    def restart_consumer(self, name: str, *, event_id: int | None = None) -> Consumer:
+        """See :meth:`Metastore.restart_consumer`."""
+        request = hive.MoveLogConsumerRequest(name=name, eventId=event_id)
+        with self._expired_after(event_id):
+            return _consumer(self._read("restart_log_consumer", request))
+
+    def consumers(self) -> list[Consumer]:
+        """See :meth:`Metastore.consumers`."""
+        return [_consumer(one) for one in self._read("get_log_consumers")]
+
+    def unregister_consumer(self, name: str) -> None:
+        """See :meth:`Metastore.unregister_consumer`."""
+        self._write("unregister_log_consumer", name)
+
+    @contextmanager
+    def _expired_after(self, after: int | None) -> Iterator[None]:
+        """The protocol tells an error's text only: asks for what machines have to know of it."""
+        try:
+            yield
+        except EventsExpiredError as error:
+            purged = self._read("get_purged_event_id")
+            raise EventsExpiredError(str(error), after=after, purged_through=purged) from None
+
+
+def _require_no_gap(after: int, first: NotificationEvent) -> None:
+    """What Hive's own client looks for: a server of theirs does not say that events are gone."""
+    if first.event_id != after + 1:
+        raise EventsExpiredError(
+            f"events {after + 1} to {first.event_id - 1} were removed by retention: read the present state, "
+            f"then the events after that position",
+            after=after,
+            purged_through=first.event_id - 1,
+        )
+
+
+def _event(struct: Any) -> NotificationEvent:
+    message = struct.message
+    if (struct.messageFormat or "").startswith(_ZIPPED):
+        message = gzip.decompress(base64.b64decode(message))
+    return NotificationEvent(
+        event_id=struct.eventId,
+        event_time=struct.eventTime,
+        event_type=struct.eventType,
+        database=struct.dbName,
+        table=struct.tableName,
+        message=json.loads(message),
+        message_format=struct.messageFormat,
+    )
+
+
+def _consumer(struct: Any) -> Consumer:
+    return Consumer(
+        struct.name,
+        struct.eventId,
+        struct.updatedAt,
+        struct.expirySeconds,
+        struct.isLive,
+        struct.silentSeconds,
+    )

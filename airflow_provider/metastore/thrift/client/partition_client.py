@@ -1,0 +1,219 @@
+"""A server's partitions, and what is inserted into them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+from airflow_provider.exceptions import UnsupportedByServerError
+from airflow_provider.metastore.catalog import partition_key
+from airflow_provider.metastore.model import PartitionInfo, PartitionSpec, Reader, TableInfo
+from airflow_provider.metastore.thrift.client.catalog_client import CatalogClient
+from airflow_provider.metastore.thrift.client.reader_client import as_of_now
+from airflow_provider.metastore.thrift.protocol import (
+    hive,
+    partition_name,
+    partition_struct,
+    partition_texts,
+    read_partition,
+    read_table,
+)
+
+_NO_LIMIT = -1
+
+
+class PartitionClient(CatalogClient):
+    """See :class:`~airflow_provider.metastore.api.CatalogApi`.
+
+    A change with ``txn_id`` is made under the transaction's write id; a Hive of version 2 has none and
+    raises :class:`~airflow_provider.exceptions.UnsupportedByServerError`.
+    """
+
+    def add_partitions(
+        self,
+        database: str,
+        table: str,
+        partitions_to_add: Sequence[PartitionSpec],
+        *,
+        if_not_exists: bool = True,
+        txn_id: int | None = None,
+    ) -> list[PartitionInfo]:
+        """See :meth:`Metastore.add_partitions`."""
+        request = self._addition(database, table, partitions_to_add, txn_id)
+        request.ifNotExists = if_not_exists
+        added = self._write("add_partitions_req", request).partitions or []
+        return [read_partition(one) for one in added]
+
+    def get_partitions(self, database: str, table: str, **reader: Unpack[Reader]) -> list[PartitionInfo]:
+        """See :meth:`Metastore.get_partitions`; ``reader`` as in :meth:`get_table`."""
+        old = ("get_partitions", database, table, _NO_LIMIT)
+        return _in_order(self._partition_structs(old, database, table, reader))
+
+    def get_partitions_by_filter(
+        self, database: str, table: str, filter_text: str, **reader: Unpack[Reader]
+    ) -> list[PartitionInfo]:
+        """See :meth:`Metastore.get_partitions_by_filter`; ``reader`` as in :meth:`get_table`."""
+        old = ("get_partitions_by_filter", database, table, filter_text, _NO_LIMIT)
+        return _in_order(self._partition_structs(old, database, table, reader, filter=filter_text))
+
+    def get_partition(
+        self, database: str, table: str, values: Sequence[str | None], **reader: Unpack[Reader]
+    ) -> PartitionInfo:
+        """See :meth:`Metastore.get_partition`; ``reader`` as in :meth:`get_table`."""
+        owner = self.get_table(database, table, **reader)
+        return read_partition(self._partition_struct(owner, values, reader))
+
+    def alter_partition(
+        self,
+        database: str,
+        table: str,
+        values: Sequence[str | None],
+        *,
+        location: str | None = None,
+        parameters: Mapping[str, str] | None = None,
+        txn_id: int | None = None,
+    ) -> PartitionInfo:
+        """See :meth:`Metastore.alter_partition`; what is not given is sent as it was a moment before."""
+        owner = self.get_table(database, table, **as_of_now())
+        struct = self._partition_struct(owner, values, as_of_now())
+        if location is not None:
+            struct.sd.location = location
+        if parameters is not None:
+            struct.parameters = dict(parameters)
+        if txn_id is None:
+            self._write("alter_partition", database, table, struct)
+        else:
+            request = hive.AlterPartitionsRequest(dbName=database, tableName=table, partitions=[struct])
+            request.writeId = self._write_id(txn_id, owner)
+            self._write("alter_partitions_req", request)
+        return read_partition(self._partition_struct(owner, values, as_of_now()))
+
+    def rename_partition(
+        self,
+        database: str,
+        table: str,
+        values: Sequence[str | None],
+        new_values: Sequence[str | None],
+        *,
+        txn_id: int | None = None,
+    ) -> PartitionInfo:
+        """See :meth:`Metastore.rename_partition`; a Hive moves the folder, in a managed table."""
+        owner = self.get_table(database, table, **as_of_now())
+        struct = self._partition_struct(owner, values, as_of_now())
+        old = partition_texts(_fitting(owner, values))
+        struct.values = partition_texts(_fitting(owner, new_values))
+        struct.writeId = self._write_id(txn_id, owner)
+        self._write("rename_partition", database, table, old, struct)
+        return read_partition(self._partition_struct(owner, new_values, as_of_now()))
+
+    def drop_partitions(
+        self,
+        database: str,
+        table: str,
+        partitions_to_drop: Sequence[Sequence[str | None]],
+        *,
+        if_exists: bool = True,
+        txn_id: int | None = None,
+    ) -> list[PartitionInfo]:
+        """See :meth:`Metastore.drop_partitions`."""
+        owner = self.get_table(database, table, **as_of_now())
+        request = hive.DropPartitionsRequest(
+            dbName=database,
+            tblName=table,
+            parts=hive.RequestPartsSpec(
+                names=[partition_name(owner, _fitting(owner, values)) for values in partitions_to_drop]
+            ),
+            deleteData=False,
+            ifExists=if_exists,
+        )
+        if txn_id is not None:
+            write_id = str(self._write_id(txn_id, owner))
+            # Where Hive's own client puts it (PartitionDropOptions).
+            request.environmentContext = hive.EnvironmentContext(properties={"writeId": write_id})
+        dropped = self._write("drop_partitions_req", request).partitions or []
+        return [read_partition(one) for one in dropped]
+
+    def fire_insert_event(
+        self,
+        database: str,
+        table: str,
+        files: Sequence[str],
+        *,
+        values: Sequence[str | None] | None = None,
+        replace: bool = False,
+        txn_id: int | None = None,
+    ) -> int:
+        """See :meth:`Metastore.fire_insert_event`.
+
+        A Hive does not look at ``txn_id``: there the event belongs to no transaction.
+
+        :return: from a Hive before version 4, which does not tell, the id of the last event.
+        """
+        owner = self.get_table(database, table, **as_of_now())
+        inserted = hive.InsertEventRequestData(replace=replace, filesAdded=list(files))
+        request = hive.FireEventRequest(
+            successful=True,
+            data=hive.FireEventRequestData(insertData=inserted),
+            dbName=database,
+            tableName=table,
+            txnId=txn_id,
+        )
+        if values is not None:
+            request.partitionVals = partition_texts(_fitting(owner, values))
+        fired = self._write("fire_listener_event", request).eventIds
+        return int(fired[0]) if fired else int(self._read("get_current_notificationEventId").eventId)
+
+    def _register(
+        self, database: str, table: str, specs: Sequence[PartitionSpec], txn_id: int | None
+    ) -> None:
+        """Add those partitions that are not there; unlike :meth:`add_partitions` safe to send again."""
+        request = self._addition(database, table, specs, txn_id)
+        request.ifNotExists, request.needResult = True, False
+        self._read("add_partitions_req", request)
+
+    def _addition(self, database: str, table: str, specs: Sequence[PartitionSpec], txn_id: int | None) -> Any:
+        of_table = self._table_struct(database, table, as_of_now())
+        owner = read_table(of_table)
+        infos = [
+            PartitionInfo(_fitting(owner, one.values), one.location, dict(one.parameters)) for one in specs
+        ]
+        structs = [partition_struct(owner, of_table, info) for info in infos]
+        write_id = self._write_id(txn_id, owner)
+        for struct in structs:
+            struct.writeId = write_id
+        return hive.AddPartitionsRequest(dbName=owner.database, tblName=owner.name, parts=structs)
+
+    def _partition_struct(self, owner: TableInfo, values: Sequence[str | None], reader: Reader) -> Any:
+        place, texts = (owner.database, owner.name), partition_texts(_fitting(owner, values))
+        [found] = self._partition_structs(("get_partition", *place, texts), *place, reader, values=texts)
+        return found
+
+    def _partition_structs(
+        self, old: Sequence[Any], database: str, table: str, reader: Reader, **wanted: Any
+    ) -> list[Any]:
+        """Partitions as a reader sees them.
+
+        :param old: Hive's request for the same, for a Hive.
+        :param wanted: of ``ReadPartitionsRequest``: which of them.
+        """
+        request = hive.ReadPartitionsRequest(dbName=database, tblName=table, **wanted)
+        try:
+            return list(self._read_as("read_partitions", request, reader).partitions)
+        except UnsupportedByServerError:
+            found = self._read(*old)
+            return found if isinstance(found, list) else [found]
+
+
+def _fitting(table: TableInfo, values: Sequence[str | None]) -> tuple[str | None, ...]:
+    """The values as they are kept.
+
+    :raises InvalidInputError: when they do not fit the table's partition keys.
+    """
+    return tuple(json.loads(partition_key(table, values)))
+
+
+def _in_order(structs: Sequence[Any]) -> list[PartitionInfo]:
+    """In the order of :meth:`Metastore.get_partitions`: of the keys under which they are kept."""
+    infos = [read_partition(one) for one in structs]
+    return sorted(infos, key=lambda one: json.dumps(one.values, ensure_ascii=False, separators=(",", ":")))

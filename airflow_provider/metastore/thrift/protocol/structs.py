@@ -1,0 +1,303 @@
+"""Hive's structs, and this package's objects that stand for them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from cachetools import LRUCache
+from thriftpy2.protocol import TApacheJSONProtocol
+from thriftpy2.transport import TMemoryBuffer
+from thriftpy2.utils import serialize
+
+from airflow_provider.exceptions import NoSuchObjectError
+from airflow_provider.metastore.catalog import decode_table, encode_table
+from airflow_provider.metastore.model import (
+    DEFAULT_PARTITION,
+    EXTERNAL_TABLE,
+    HUDI,
+    MANAGED_TABLE,
+    NO_ID,
+    PROVIDER,
+    DatabaseInfo,
+    FunctionInfo,
+    PartitionInfo,
+    PartitionValues,
+    TableInfo,
+)
+from airflow_provider.metastore.thrift.protocol.idl import hive
+from airflow_provider.metastore.thrift.protocol.spark_properties import is_derived, spark_properties
+from airflow_provider.table.keys import escape_path_name, unescape_path_name
+
+_PARQUET = "org.apache.hadoop.hive.ql.io.parquet"
+_PARQUET_INPUT = f"{_PARQUET}.MapredParquetInputFormat"
+_HUDI_INPUT = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
+# Spark reads what has a serializer for Parquet itself, whatever the input format: all files, old ones too.
+_NOT_PARQUET = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
+
+
+class EncodedTable(NamedTuple):
+    """A Table struct, as the bytes that it is on the wire."""
+
+    encoded: bytes
+
+
+class TableStructs:
+    """Makes Table structs; the bytes of one of the same object, as a replica's memory holds it, only once.
+
+    :param clients_have_hudi: see :func:`table_struct`.
+    :param max_bytes: so many bytes are kept, no longer than their objects live.
+    """
+
+    def __init__(self, *, clients_have_hudi: bool = True, max_bytes: int = 64_000_000) -> None:
+        self._have_hudi = clients_have_hudi
+        self._lock = threading.Lock()
+        # By identity: the objects hold dictionaries.
+        self._kept: LRUCache[int, tuple[weakref.ref[TableInfo], EncodedTable]] = LRUCache(
+            max_bytes, getsizeof=lambda kept: len(kept[1].encoded)
+        )
+        self._gone: deque[int] = deque()
+
+    @property
+    def size(self) -> int:
+        """Bytes kept."""
+        with self._lock:
+            self._drop_gone()
+            return int(self._kept.currsize)
+
+    def of(self, table: TableInfo) -> Any:
+        """The struct of a table."""
+        return table_struct(table, clients_have_hudi=self._have_hudi)
+
+    def encoded(self, table: TableInfo) -> EncodedTable:
+        """The struct of a table, to be sent as it is."""
+        key = id(table)
+        with self._lock:
+            found = self._kept.get(key)
+        if found is not None and found[0]() is table:
+            return found[1]
+        made = EncodedTable(serialize(self.of(table)))
+        # Whoever lets go of a table holds any lock: what is to be forgotten is only noted.
+        kept = (weakref.ref(table, lambda _: self._gone.append(key)), made)
+        with self._lock:
+            self._drop_gone()
+            if len(made.encoded) <= self._kept.maxsize:
+                self._kept[key] = kept
+        return made
+
+    def _drop_gone(self) -> None:
+        while self._gone:
+            self._kept.pop(self._gone.popleft(), None)
+
+
+def table_struct(table: TableInfo, *, clients_have_hudi: bool = True) -> Any:
+    """A table as clients get it.
+
+    One that none of Hive's clients created is described as Hudi's own Hive sync would: with the formats
+    that Hive reads it by, and with the schema in Spark's properties.
+
+    :param clients_have_hudi: False for clients without Hudi's bundle, which cannot even list a table of a
+        data source that they do not know. They get a Hive table, which they list, and which they cannot
+        read because they lack its input format.
+    """
+    is_hudi = table.parameters.get(PROVIDER) == HUDI
+    trans = TMemoryBuffer(b'[1,"",1,0,%s]' % encode_table(table).encode())
+    protocol = TApacheJSONProtocol(trans)
+    protocol.read_message_begin()
+    struct = protocol.read_struct(hive.Table())
+    storage = struct.sd
+    storage.location = storage.location or None
+    if storage.serdeInfo is None:
+        storage.inputFormat = _HUDI_INPUT if is_hudi else _PARQUET_INPUT
+        storage.outputFormat = f"{_PARQUET}.MapredParquetOutputFormat"
+        storage.serdeInfo = hive.SerDeInfo(
+            serializationLib=f"{_PARQUET}.serde.ParquetHiveSerDe",
+            parameters={"path": table.location, "serialization.format": "1"},
+        )
+        storage.numBuckets = -1
+        storage.compressed = False
+    if is_hudi and clients_have_hudi:
+        struct.parameters = struct.parameters | spark_properties(table)
+    elif is_hudi:
+        del struct.parameters[PROVIDER]
+        storage.inputFormat = _HUDI_INPUT
+        storage.serdeInfo.serializationLib = _NOT_PARQUET
+    for absent, value in (("bucketCols", []), ("sortCols", []), ("parameters", {})):
+        if getattr(storage, absent) is None:
+            setattr(storage, absent, value)
+    return struct
+
+
+def read_table(struct: Any) -> TableInfo:
+    """A table as the other side describes it, without what follows from the rest and what says nothing."""
+    table = _decoded(struct)
+    nothing = _says_nothing()
+    for name in [name for name, value in table.hive_fields.items() if nothing.get(name) == value]:
+        del table.hive_fields[name]
+    return _without_derived(table)
+
+
+@lru_cache(maxsize=1)
+def _says_nothing() -> dict[str, Any]:
+    """What every table has beside its fields of :class:`TableInfo`."""
+    return _decoded(hive.Table()).hive_fields
+
+
+def _decoded(struct: Any) -> TableInfo:
+    trans = TMemoryBuffer()
+    protocol = TApacheJSONProtocol(trans)
+    protocol.write_message_begin("", 1, 0)
+    protocol.write_struct(_set(struct))
+    return decode_table(json.dumps(json.loads(trans.getvalue())[4], ensure_ascii=False))
+
+
+def _set(struct: Any) -> Any:
+    """The struct with what must be there, and with the type that Hive gives it."""
+    struct, storage = copy.copy(struct), copy.copy(struct.sd or hive.StorageDescriptor())
+    struct.sd, struct.privileges, struct.fileMetadata, struct.dictionary = storage, None, None, None
+    # A list of lists, which the protocol's writer does not know.
+    storage.skewedInfo = None
+    if struct.tableType in (None, "", MANAGED_TABLE):
+        external = (struct.parameters or {}).get("EXTERNAL", "").upper() == "TRUE"
+        struct.tableType = EXTERNAL_TABLE if external else MANAGED_TABLE
+    return struct
+
+
+def _without_derived(table: TableInfo) -> TableInfo:
+    """Without what :func:`table_struct` adds, which a client that alters the table sends back."""
+    storage = table.hive_fields.get("7", {}).get("rec", {})
+    if storage.get("3", {}).get("str") == _HUDI_INPUT:
+        table.parameters[PROVIDER] = HUDI
+        # The path among the serializer's parameters follows the location.
+        del table.hive_fields["7"]
+    elif storage.get("3", {}).get("str") == _PARQUET_INPUT:
+        others = {key: value for key, value in table.hive_fields.items() if key != "7"}
+        bare = replace(table, hive_fields=others)
+        if _decoded(table_struct(bare)).hive_fields["7"] == table.hive_fields["7"]:
+            del table.hive_fields["7"]
+    if table.parameters.get(PROVIDER) == HUDI:
+        for name in [name for name in table.parameters if is_derived(name)]:
+            del table.parameters[name]
+    return table
+
+
+def database_struct(database: DatabaseInfo, location: str | None) -> Any:
+    """A database as clients get it.
+
+    :param location: where its tables go by default.
+    """
+    return hive.Database(
+        name=database.name,
+        description=database.comment,
+        locationUri=location,
+        parameters=database.parameters,
+        ownerType=hive.PrincipalType.USER,
+        catalogName="hive",
+    )
+
+
+def read_database(struct: Any) -> DatabaseInfo:
+    """A database as a server describes it; Hive's struct has no place for its id."""
+    return DatabaseInfo(
+        NO_ID, struct.name, struct.locationUri, struct.description, dict(struct.parameters or {})
+    )
+
+
+def partition_struct(table: TableInfo, of_table: Any, partition: PartitionInfo) -> Any:
+    """A partition as clients get it: its storage is the table's, at a place of its own.
+
+    :param of_table: the table's own struct.
+    """
+    storage = copy.copy(of_table.sd)
+    storage.location = partition.location
+    return hive.Partition(
+        values=[DEFAULT_PARTITION if value is None else value for value in partition.values],
+        dbName=table.database,
+        tableName=table.name,
+        createTime=of_table.createTime or 0,
+        lastAccessTime=0,
+        sd=storage,
+        parameters=partition.parameters,
+    )
+
+
+def read_partition(struct: Any) -> PartitionInfo:
+    """A partition as the other side describes it."""
+    return PartitionInfo(
+        partition_values(struct.values), struct.sd.location or "", dict(struct.parameters or {})
+    )
+
+
+def partition_values(texts: Sequence[str]) -> PartitionValues:
+    """Values with Hive's word for null as null."""
+    return tuple(None if text == DEFAULT_PARTITION else text for text in texts)
+
+
+def partition_texts(values: PartitionValues) -> list[str]:
+    """The other way."""
+    return [DEFAULT_PARTITION if value is None else value for value in values]
+
+
+def partition_name(table: TableInfo, values: Sequence[str | None]) -> str:
+    """``year=2013/month=1``, escaped as Hive does."""
+    texts = (DEFAULT_PARTITION if value is None else value for value in values)
+    return "/".join(
+        f"{escape_path_name(key.name.lower())}={escape_path_name(text)}"
+        for key, text in zip(table.partition_keys, texts, strict=True)
+    )
+
+
+def values_in_name(table: TableInfo, name: str) -> list[str]:
+    """The values in a partition's name, ``year=2013/month=1``.
+
+    :raises NoSuchObjectError: when it is no name of a partition of this table.
+    """
+    steps = [step.partition("=") for step in name.split("/")]
+    keys = [unescape_path_name(key).lower() for key, _, _ in steps]
+    if keys != [key.name.lower() for key in table.partition_keys]:
+        raise NoSuchObjectError(
+            f"table {table.full_name} has no partition {name!r}; its partition keys are "
+            f"{[key.name for key in table.partition_keys]}",
+            table=table.full_name,
+        )
+    return [unescape_path_name(value) for _, _, value in steps]
+
+
+def function_struct(function: FunctionInfo) -> Any:
+    """A function as clients get it."""
+    kinds = {"zip": "ARCHIVE", "tar": "ARCHIVE", "gz": "ARCHIVE", "tgz": "ARCHIVE", "jar": "JAR"}
+    resources = [
+        hive.ResourceUri(
+            resourceType=getattr(hive.ResourceType, kinds.get(uri.rsplit(".", 1)[-1].lower(), "FILE")),
+            uri=uri,
+        )
+        for uri in function.resources
+    ]
+    return hive.Function(
+        functionName=function.name,
+        dbName=function.database,
+        className=function.class_name,
+        ownerName=function.owner,
+        ownerType=hive.PrincipalType.USER,
+        createTime=0,
+        functionType=hive.FunctionType.JAVA,
+        resourceUris=resources,
+    )
+
+
+def read_function(struct: Any) -> FunctionInfo:
+    """A function as a server describes it."""
+    return FunctionInfo(
+        struct.dbName,
+        struct.functionName,
+        struct.className,
+        struct.ownerName,
+        tuple(one.uri for one in struct.resourceUris or ()),
+    )

@@ -1,0 +1,332 @@
+"""Databases, tables and functions, as Hive's clients ask for them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from airflow_provider.exceptions import MetastoreError, NoSuchObjectError
+from airflow_provider.metastore.catalog import catalog
+from airflow_provider.metastore.model import TableInfo
+from airflow_provider.metastore.thrift.protocol import (
+    TableStructs,
+    database_struct,
+    function_struct,
+    hive,
+    read_table,
+)
+from airflow_provider.metastore.thrift.server.reads import CatalogReads, event_seen
+from airflow_provider.metastore.thrift.server.warehouse import Warehouse
+from airflow_provider.metastore.transactions import TableChange, txn_of_write_id
+
+
+class CatalogHandler:
+    """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
+
+    :param reads: what is asked.
+    :param structs: makes the answers.
+    :param warehouse: where things go that have no location.
+    """
+
+    def __init__(self, reads: CatalogReads, structs: TableStructs, warehouse: Warehouse) -> None:
+        self._reads = reads
+        self._metastore = reads.metastore
+        self._warehouse = warehouse
+        self._structs = structs
+
+    def get_databases(self, pattern: str) -> list[str]:
+        return list(_matching(pattern, self._reads.databases()))
+
+    def get_all_databases(self) -> list[str]:
+        return self._reads.databases()
+
+    def get_database(self, name: str) -> Any:
+        found = self._reads.database(plain_name(name))
+        return database_struct(found, self._warehouse.database_location(found))
+
+    def get_database_req(self, request: Any) -> Any:
+        return self.get_database(request.name)
+
+    def create_database(self, database: Any) -> None:
+        self._metastore.create_database(
+            database.name, database.locationUri, database.description, parameters=database.parameters
+        )
+
+    def create_database_req(self, request: Any) -> None:
+        self._metastore.create_database(
+            request.databaseName, request.locationUri, request.description, parameters=request.parameters
+        )
+
+    def drop_database(self, name: str, delete_data: bool, cascade: bool) -> None:
+        name = plain_name(name)
+        inside = self._tables(name, self._metastore.list_tables(name)) if cascade and delete_data else []
+        self._metastore.drop_database(name, cascade=cascade)
+        for table in inside:
+            self._warehouse.remove(table)
+
+    def drop_database_req(self, request: Any) -> None:
+        try:
+            self.drop_database(request.name, request.deleteData, request.cascade)
+        except NoSuchObjectError:
+            if not request.ignoreUnknownDb:
+                raise
+
+    def alter_database(self, name: str, database: Any) -> None:
+        self._metastore.alter_database(
+            plain_name(name),
+            location=database.locationUri,
+            comment=database.description,
+            parameters=database.parameters,
+        )
+
+    def alter_database_req(self, request: Any) -> None:
+        self.alter_database(request.oldDbName, request.newDb)
+
+    def create_table(self, struct: Any) -> None:
+        struct.createTime = struct.createTime or int(time.time())
+        table = read_table(struct)
+        home = self._metastore.get_database(plain_name(table.database))
+        if not table.location and table.table_type != "VIRTUAL_VIEW":
+            table = replace(table, location=self._warehouse.table_location(home, table.name.lower()))
+        created = self._metastore.create_table(
+            home.name,
+            table.name,
+            location=table.location,
+            schema=table.schema,
+            partition_keys=table.partition_keys,
+            table_type=table.table_type,
+            parameters=table.parameters,
+            owner=table.owner,
+            hive_fields=table.hive_fields,
+        )
+        self._warehouse.make(created)
+
+    def create_table_with_environment_context(self, struct: Any, context: Any) -> None:
+        self.create_table(struct)
+
+    def create_table_req(self, request: Any) -> None:
+        self.create_table(request.table)
+
+    def drop_table(self, database: str, name: str, delete_data: bool) -> None:
+        dropped = self._metastore.get_table(plain_name(database), name)
+        self._metastore.drop_table(dropped.database, dropped.name)
+        if delete_data:
+            self._warehouse.remove(dropped)
+
+    def drop_table_with_environment_context(
+        self, database: str, name: str, delete_data: bool, context: Any
+    ) -> None:
+        self.drop_table(database, name, delete_data)
+
+    def drop_table_req(self, request: Any) -> None:
+        self.drop_table(request.dbName, request.tableName, bool(request.deleteData))
+
+    def get_tables(self, database: str, pattern: str) -> list[str]:
+        return list(_matching(pattern, self.get_all_tables(database)))
+
+    def get_all_tables(self, database: str) -> list[str]:
+        try:
+            return self._metastore.list_tables(plain_name(database))
+        except NoSuchObjectError:
+            return []  # as in Hive
+
+    def get_tables_by_type(self, database: str, pattern: str, table_type: str) -> list[str]:
+        names = self.get_tables(database, pattern)
+        return [one.name for one in self._tables(plain_name(database), names) if one.table_type == table_type]
+
+    def get_table_meta(
+        self, database_patterns: str, table_patterns: str, types: list[str] | None
+    ) -> list[Any]:
+        return [
+            hive.TableMeta(
+                dbName=one.database,
+                tableName=one.name,
+                tableType=one.table_type,
+                comments=one.parameters.get("comment"),
+                ownerName=one.owner,
+            )
+            for database in self.get_databases(plain_name(database_patterns))
+            for one in self._tables(database, self.get_tables(database, table_patterns))
+            if not types or one.table_type in types
+        ]
+
+    def get_table(self, database: str, name: str) -> Any:
+        return self._structs.encoded(self._reads.table(plain_name(database), name))
+
+    def get_table_req(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, request.id, request.seenEventId)
+        found = self._reads.table(plain_name(request.dbName), request.tblName, reader)
+        return hive.GetTableResult(table=self._structs.encoded(found), eventId=event_seen(reader))
+
+    def get_table_objects_by_name(self, database: str, names: list[str]) -> list[Any]:
+        return [self._structs.of(one) for one in self._tables(plain_name(database), names)]
+
+    def get_table_objects_by_name_req(self, request: Any) -> Any:
+        names = request.tblNames
+        if names is None:
+            names = self.get_tables(request.dbName, request.tablesPattern or "*")
+        return hive.GetTablesResult(tables=self.get_table_objects_by_name(request.dbName, names))
+
+    def get_fields(self, database: str, table: str) -> list[Any]:
+        return list(self._structs.of(self._reads.table(plain_name(database), table)).sd.cols)
+
+    def get_schema(self, database: str, table: str) -> list[Any]:
+        found = self._structs.of(self._reads.table(plain_name(database), table))
+        return [*found.sd.cols, *(found.partitionKeys or [])]
+
+    def get_fields_req(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        found = self._structs.of(self._reads.table(plain_name(request.dbName), request.tblName, reader))
+        return hive.GetFieldsResponse(fields=found.sd.cols)
+
+    def get_schema_req(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        found = self._structs.of(self._reads.table(plain_name(request.dbName), request.tblName, reader))
+        return hive.GetSchemaResponse(fields=[*found.sd.cols, *(found.partitionKeys or [])])
+
+    def alter_table(self, database: str, name: str, struct: Any) -> None:
+        self._alter(database, name, struct, {})
+
+    def alter_table_with_environment_context(
+        self, database: str, name: str, struct: Any, context: Any
+    ) -> None:
+        self._alter(database, name, struct, context.properties if context else None)
+
+    def alter_table_with_cascade(self, database: str, name: str, struct: Any, cascade: bool) -> None:
+        # Partitions have no columns of their own here: they follow anyway.
+        self._alter(database, name, struct, {})
+
+    def alter_table_req(self, request: Any) -> Any:
+        properties = dict((request.environmentContext and request.environmentContext.properties) or {})
+        if request.expectedParameterKey:
+            properties["expected_parameter_key"] = request.expectedParameterKey
+            properties["expected_parameter_value"] = request.expectedParameterValue
+        self._alter(request.dbName, request.tableName, request.table, properties, request.writeId)
+        return hive.AlterTableResponse()
+
+    def _alter(
+        self,
+        database: str,
+        name: str,
+        struct: Any,
+        context: dict[str, str] | None,
+        write_id: int | None = None,
+    ) -> None:
+        """Alter and rename a table, both at once.
+
+        ``expected_parameter_key`` of the context, as Iceberg sends it, makes it a compare-and-set.
+        """
+        wanted = read_table(struct)
+        database, name = plain_name(database).lower(), name.lower()
+        target = (plain_name(wanted.database).lower() or database, wanted.name.lower() or name)
+        before = self._metastore.get_table(database, name)
+        location = wanted.location or before.location
+        home = self._metastore.get_database(database)
+        moves = (
+            target != (database, name)
+            and location == before.location
+            and self._warehouse.moves_with_name(before, home)
+        )
+        if moves:
+            location = self._warehouse.table_location(self._metastore.get_database(target[0]), target[1])
+        changes = {
+            "schema": wanted.schema,
+            "location": location,
+            "parameters": wanted.parameters,
+            "owner": wanted.owner,
+            "table_type": wanted.table_type,
+            "hive_fields": wanted.hive_fields,
+        }
+        change = _alteration((database, name), target, changes, context or {}, write_id)
+        self._metastore.engine.write(change)
+        if moves:
+            self._warehouse.move(before.location, location)
+
+    def _tables(self, database: str, names: Iterable[str]) -> list[TableInfo]:
+        """Those of the tables that are there."""
+        found = []
+        for name in names:
+            try:
+                found.append(self._reads.table(database, name))
+            except NoSuchObjectError:
+                continue
+        return found
+
+    def get_functions(self, database: str, pattern: str) -> list[str]:
+        try:
+            return list(_matching(pattern, self._reads.functions(plain_name(database))))
+        except NoSuchObjectError:
+            return []
+
+    def get_function(self, database: str, name: str) -> Any:
+        return function_struct(self._reads.function(plain_name(database), name))
+
+    def get_all_functions(self) -> Any:
+        return hive.GetAllFunctionsResponse(functions=list(map(function_struct, self._reads.all_functions())))
+
+    def create_function(self, function: Any) -> None:
+        self._metastore.create_function(
+            plain_name(function.dbName),
+            function.functionName,
+            function.className,
+            owner=function.ownerName,
+            resources=[one.uri for one in function.resourceUris or []],
+        )
+
+    def drop_function(self, database: str, name: str) -> None:
+        self._metastore.drop_function(plain_name(database), name)
+
+
+def _alteration(
+    old: tuple[str, str],
+    new: tuple[str, str],
+    changes: dict[str, Any],
+    context: dict[str, str],
+    write_id: int | None,
+) -> Callable[[Connection], None]:
+    def alter(connection: Connection) -> None:
+        before = catalog.get_table(connection, *old, lock=True)
+        key = context.get("expected_parameter_key")
+        if key is not None and before.parameters.get(key) != context.get("expected_parameter_value"):
+            raise MetastoreError(
+                "The table has been modified. The parameter value for key "
+                f"'{key}' is '{before.parameters.get(key)}'. The expected was value was "
+                f"'{context.get('expected_parameter_value')}'",
+                table=before.full_name,
+            )
+        if changes != {name: getattr(before, name) for name in changes}:
+            change = TableChange(connection, _txn(connection, old, write_id))
+            catalog.alter_table(connection, *old, changes=changes, write_id=change.write_id)
+            change.end()
+        if new != old:
+            catalog.rename_table(connection, *old, *new)
+
+    return alter
+
+
+def _txn(connection: Connection, table: tuple[str, str], write_id: int | None) -> int | None:
+    """The transaction of the write id that a request names; one that names none is its own."""
+    if write_id is None or write_id <= 0:
+        return None
+    return txn_of_write_id(connection, *table, write_id)
+
+
+def plain_name(database: str) -> str:
+    """A database's name without a catalog's: ``@hive#lake`` is how Hive 3 writes it."""
+    if not database.startswith("@"):
+        return database
+    return database.partition("#")[2].removesuffix("!")
+
+
+def _matching(pattern: str | None, names: Iterable[str]) -> Iterable[str]:
+    """Names by Hive's patterns: ``*`` is any text, ``|`` separates alternatives, case does not matter."""
+    if not pattern:
+        return names
+    parts = (re.escape(one.strip()).replace(r"\*", ".*") for one in pattern.split("|"))
+    matcher = re.compile("|".join(parts), re.IGNORECASE)
+    return (name for name in names if matcher.fullmatch(name))

@@ -1,0 +1,49 @@
+"""Roles and privileges, as a Hive answers in which nobody ever granted anything.
+
+Hive's default authorization checks nothing, and neither is anything checked here: who is let in may do
+everything. Trino asks all the same, and shows what it is told.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider.metastore.thrift.protocol import hive
+
+# Every Hive has these two, and every user is in the second (HiveMetaStore.createDefaultRoles).
+_ADMIN, _PUBLIC = "admin", "public"
+
+
+class PrivilegeHandler:
+    """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
+
+    Those that grant and revoke are not there: a client that calls them learns that it cannot.
+    """
+
+    def get_role_names(self) -> list[str]:
+        return [_ADMIN, _PUBLIC]
+
+    def list_roles(self, principal: str, kind: Any) -> list[Any]:
+        return [hive.Role(_PUBLIC, 0, _PUBLIC)] if kind == hive.PrincipalType.USER else []
+
+    def get_role_grants_for_principal(self, request: Any) -> Any:
+        granted = []
+        if request.principal_type == hive.PrincipalType.USER:
+            user = hive.PrincipalType.USER
+            granted = [hive.RolePrincipalGrant(_PUBLIC, request.principal_name, user, False, 0)]
+        return hive.GetRoleGrantsForPrincipalResponse(principalGrants=granted)
+
+    def get_principals_in_role(self, request: Any) -> Any:
+        return hive.GetPrincipalsInRoleResponse(principalGrants=[])
+
+    def get_privilege_set(self, place: Any, user: str, groups: list[str] | None) -> Any:
+        if place.objectType == hive.HiveObjectType.GLOBAL:
+            return hive.PrincipalPrivilegeSet(groupPrivileges={})
+        return hive.PrincipalPrivilegeSet(
+            userPrivileges={user: []},
+            groupPrivileges={group: [] for group in groups or []},
+            rolePrivileges={_PUBLIC: []},
+        )
+
+    def list_privileges(self, principal: str | None, kind: Any, place: Any) -> list[Any]:
+        return []

@@ -1,0 +1,238 @@
+"""From a request's bytes to the answer's, whatever goes wrong in between."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import struct
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from thriftpy2.thrift import TApplicationException, TException, TMessageType, TProcessor, TType
+
+from airflow_provider.exceptions import TableServiceError
+from airflow_provider.metastore.database import GroupOperation, MetastoreEngine, Request
+from airflow_provider.metastore.thrift.protocol import EncodedTable, hive, in_hive
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Of the binary protocol: what stands before a struct in a field, and the end of a struct.
+_FIELD, _STOP = bytes([TType.STRUCT]), bytes([TType.STOP])
+# GetTableResult.eventId: type, number, value.
+_EVENT_ID = struct.Struct(">bhq")
+_EVENT_ID_NUMBER = next(at for at, spec in hive.GetTableResult.thrift_spec.items() if spec[1] == "eventId")
+
+
+@dataclass(frozen=True)
+class Grouped(Generic[T]):
+    """What a method returns that is done together with what others ask for.
+
+    :param engine: does it.
+    :param operation: how.
+    :param request: what.
+    :param answer: makes the method's answer of the request's.
+    """
+
+    engine: MetastoreEngine
+    operation: GroupOperation
+    request: Request[T]
+    answer: Callable[[T], Any]
+
+    def now(self) -> Any:
+        """Wait for the answer."""
+        return self.answer(self.engine.write_together(self.operation, self.request))
+
+    def later(self, tell: Callable[[Callable[[], Any]], None]) -> None:
+        """Have it told; see :meth:`~airflow_provider.metastore.database.group_commit.GroupCommit.leave`."""
+        self.engine.leave_with_others(
+            self.operation, self.request, lambda outcome: tell(lambda: self.answer(outcome()))
+        )
+
+
+class Later(Protocol):
+    """Of a connection: how answers are written by another thread than the one that reads its requests.
+
+    :param protocol: what they are written to; it must not wait for the client.
+    """
+
+    protocol: Any
+
+    def begin(self) -> None:
+        """Wait until the last request is answered: answers come in the order of the requests.
+
+        :raises TTransportException: when it could not be answered; this one must not be done then.
+        """
+
+    def end(self) -> None:
+        """The request is answered; in any thread."""
+
+    def hang_up(self, error: Exception) -> None:
+        """An answer could not be written."""
+
+
+class MetastoreProcessor(TProcessor):
+    """Answers one request after the other; no error of a method ends the connection.
+
+    :param handlers: objects with the methods of ``ThriftHiveMetastore``; the first that has one is asked.
+    """
+
+    def __init__(self, *handlers: object) -> None:
+        super().__init__(hive.ThriftHiveMetastore, _Methods(handlers))
+
+    def process(self, iprot: Any, oprot: Any, later: Later | None = None) -> None:
+        """Read a request, and write its answer.
+
+        :param later: where it may be written after this has returned, when others do the request; None to
+            wait for them.
+        """
+        method, number, result, call = self.process_in(iprot)
+        if later is None:
+            self._answer(oprot, method, number, result, lambda: _waited_for(self._called(method, call)))
+            return
+        later.begin()
+        is_left = False
+        try:
+            found = self._outcome(method, call)
+            if isinstance(found, Grouped):
+                is_left = True
+                found.later(lambda outcome: self._answer_later(later, method, number, result, outcome))
+            else:
+                self._answer(oprot, method, number, result, found)
+        finally:
+            if not is_left:
+                later.end()
+
+    def _outcome(self, method: str, call: Any) -> Grouped[Any] | Callable[[], Any]:
+        """What is left to others, or what returns the answer or raises its error."""
+        try:
+            found = self._called(method, call)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client is to be told
+            return functools.partial(_raise, error)
+        return found if isinstance(found, Grouped) else lambda: found
+
+    def _answer_later(
+        self, later: Later, method: str, number: int, result: Any, outcome: Callable[[], Any]
+    ) -> None:
+        try:
+            self._answer(later.protocol, method, number, result, outcome)
+        except Exception as error:  # noqa: BLE001 - those who wait with it are not to blame
+            later.hang_up(error)
+        finally:
+            later.end()
+
+    def _answer(self, oprot: Any, method: str, number: int, result: Any, outcome: Callable[[], Any]) -> None:
+        try:
+            result.success = outcome()
+        except Exception as error:  # noqa: BLE001 - as above
+            told = _told(method, error, result)
+            if isinstance(told, TApplicationException):
+                self.send_exception(oprot, method, told, number)
+                return
+            self.handle_exception(told, result)
+        if not result.oneway:
+            self.send_result(oprot, method, result, number)
+
+    def send_result(self, oprot: Any, api: str, result: Any, seqid: int) -> None:
+        """Write an answer; a table that is known by its bytes is not encoded again."""
+        encoded = _encoded(getattr(result, "success", None))
+        if encoded is None:
+            super().send_result(oprot, api, result, seqid)
+            return
+        oprot.write_message_begin(api, TMessageType.REPLY, seqid)
+        oprot.trans.write(encoded)
+        oprot.write_message_end()
+        oprot.trans.flush()
+
+    def _called(self, method: str, call: Any) -> Any:
+        if call is None:
+            raise _unknown(method)
+        return call()
+
+
+class _Methods:
+    """The methods of several objects as those of one, and fb303's."""
+
+    def __init__(self, handlers: Sequence[object]) -> None:
+        self._handlers = handlers
+        self._started = int(time.time())
+
+    def __getattr__(self, name: str) -> Any:
+        for handler in self._handlers:
+            method = getattr(handler, name, None)
+            if method is not None:
+                return method
+        raise TApplicationException(TApplicationException.UNKNOWN_METHOD, f"Invalid method name: '{name}'")
+
+    def getName(self) -> str:  # noqa: N802 (fb303's names, here and below)
+        return "airflow-provider-table-services"
+
+    def getVersion(self) -> str:  # noqa: N802
+        return "4.1.0"
+
+    def getStatus(self) -> Any:  # noqa: N802
+        return hive.fb_status.ALIVE
+
+    def aliveSince(self) -> int:  # noqa: N802
+        return self._started
+
+    def shutdown(self) -> None:
+        """Nothing: Hive's Java client sends it when it closes a connection."""
+
+    def set_ugi(self, user: str, groups: list[str]) -> list[str]:
+        return [user, *(groups or [])]
+
+    def get_config_value(self, name: str, default: str) -> str:
+        return default
+
+    def getMetaConf(self, key: str) -> str:  # noqa: N802
+        return ""
+
+    def flushCache(self) -> None:  # noqa: N802
+        """Nothing: no copy is ever older than its reader has to have it."""
+
+
+def _waited_for(answer: Any) -> Any:
+    return answer.now() if isinstance(answer, Grouped) else answer
+
+
+def _raise(error: Exception) -> Any:
+    raise error
+
+
+def _encoded(answer: Any) -> bytes | None:
+    """The bytes of a result with a table in it, if the table comes with its own."""
+    if isinstance(answer, EncodedTable):
+        encoded = answer.encoded
+    elif isinstance(answer, hive.GetTableResult) and isinstance(answer.table, EncodedTable):
+        seen = answer.eventId
+        told = b"" if seen is None else _EVENT_ID.pack(TType.I64, _EVENT_ID_NUMBER, seen)
+        encoded = _FIELD + b"\x00\x01" + answer.table.encoded + told + _STOP
+    else:
+        return None
+    return _FIELD + b"\x00\x00" + encoded + _STOP
+
+
+def _unknown(method: str) -> TApplicationException:
+    log.warning("a client asked for %s, which this metastore does not have", method)
+    return TApplicationException(TApplicationException.UNKNOWN_METHOD, f"Invalid method name: '{method}'")
+
+
+def _told(method: str, error: Exception, result: Any) -> TException:
+    """What a client is told: one of the exceptions that the method declares, if one fits."""
+    if isinstance(error, TApplicationException):
+        return error
+    declared = {spec[2].__name__: spec[2] for at, spec in result.thrift_spec.items() if at != 0}
+    if isinstance(error, TableServiceError):
+        chosen, message = in_hive(error, declared)
+        log.debug("%s: %s", method, message)
+    else:
+        log.error("%s failed", method, exc_info=error)
+        message = f"{type(error).__name__} in {method}; the metastore's log has more"
+        chosen = "MetaException" if "MetaException" in declared else None
+    if chosen is None:
+        return TApplicationException(TApplicationException.INTERNAL_ERROR, message)
+    return declared[chosen](message=message)  # type: ignore[no-any-return]

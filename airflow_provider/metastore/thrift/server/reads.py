@@ -1,0 +1,169 @@
+"""Reads of the catalog for a server: out of a replica's memory if it has one, else out of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from airflow_provider.exceptions import WriteIdsRequiredError
+from airflow_provider.metastore.api import Metastore
+from airflow_provider.metastore.cache import CachedStore, asked
+from airflow_provider.metastore.catalog import catalog, functions, partitions
+from airflow_provider.metastore.database import Counter, counted
+from airflow_provider.metastore.model import (
+    DatabaseInfo,
+    FunctionInfo,
+    PartitionInfo,
+    Reader,
+    ReaderSession,
+    TableInfo,
+    ValidWriteIdList,
+)
+
+T = TypeVar("T")
+
+_parsed = lru_cache(maxsize=1_024)(ValidWriteIdList.parse)
+
+
+class CatalogReads:
+    """The same reads of a metastore and of a replica.
+
+    From a replica's memory comes what a request names the write ids for. Iceberg's clients read a table
+    that they hold a lock on by a request without: to them an answer that is a moment late is a lost commit.
+
+    :param store: what is read.
+    :param require_write_ids: refuse a request for a managed table that has a place for a write id list and
+        comes without; False to ask the database. The old requests, which have no such place, are always
+        answered.
+    :param eventual: answer requests for external tables that name no write ids from memory: a moment late.
+        Not where Iceberg tables are written.
+    :param eventual_databases: answer requests for databases and functions from memory without asking the
+        database how new that has to be: a moment late. The replica has to be opened with it, too.
+    """
+
+    def __init__(
+        self,
+        store: Metastore | CachedStore,
+        *,
+        require_write_ids: bool = False,
+        eventual: bool = False,
+        eventual_databases: bool = False,
+    ) -> None:
+        self._replica = store if isinstance(store, CachedStore) else None
+        self.metastore = store.metastore if isinstance(store, CachedStore) else store
+        self._required = require_write_ids
+        self._eventual = eventual
+        self._eventual_databases = eventual_databases
+
+    def reader(self, write_ids: str | None, table_id: int | None, seen_event_id: int | None = None) -> Reader:
+        """What a request says of its reader.
+
+        :param write_ids: its ``validWriteIdList``.
+        :param table_id: its ``id``; -1 is none, as in Hive.
+        :param seen_event_id: its ``seenEventId``, which only our own client sends; see :func:`event_seen`.
+        """
+        return Reader(
+            valid_write_ids=None if write_ids is None else _parsed(write_ids),
+            table_id=None if table_id == -1 else table_id,
+            session=None if seen_event_id is None else ReaderSession(seen_event_id),
+            require_write_ids=self._required,
+        )
+
+    def table(self, database: str, name: str, reader: Reader | None = None) -> TableInfo:
+        """Look a table up; without ``reader`` as the old requests do."""
+        if (replica := self._memory(reader)) is not None:
+            return replica.get_table(database, name, **_of(reader))
+        return self._from_database(reader, lambda asks: (catalog.get_table(asks, database, name), None))[0]
+
+    def table_and_partitions(
+        self, database: str, table: str, reader: Reader | None = None
+    ) -> tuple[TableInfo, list[PartitionInfo]]:
+        """A table and all its partitions, in order, as of one moment."""
+        if (replica := self._memory(reader)) is not None:
+            return replica.get_table_and_partitions(database, table, **_of(reader))
+        return self._from_database(
+            reader, lambda asks: partitions.get_table_and_partitions(asks, database, table)
+        )
+
+    def table_and_partition(
+        self, database: str, table: str, values: list[str], reader: Reader | None = None
+    ) -> tuple[TableInfo, PartitionInfo]:
+        """A table and one of its partitions, as of one moment."""
+        if (replica := self._memory(reader)) is not None:
+            return replica.get_table_and_partition(database, table, values, **_of(reader))
+        return self._from_database(
+            reader, lambda asks: partitions.get_table_and_partition(asks, database, table, values)
+        )
+
+    def database(self, name: str) -> DatabaseInfo:
+        """Look a database up."""
+        if self._replica is None:
+            return self.metastore.get_database(name)
+        return self._replica.get_database(name, catalog_event_id=self._catalog_event_id())
+
+    def databases(self) -> list[str]:
+        """The names of all databases."""
+        if self._replica is None:
+            return self.metastore.list_databases()
+        return self._replica.list_databases(catalog_event_id=self._catalog_event_id())
+
+    def function(self, database: str, name: str) -> FunctionInfo:
+        """Look a function up."""
+        if self._replica is None:
+            return self.metastore.get_function(database, name)
+        return self._replica.get_function(database, name, catalog_event_id=self._catalog_event_id())
+
+    def functions(self, database: str) -> list[str]:
+        """The names of a database's functions."""
+        if self._replica is None:
+            return self.metastore.list_functions(database)
+        return self._replica.list_functions(database, catalog_event_id=self._catalog_event_id())
+
+    def all_functions(self) -> list[FunctionInfo]:
+        """The functions of all databases."""
+        if self._replica is None:
+            return self.metastore.engine.read(functions.all_functions)
+        return self._replica.all_functions(catalog_event_id=self._catalog_event_id())
+
+    def _catalog_event_id(self) -> int | None:
+        """How new databases and functions have to be: as of now, which is one number in the database.
+
+        Hive's requests for them cannot say it themselves.
+        """
+        if self._eventual_databases:
+            return None
+        return self.metastore.engine.read(
+            lambda connection: counted(connection, Counter.CATALOG_EVENT_ID), is_one_statement=True
+        )
+
+    def _memory(self, reader: Reader | None) -> CachedStore | None:
+        """The replica, where its memory may answer."""
+        return self._replica if self._eventual or _of(reader).get("valid_write_ids") is not None else None
+
+    def _from_database(
+        self, reader: Reader | None, ask: Callable[[Connection], tuple[TableInfo, T]]
+    ) -> tuple[TableInfo, T]:
+        given = _of(reader)
+        table, found = self.metastore.engine.read(
+            lambda connection: asked(connection, given.get("session"), ask)
+        )
+        if given["require_write_ids"] and given.get("valid_write_ids") is None and not table.is_external:
+            raise WriteIdsRequiredError(
+                f"table {table.full_name} is managed: the request has to have a validWriteIdList and the "
+                "table's id; or start the metastore without --require-write-ids",
+                table=table.full_name,
+            )
+        return table, found
+
+
+def event_seen(reader: Reader) -> int | None:
+    """How new the answer to a reader was: what it sends with its next request, if it sends anything."""
+    session = reader.get("session")
+    return None if session is None else session.event_id
+
+
+def _of(reader: Reader | None) -> Reader:
+    return Reader(require_write_ids=False) if reader is None else reader

@@ -1,0 +1,304 @@
+"""A metastore as a service: one or several processes on one port, until they are told to stop."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import signal
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing.context import SpawnProcess
+from multiprocessing.synchronize import Semaphore
+
+from airflow_provider.exceptions import InvalidInputError, MetastoreError
+from airflow_provider.metastore.api import (
+    EVENT_TTL_SECONDS,
+    Housekeeper,
+    Metastore,
+    Recover,
+    open_embedded_metastore,
+)
+from airflow_provider.metastore.cache import CachedStore, open_cached_store
+from airflow_provider.metastore.database import mask_url, parse_url
+from airflow_provider.metastore.model import LOCK_TIMEOUT_SECONDS
+from airflow_provider.metastore.thrift.protocol import DEFAULT_PORT, TableStructs, is_loopback
+from airflow_provider.metastore.thrift.server.catalog_handler import CatalogHandler
+from airflow_provider.metastore.thrift.server.consumer_handler import ConsumerHandler
+from airflow_provider.metastore.thrift.server.partition_handler import PartitionHandler
+from airflow_provider.metastore.thrift.server.privilege_handler import PrivilegeHandler
+from airflow_provider.metastore.thrift.server.processor import MetastoreProcessor
+from airflow_provider.metastore.thrift.server.reads import CatalogReads
+from airflow_provider.metastore.thrift.server.server import MetastoreServer
+from airflow_provider.metastore.thrift.server.statistics_handler import StatisticsHandler
+from airflow_provider.metastore.thrift.server.transaction_handler import TransactionHandler
+from airflow_provider.metastore.thrift.server.warehouse import Warehouse
+
+log = logging.getLogger(__name__)
+
+_SPAWN = multiprocessing.get_context("spawn")
+# What the answers take of a replica's memory: about half as much as the tables that they are of.
+_OF_ANSWERS = 0.25
+_LOOK_SECONDS = 0.2
+# Until a server that waits for connections notices that it is to stop.
+_STOP_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class ServiceOptions:
+    """How a metastore is served.
+
+    :param url: the database; see :func:`~airflow_provider.metastore.api.open_embedded_metastore`.
+    :param host: the address to listen on; the default is for this machine only.
+    :param port: the port, 0 for any that is free.
+    :param processes: how many processes listen on it.
+    :param replica: the replica's name, of which all reads are asked; None to ask the database. With several
+        processes ``-1``, ``-2`` .. are added, for each has a memory of its own.
+    :param cache_megabytes: memory of a replica: three quarters for what it copies, see
+        :func:`~airflow_provider.metastore.cache.open_cached_store`, and one for encoded answers.
+    :param require_write_ids: see :class:`~airflow_provider.metastore.thrift.server.CatalogReads`.
+    :param eventual_reads: see there, ``eventual``.
+    :param eventual_databases: see there.
+    :param clients_have_hudi: see :func:`~airflow_provider.metastore.thrift.protocol.table_struct`.
+    :param warehouse: see :class:`~airflow_provider.metastore.thrift.server.Warehouse`.
+    :param manages_folders: see there.
+    :param txn_timeout: seconds without a heartbeat after which transactions and locks end.
+    :param housekeeping_interval: seconds between two looks for them.
+    :param event_ttl: seconds that notification events are kept; None for ever.
+    :param tls_certificate: file with the server's certificate; None for no TLS.
+    :param tls_key: file with its key.
+    :param tls_client_ca: file with who may sign clients' certificates; None to ask for none.
+    :param users: file of users, see :func:`~airflow_provider.metastore.thrift.protocol.read_users`; None to let
+        everybody in.
+    """
+
+    url: str
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    processes: int = 1
+    replica: str | None = None
+    cache_megabytes: float = 256.0
+    require_write_ids: bool = False
+    eventual_reads: bool = False
+    eventual_databases: bool = False
+    clients_have_hudi: bool = True
+    warehouse: str | None = None
+    manages_folders: bool = False
+    txn_timeout: float = LOCK_TIMEOUT_SECONDS
+    housekeeping_interval: float = 60.0
+    event_ttl: float | None = EVENT_TTL_SECONDS
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = None
+    users: str | None = None
+
+
+def serve(options: ServiceOptions, ready: Callable[[str], None], *, recover: Recover | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; to be called in a process's main thread.
+
+    :param options: how.
+    :param ready: called once, with a line for people, when every process listens.
+    :param recover: see :class:`~airflow_provider.metastore.api.Housekeeper`; can be pickled.
+    :raises InvalidInputError: when the options cannot work.
+    :raises MetastoreUnavailableError: when the database cannot be reached.
+    :raises MetastoreError: when one of several processes ended by itself.
+    """
+    if options.processes < 1 or (options.processes > 1 and options.port == 0):
+        raise InvalidInputError(
+            f"{options.processes} processes on port {options.port}: give 1 or more, and several a port"
+        )
+    if options.users is not None and options.tls_certificate is None and not is_loopback(options.host):
+        raise InvalidInputError(
+            f"passwords would cross the network in clear text: give --tls-certificate for host {options.host}"
+        )
+    if not is_loopback(options.host) and options.users is None and options.tls_client_ca is None:
+        log.warning("whoever reaches %s may change everything: nobody is authenticated", options.host)
+    with _stop_signal() as stopping:
+        if options.processes == 1:
+            with served(options, recover=recover) as server:
+                ready(_line(options, server.port))
+                stopping.wait()
+        else:
+            _serve_processes(options, ready, stopping, recover)
+
+
+@contextmanager
+def served(
+    options: ServiceOptions, *, housekeeping: bool = True, recover: Recover | None = None
+) -> Iterator[MetastoreServer]:
+    """A server in threads of this process, which listens already.
+
+    :param options: how; ``processes`` does not count.
+    :param housekeeping: whether it also looks for what timed out.
+    :param recover: see :func:`serve`.
+    """
+    store: Metastore | CachedStore
+    if options.replica is None:
+        store = open_embedded_metastore(options.url)
+    else:
+        store = open_cached_store(
+            options.url,
+            options.replica,
+            max_megabytes=options.cache_megabytes * (1 - _OF_ANSWERS),
+            eventual_databases=options.eventual_databases,
+        )
+    try:
+        with serving(store, options, housekeeping=housekeeping, recover=recover) as server:
+            yield server
+    finally:
+        store.close()
+
+
+@contextmanager
+def serving(
+    store: Metastore | CachedStore,
+    options: ServiceOptions,
+    *,
+    housekeeping: bool = True,
+    recover: Recover | None = None,
+) -> Iterator[MetastoreServer]:
+    """As :func:`served`, of a metastore or a replica that is open already, and stays open.
+
+    :param options: what they say of a database and a replica does not count.
+    """
+    metastore = store.metastore if isinstance(store, CachedStore) else store
+    keeper = Housekeeper(
+        metastore,
+        recover=recover,
+        interval=options.housekeeping_interval,
+        timeout_seconds=options.txn_timeout,
+        event_ttl=options.event_ttl,
+    )
+    server = _server(options, store, metastore)
+    if housekeeping:
+        keeper.start()
+    thread = threading.Thread(
+        target=server.serve_forever, args=(_STOP_SECONDS,), name="metastore-accept", daemon=True
+    )
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        if housekeeping:
+            keeper.stop()
+
+
+def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: Metastore) -> MetastoreServer:
+    reads = CatalogReads(
+        store,
+        require_write_ids=options.require_write_ids,
+        eventual=options.eventual_reads,
+        eventual_databases=options.eventual_databases,
+    )
+    warehouse = Warehouse(options.warehouse, manages_folders=options.manages_folders)
+    kept = int(options.cache_megabytes * 1_000_000 * _OF_ANSWERS)
+    structs = TableStructs(clients_have_hudi=options.clients_have_hudi, max_bytes=kept)
+    processor = MetastoreProcessor(
+        CatalogHandler(reads, structs, warehouse),
+        PartitionHandler(reads, structs, warehouse),
+        TransactionHandler(metastore, options.txn_timeout),
+        ConsumerHandler(metastore),
+        StatisticsHandler(metastore),
+        PrivilegeHandler(),
+    )
+    authenticate = None
+    if options.users is not None:
+        # Imported here: an extra that most installations do not need.
+        from airflow_provider.metastore.thrift.protocol.sasl import SaslPlain, read_users
+
+        authenticate = SaslPlain(read_users(options.users))
+    return MetastoreServer(
+        processor, options.host, options.port, tls=_tls(options), authenticate=authenticate
+    )
+
+
+def _tls(options: ServiceOptions) -> ssl.SSLContext | None:
+    if options.tls_certificate is None:
+        if options.tls_key or options.tls_client_ca:
+            raise InvalidInputError("TLS needs --tls-certificate")
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=options.tls_client_ca)
+    try:
+        context.load_cert_chain(options.tls_certificate, options.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInputError(
+            f"the certificate {options.tls_certificate} with the key {options.tls_key} cannot be used: "
+            f"{error.strerror or error}"
+        ) from error
+    if options.tls_client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _serve_processes(
+    options: ServiceOptions,
+    ready: Callable[[str], None],
+    stopping: threading.Event,
+    recover: Recover | None,
+) -> None:
+    # Before the others begin: only one has to migrate, and what is wrong is said once.
+    open_embedded_metastore(options.url).close()
+    listening = _SPAWN.Semaphore(0)
+    children = [
+        _SPAWN.Process(target=_serve_child, args=(_of_process(options, number), number, listening, recover))
+        for number in range(1, options.processes + 1)
+    ]
+    for child in children:
+        child.start()
+    try:
+        waited_for = len(children)
+        while not stopping.is_set():
+            _check(children)
+            if waited_for and listening.acquire(timeout=_LOOK_SECONDS):
+                waited_for -= 1
+                if not waited_for:
+                    ready(_line(options, options.port))
+            elif not waited_for:
+                stopping.wait(_LOOK_SECONDS)
+    finally:
+        for child in children:
+            child.terminate()
+        for child in children:
+            child.join()
+
+
+def _of_process(options: ServiceOptions, number: int) -> ServiceOptions:
+    return replace(options, replica=options.replica and f"{options.replica}-{number}")
+
+
+def _serve_child(options: ServiceOptions, number: int, listening: Semaphore, recover: Recover | None) -> None:
+    parent = multiprocessing.parent_process()
+    with _stop_signal() as stopping, served(options, housekeeping=number == 1, recover=recover):
+        listening.release()
+        # A parent that was killed cannot tell.
+        while not stopping.wait(_LOOK_SECONDS) and parent is not None and parent.is_alive():
+            pass
+
+
+def _check(children: list[SpawnProcess]) -> None:
+    for child in children:
+        if child.exitcode is not None:
+            raise MetastoreError(f"a process of the metastore ended by itself, with {child.exitcode}")
+
+
+@contextmanager
+def _stop_signal() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set."""
+    stopping = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _line(options: ServiceOptions, port: int) -> str:
+    from_memory = f", replica {options.replica}" if options.replica else ""
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    return f"serving thrift://{host}:{port} from {mask_url(parse_url(options.url))}{from_memory}"

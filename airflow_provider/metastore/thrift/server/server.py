@@ -1,0 +1,194 @@
+"""Hive's wire protocol on a port: a thread for each connection."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import socketserver
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from thriftpy2.protocol import TBinaryProtocolFactory
+from thriftpy2.protocol.exc import TProtocolException
+from thriftpy2.transport import TBufferedTransportFactory, TSocket, TTransportException
+
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.metastore.thrift.server.processor import MetastoreProcessor
+
+log = logging.getLogger(__name__)
+
+Authenticate = Callable[[Any], Any]
+"""Takes a connection's ``TSocket`` before the first request, and gives the transport to go on with; raises
+``TTransportException`` to let nobody in. What does Kerberos for an installation goes here."""
+
+_BROKEN = (OSError, EOFError, TTransportException, TProtocolException)
+_HANDSHAKE_SECONDS = 10.0
+
+
+class MetastoreServer(socketserver.ThreadingTCPServer):
+    """Unframed binary protocol, Hive's default. Several processes may listen on one port.
+
+    :param processor: what answers.
+    :param host: the address to listen on.
+    :param port: the port, 0 for any that is free.
+    :param tls: what TLS needs; None for none.
+    :param authenticate: see :data:`Authenticate`.
+    :raises InvalidInputError: when nobody can listen there.
+    """
+
+    allow_reuse_address = True
+    allow_reuse_port = True
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(
+        self,
+        processor: MetastoreProcessor,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        authenticate: Authenticate | None = None,
+    ) -> None:
+        self._processor = processor
+        self._tls = tls
+        self._authenticate = authenticate
+        self._open: dict[socket.socket, threading.Thread] = {}
+        self._lock = threading.Lock()
+        try:
+            self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            super().__init__((host, port), _Connection)
+        except OSError as error:
+            raise InvalidInputError(
+                f"nobody can listen on {host}:{port}: {error.strerror}; give another --host or --port"
+            ) from error
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self.server_address[1])
+
+    def serve_connection(self, connection: socket.socket) -> None:
+        """Answer all requests of one connection."""
+        with self._lock:
+            self._open[connection] = threading.current_thread()
+        try:
+            self._answer(connection)
+        except _BROKEN as error:
+            if getattr(error, "type", None) != TTransportException.END_OF_FILE:
+                log.info("a connection broke: %s", getattr(error, "message", None) or error)
+        finally:
+            with self._lock:
+                del self._open[connection]
+
+    def stop(self, grace_seconds: float = 10.0) -> None:
+        """Accept nobody any more, let requests that are under way end, and close all connections.
+
+        :param grace_seconds: how long a request may take to end.
+        """
+        self.shutdown()
+        self.server_close()
+        with self._lock:
+            under_way = dict(self._open)
+        for connection in under_way:
+            # Who waits for a request reads the end; who works on one may still answer.
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RD)
+        until = time.monotonic() + grace_seconds
+        for thread in under_way.values():
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A mistake in this module ends one connection, not the server."""
+        log.exception("a connection from %s failed", client_address[0])
+
+    def _begun(self, connection: socket.socket) -> Any:
+        """The connection's transport, after TLS and authentication."""
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # No idle timeout: Spark keeps a connection for as long as it lives. Who is gone is found this way.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.settimeout(_HANDSHAKE_SECONDS)
+        if self._tls is not None:
+            # A copy: the plain socket is what stop() ends.
+            connection = self._tls.wrap_socket(connection.dup(), server_side=True)
+        begin = self._authenticate or TBufferedTransportFactory().get_transport
+        transport = begin(TSocket(sock=connection))
+        connection.settimeout(None)
+        return transport
+
+    def _answer(self, connection: socket.socket) -> None:
+        transport = self._begun(connection)
+        protocol = _protocol(transport)
+        # Only a plain socket may be read and written by two threads at the same time.
+        is_plain = self._tls is None and self._authenticate is None
+        later = _Later(connection) if is_plain else None
+        try:
+            while True:
+                self._processor.process(protocol, protocol, later)
+        finally:
+            if later is not None:
+                later.wait()
+            transport.close()
+
+
+class _Later:
+    """The answers of one connection that other threads write."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._turn = threading.Lock()
+        self._is_hung_up = False
+        self.protocol = _protocol(TBufferedTransportFactory().get_transport(_WaitsForNobody(connection)))
+
+    def begin(self) -> None:
+        self.wait()
+        if self._is_hung_up:  # what it has sent before that can still be read, and nobody would know of it
+            self.end()
+            raise TTransportException(TTransportException.END_OF_FILE, "the connection was hung up")
+
+    def wait(self) -> None:
+        """Until the last request is answered."""
+        self._turn.acquire()
+
+    def end(self) -> None:
+        self._turn.release()
+
+    def hang_up(self, error: Exception) -> None:
+        """Let its thread, which reads, find the end."""
+        if isinstance(error, _BROKEN):
+            log.info("a connection broke: %s", getattr(error, "message", None) or error)
+        else:
+            log.error("an answer could not be written", exc_info=error)
+        self._is_hung_up = True
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+
+
+class _WaitsForNobody:
+    """Writes to a socket: a client that does not read its answers must not hold others up."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def write(self, data: bytes) -> None:
+        if self._connection.send(data, socket.MSG_DONTWAIT) < len(data):
+            raise TTransportException(message="a client does not read its answers")
+
+    def flush(self) -> None:
+        """Nothing: all was written."""
+
+
+def _protocol(transport: Any) -> Any:
+    return TBinaryProtocolFactory().get_protocol(transport)
+
+
+class _Connection(socketserver.BaseRequestHandler):
+    server: MetastoreServer
+
+    def handle(self) -> None:
+        self.server.serve_connection(self.request)

@@ -1,0 +1,153 @@
+"""Statistics of columns, as Hive's clients and Trino keep them and ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from thriftpy2.utils import deserialize, serialize
+
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.metastore.api import Metastore
+from airflow_provider.metastore.catalog import ColumnStatistics, column_statistics
+from airflow_provider.metastore.model import PartitionValues
+from airflow_provider.metastore.thrift.protocol import hive, partition_values, values_in_name
+from airflow_provider.metastore.thrift.server.catalog_handler import plain_name
+
+_ENGINE = "hive"
+
+
+class StatisticsHandler:
+    """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
+
+    :param metastore: what is asked.
+    """
+
+    def __init__(self, metastore: Metastore) -> None:
+        self._metastore = metastore
+
+    def update_table_column_statistics(self, statistics: Any) -> bool:
+        self._update(statistics, statistics.engine)
+        return True
+
+    def update_partition_column_statistics(self, statistics: Any) -> bool:
+        return self.update_table_column_statistics(statistics)
+
+    def update_table_column_statistics_req(self, request: Any) -> Any:
+        return hive.SetPartitionsStatsResponse(result=self.set_aggr_stats_for(request))
+
+    def update_partition_column_statistics_req(self, request: Any) -> Any:
+        return self.update_table_column_statistics_req(request)
+
+    def set_aggr_stats_for(self, request: Any) -> bool:
+        if request.needMerge:
+            raise InvalidInputError("statistics are not merged here (needMerge); send those of all the data")
+        for one in request.colStats:
+            self._update(one, request.engine)
+        return True
+
+    def get_table_column_statistics(self, database: str, table: str, column: str) -> Any:
+        return _answer(database, table, None, self._of_table(database, table, [column], None))
+
+    def get_partition_column_statistics(self, database: str, table: str, partition: str, column: str) -> Any:
+        found = self._of_partitions(database, table, [partition], [column], None)
+        return _answer(database, table, partition, found.get(partition, []))
+
+    def get_table_statistics_req(self, request: Any) -> Any:
+        found = self._of_table(request.dbName, request.tblName, request.colNames, request.engine)
+        return hive.TableStatsResult(tableStats=_structs(found))
+
+    def get_partitions_statistics_req(self, request: Any) -> Any:
+        found = self._of_partitions(
+            request.dbName, request.tblName, request.partNames, request.colNames, request.engine
+        )
+        return hive.PartitionsStatsResult(partStats={name: _structs(one) for name, one in found.items()})
+
+    def delete_table_column_statistics(
+        self, database: str, table: str, column: str | None, engine: str | None
+    ) -> bool:
+        self._delete(database, table, None, column, engine)
+        return True
+
+    def delete_partition_column_statistics(
+        self, database: str, table: str, partition: str, column: str | None, engine: str | None
+    ) -> bool:
+        self._delete(database, table, partition, column, engine)
+        return True
+
+    def _update(self, statistics: Any, engine: str | None) -> None:
+        place = statistics.statsDesc
+        database, table = plain_name(place.dbName), place.tableName
+        partition = self._values(database, table, None if place.isTblLevel else place.partName)
+        given = {one.colName: serialize(one.statsData) for one in statistics.statsObj}
+        self._metastore.engine.write(
+            lambda connection: column_statistics.update_column_statistics(
+                connection, database, table, given, partition=partition, engine=engine or _ENGINE
+            )
+        )
+
+    def _of_table(
+        self, database: str, table: str, columns: Sequence[str], engine: str | None
+    ) -> list[ColumnStatistics]:
+        return self._metastore.engine.read(
+            lambda connection: column_statistics.get_column_statistics(
+                connection, plain_name(database), table, columns, partitions=None, engine=engine or _ENGINE
+            )
+        ).get(None, [])
+
+    def _of_partitions(
+        self, database: str, table: str, names: Sequence[str], columns: Sequence[str], engine: str | None
+    ) -> dict[str, list[ColumnStatistics]]:
+        owner = self._metastore.get_table(plain_name(database), table)
+        wanted = {partition_values(values_in_name(owner, name)): name for name in names}
+        found = self._metastore.engine.read(
+            lambda connection: column_statistics.get_column_statistics(
+                connection,
+                owner.database,
+                owner.name,
+                columns,
+                partitions=list(wanted),
+                engine=engine or _ENGINE,
+            )
+        )
+        return {wanted[values]: one for values, one in found.items() if values is not None}
+
+    def _delete(
+        self, database: str, table: str, partition: str | None, column: str | None, engine: str | None
+    ) -> None:
+        database = plain_name(database)
+        values = self._values(database, table, partition)
+        self._metastore.engine.write(
+            lambda connection: column_statistics.delete_column_statistics(
+                connection, database, table, column, partition=values, engine=engine or _ENGINE
+            )
+        )
+
+    def _values(self, database: str, table: str, partition: str | None) -> PartitionValues | None:
+        if partition is None:
+            return None
+        return partition_values(values_in_name(self._metastore.get_table(database, table), partition))
+
+
+def _answer(database: str, table: str, partition: str | None, found: Sequence[ColumnStatistics]) -> Any:
+    if not found:
+        return None  # as in Hive
+    place = hive.ColumnStatisticsDesc(
+        isTblLevel=partition is None,
+        dbName=plain_name(database),
+        tableName=table,
+        partName=partition,
+        lastAnalyzed=found[0].analyzed_at,
+    )
+    return hive.ColumnStatistics(statsDesc=place, statsObj=_structs(found))
+
+
+def _structs(found: Sequence[ColumnStatistics]) -> list[Any]:
+    return [
+        hive.ColumnStatisticsObj(
+            colName=one.column,
+            colType=one.type,
+            statsData=deserialize(hive.ColumnStatisticsData(), one.data),
+        )
+        for one in found
+    ]

@@ -1,0 +1,435 @@
+"""Transactions, write ids, locks and the notification log, as Hive's clients ask for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from airflow_provider.exceptions import (
+    InvalidInputError,
+    NoSuchObjectError,
+    NoSuchTransactionError,
+    TransactionAbortedError,
+)
+from airflow_provider.metastore.api import Metastore
+from airflow_provider.metastore.locks import LOCKS, Lock, Unlock
+from airflow_provider.metastore.model import (
+    LOCK_TIMEOUT_SECONDS,
+    Insertion,
+    LockComponent,
+    LockInfo,
+    LockState,
+    LockType,
+    PartitionSpec,
+    ValidTxnList,
+    ValidWriteIdList,
+)
+from airflow_provider.metastore.notifications import NotificationEvent
+from airflow_provider.metastore.thrift.protocol import hive, partition_values, read_partition
+from airflow_provider.metastore.thrift.server.processor import Grouped
+from airflow_provider.metastore.transactions import (
+    TRANSACTIONS,
+    WRITE_IDS,
+    AllocateWriteId,
+    CommitTxn,
+    OpenTxn,
+    TxnInfo,
+    TxnState,
+    TxnType,
+    last_write_id,
+    lock_open,
+)
+
+_MAX_TXNS = 1_000  # hive.txn.max.open.batch: more are silently cut to it
+_BATCH = 1_000
+_LOCK_TYPES = {getattr(hive.LockType, type_.name): type_ for type_ in LockType}
+_LOCK_TYPES_BACK = {type_: number for number, type_ in _LOCK_TYPES.items()}
+
+
+class TransactionHandler:
+    """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
+
+    :param metastore: what is asked; none of this is ever answered from a replica's memory.
+    :param timeout_seconds: how long a lock outlives its last heartbeat.
+    """
+
+    def __init__(self, metastore: Metastore, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> None:
+        self._metastore = metastore
+        self._timeout = timeout_seconds
+
+    def get_open_txns(self) -> Any:
+        snapshot = self._metastore.valid_txn_list()
+        opened = [one for one in snapshot.exceptions if one not in snapshot.aborted]
+        return hive.GetOpenTxnsResponse(
+            txn_high_water_mark=snapshot.high_watermark,
+            open_txns=list(snapshot.exceptions),
+            min_open_txn=opened[0] if opened else snapshot.high_watermark + 1,
+            abortedBits=_bits(snapshot.exceptions, snapshot.aborted),
+        )
+
+    def get_open_txns_req(self, request: Any) -> Any:
+        answer = self.get_open_txns()
+        left_out = set(request.excludeTxnTypes or ())
+        if left_out:
+            aborted = set(_set_bits(answer.open_txns, answer.abortedBits))
+            kept = [
+                one
+                for one in answer.open_txns
+                if one in aborted or self._metastore.get_txn(one).txn_type not in left_out
+            ]
+            answer.open_txns, answer.abortedBits = kept, _bits(kept, aborted)
+        return answer
+
+    def get_open_txns_info(self) -> Any:
+        snapshot = self._metastore.valid_txn_list()
+        infos = [self._metastore.get_txn(txn_id) for txn_id in snapshot.exceptions]
+        return hive.GetOpenTxnsInfoResponse(
+            txn_high_water_mark=snapshot.high_watermark,
+            # One may have been committed since the snapshot.
+            open_txns=[_txn(info) for info in infos if info.state is not TxnState.COMMITTED],
+        )
+
+    def open_txns(self, request: Any) -> Any:
+        if request.num_txns <= 0:
+            raise InvalidInputError(f"Invalid input for number of txns: {request.num_txns}")
+        if request.replPolicy is not None:
+            raise InvalidInputError("transactions of a replication policy are not supported")
+        try:
+            txn_type = TxnType(request.txn_type or 0)
+        except ValueError:
+            raise InvalidInputError(
+                f"transaction type {request.txn_type} is not supported; known are "
+                f"{[f'{one.value} ({one.name})' for one in TxnType]}"
+            ) from None
+        one = OpenTxn(
+            request.user,
+            request.hostname,
+            request.agentInfo,
+            request.commitOnRecovery is not False,
+            txn_type,
+            request.timeoutSeconds,
+        )
+        engine = self._metastore.engine
+        if request.num_txns == 1:
+            return Grouped(engine, TRANSACTIONS, one, lambda opened: hive.OpenTxnsResponse(txn_ids=[opened]))
+        count = min(request.num_txns, _MAX_TXNS)
+        return hive.OpenTxnsResponse(txn_ids=[engine.write_together(TRANSACTIONS, one) for _ in range(count)])
+
+    def abort_txn(self, request: Any) -> None:
+        self._metastore.abort_txn(request.txnid)
+
+    def abort_txns(self, request: Any) -> None:
+        for txn_id in request.txn_ids:
+            try:
+                self._metastore.abort_txn(txn_id)
+            except NoSuchTransactionError:
+                continue  # as in Hive
+
+    def commit_txn(self, request: Any) -> Any:
+        if request.keyValue is not None or request.replPolicy is not None:
+            raise InvalidInputError(
+                f"transaction {request.txnid}: a commit with a key and value, or of a replication policy, "
+                "is not supported",
+                txn_id=request.txnid,
+            )
+        return Grouped(self._metastore.engine, TRANSACTIONS, CommitTxn(request.txnid), _nothing)
+
+    def heartbeat_txn_range(self, request: Any) -> Any:
+        aborted, unknown = set(), set()
+        for txn_id in range(request.min, request.max + 1):
+            try:
+                self._metastore.heartbeat_txn(txn_id)
+            except TransactionAbortedError:
+                aborted.add(txn_id)
+            except NoSuchTransactionError:
+                unknown.add(txn_id)
+        return hive.HeartbeatTxnRangeResponse(aborted=aborted, nosuch=unknown)
+
+    def add_dynamic_partitions(self, request: Any) -> None:
+        """Looks whether the transaction is open; conflicts are found by the tables' own commits, not here."""
+        self._metastore.engine.write(lambda connection: lock_open(connection, request.txnid))
+
+    def get_valid_write_ids(self, request: Any) -> Any:
+        snapshot = ValidTxnList.parse(request.validTxnList) if request.validTxnList else None
+        if snapshot is None:
+            snapshot = self._metastore.valid_txn_list()
+        found = [self._write_ids(name, snapshot) for name in request.fullTableNames]
+        return hive.GetValidWriteIdsResponse(
+            tblValidWriteIds=[
+                hive.TableValidWriteIds(
+                    fullTableName=name,
+                    writeIdHighWaterMark=one.high_watermark,
+                    invalidWriteIds=list(one.exceptions),
+                    minOpenWriteId=one.min_open,
+                    abortedBits=_bits(one.exceptions, one.aborted),
+                )
+                for name, one in zip(request.fullTableNames, found, strict=True)
+            ]
+        )
+
+    def _write_ids(self, full_name: str, snapshot: ValidTxnList) -> ValidWriteIdList:
+        database, _, table = full_name.partition(".")
+        try:
+            return self._metastore.valid_write_id_list(database, table, snapshot)
+        except NoSuchObjectError:
+            return ValidWriteIdList(full_name, 0)  # as in Hive
+
+    def allocate_table_write_ids(self, request: Any) -> Any:
+        if request.txnIds is None or request.replPolicy is not None or request.reallocate:
+            raise InvalidInputError(
+                f"table {request.dbName}.{request.tableName}: write ids are allocated by transaction ids; "
+                "a replication policy, or to allocate anew, is not supported"
+            )
+        wanted = [AllocateWriteId(txn_id, request.dbName, request.tableName) for txn_id in request.txnIds]
+        engine = self._metastore.engine
+        if len(wanted) == 1:
+            return Grouped(engine, WRITE_IDS, wanted[0], lambda one: _allocated({request.txnIds[0]: one}))
+        return _allocated({one.txn_id: engine.write_together(WRITE_IDS, one) for one in wanted})
+
+    def get_max_allocated_table_write_id(self, request: Any) -> Any:
+        last = self._metastore.engine.read(
+            lambda connection: last_write_id(connection, request.dbName, request.tableName)
+        )
+        return hive.MaxAllocatedTableWriteIdResponse(maxWriteId=last)
+
+    def seed_write_id(self, request: Any) -> None:
+        # Hive: the next one is the seed + 1.
+        self._metastore.seed_write_id(request.dbName, request.tableName, request.seedWriteId)
+
+    def lock(self, request: Any) -> Any:
+        components = [_component(one) for one in request.component]
+        only_reads = all(one.type is LockType.SHARED_READ for one in components)
+        impatient = (request.zeroWaitReadEnabled and only_reads) or request.exclusiveCTAS
+        lock = Lock(
+            tuple(components),
+            request.user,
+            request.hostname,
+            request.agentInfo,
+            request.txnid or None,
+            self._timeout,
+            wait=not impatient,
+        )
+        return Grouped(
+            self._metastore.engine,
+            LOCKS,
+            lock,
+            lambda answer: hive.LockResponse(lockid=answer.lock_id, state=_state(answer.state)),
+        )
+
+    def check_lock(self, request: Any) -> Any:
+        state = self._metastore.check_lock(request.lockid)
+        return hive.LockResponse(lockid=request.lockid, state=_state(state))
+
+    def unlock(self, request: Any) -> Any:
+        return Grouped(self._metastore.engine, LOCKS, Unlock(request.lockid), _nothing)
+
+    def show_locks(self, request: Any) -> Any:
+        found = self._metastore.show_locks(
+            request.dbname, request.tablename, request.partname, txn_id=request.txnid or None
+        )
+        return hive.ShowLocksResponse(locks=[_shown(one) for one in found])
+
+    def heartbeat(self, request: Any) -> None:
+        if request.lockid:
+            self._metastore.heartbeat_lock(request.lockid)
+        if request.txnid:
+            self._metastore.heartbeat_txn(request.txnid)
+
+    def get_current_notificationEventId(self) -> Any:  # noqa: N802 (Hive's name)
+        return hive.CurrentNotificationEventId(eventId=self._metastore.current_event_id())
+
+    def get_next_notification(self, request: Any) -> Any:
+        left_out = set(request.eventTypeSkipList or ())
+        limit = request.maxEvents if request.maxEvents and request.maxEvents > 0 else None
+        found: list[Any] = []
+        for event in self._events(request.lastEvent, request.dbName, request.tableNames):
+            if event.event_type in left_out:
+                continue
+            if limit is not None and len(found) == limit:
+                break
+            found.append(_notification(event))
+        return hive.NotificationEventResponse(events=found)
+
+    def get_notification_events_count(self, request: Any) -> Any:
+        counted = 0
+        for event in self._events(request.fromEventId, request.dbName, request.tableNames):
+            if (request.toEventId and event.event_id > request.toEventId) or counted == (request.limit or -1):
+                break
+            counted += 1
+        return hive.NotificationEventsCountResponse(eventsCount=counted)
+
+    def fire_listener_event(self, request: Any) -> Any:
+        inserted = request.data.insertDatas or [request.data.insertData]
+        if inserted == [None]:
+            raise InvalidInputError("of the events that a client may fire only insertions are supported")
+        fired = [
+            self._metastore.fire_insert_event(
+                request.dbName,
+                request.tableName,
+                one.filesAdded or [],
+                values=one.partitionVal or request.partitionVals or None,
+                replace=bool(one.replace),
+                txn_id=request.txnId,
+            )
+            for one in inserted
+        ]
+        return hive.FireEventResponse(eventIds=fired)
+
+    def commit_changes(self, request: Any) -> Any:
+        new = {
+            (one.dbName, one.tableName): [
+                PartitionSpec(info.values, info.location, info.parameters)
+                for info in map(read_partition, one.newPartitions)
+            ]
+            for one in request.tables
+            if one.newPartitions
+        }
+        told = {
+            (one.dbName, one.tableName): [_insertion(each) for each in one.insertions]
+            for one in request.tables
+            if one.insertions
+        }
+        event_id = self._metastore.commit_txn(request.txnId, new_partitions=new, insertions=told)
+        return hive.CommitChangesResponse(eventId=event_id)
+
+    def get_read_snapshot(self, request: Any) -> Any:
+        named = (name.partition(".") for name in request.fullTableNames)
+        tables = [(database, table) for database, _, table in named]
+        seen = None if request.validTxnList is None else ValidTxnList.parse(request.validTxnList)
+        snapshot = self._metastore.read_snapshot(tables, request.txnId, valid_txns=seen)
+        return hive.ReadSnapshot(
+            validTxnList=str(snapshot.valid_txns),
+            tables=[
+                hive.TableSnapshot(
+                    fullTableName=name, tableId=one.table_id, validWriteIdList=str(one.write_ids)
+                )
+                for name, one in snapshot.tables.items()
+            ],
+            catalogEventId=snapshot.catalog_event_id,
+        )
+
+    def get_txn(self, txn_id: int) -> Any:
+        info = self._metastore.get_txn(txn_id)
+        struct = _txn(info)
+        struct.commitOnRecovery, struct.eventId = info.commit_on_recovery, info.event_id
+        struct.txnType = int(info.txn_type)
+        return struct
+
+    def request_commit(self, txn_id: int) -> None:
+        self._metastore.request_commit(txn_id)
+
+    def record_table_write(self, write: Any) -> None:
+        self._metastore.record_write(write.txnId, write.dbName, write.tableName, write.instant)
+
+    def get_table_writes(self, txn_id: int) -> list[Any]:
+        return [
+            hive.TableWrite(
+                txnId=write.txn_id,
+                dbName=write.database,
+                tableName=write.table,
+                location=write.location,
+                writeId=write.write_id,
+                instant=write.instant,
+            )
+            for write in self._metastore.writes_of(txn_id)
+        ]
+
+    def get_timed_out_txns(self, timeout_seconds: float) -> list[int]:
+        return self._metastore.timed_out(timeout_seconds)
+
+    def end_timed_out_txn(self, request: Any) -> Any:
+        event_id = self._metastore.end_timed_out(request.txnId, request.timeoutSeconds, commit=request.commit)
+        return hive.EndTimedOutTxnResponse(eventId=event_id)
+
+    def _events(
+        self, after: int, database: str | None, tables: Sequence[str] | None
+    ) -> Iterator[NotificationEvent]:
+        names = {name.lower() for name in tables or ()}
+        while batch := self._metastore.next_events(after, _BATCH, database=database and database.lower()):
+            yield from (one for one in batch if not names or one.table in names)
+            after = batch[-1].event_id
+
+
+def _allocated(write_ids: Mapping[int, int]) -> Any:
+    allocated = [hive.TxnToWriteId(txnId=txn_id, writeId=one) for txn_id, one in write_ids.items()]
+    return hive.AllocateTableWriteIdsResponse(txnToWriteIds=allocated)
+
+
+def _nothing(answer: object) -> None:
+    """The answer of a method that has none."""
+
+
+def _insertion(data: Any) -> Insertion:
+    values = None if data.partitionVal is None else partition_values(data.partitionVal)
+    return Insertion(data.filesAdded, values, bool(data.replace))
+
+
+def _txn(info: TxnInfo) -> Any:
+    states = {
+        TxnState.OPEN: hive.TxnState.OPEN,
+        TxnState.ABORTED: hive.TxnState.ABORTED,
+        TxnState.COMMITTED: hive.TxnState.COMMITTED,
+    }
+    return hive.TxnInfo(
+        id=info.id,
+        state=states[info.state],
+        user=info.user,
+        hostname=info.host,
+        agentInfo=info.agent,
+        startedTime=round(info.opened_at * 1000),
+        lastHeartbeatTime=round(info.heartbeat_at * 1000),
+    )
+
+
+def _bits(ids: Sequence[int], marked: frozenset[int] | set[int]) -> bytes:
+    """What Java's ``BitSet.toByteArray`` makes: bit i stands for ``ids[i]``."""
+    number = sum(1 << at for at, one in enumerate(ids) if one in marked)
+    return number.to_bytes((number.bit_length() + 7) // 8, "little")
+
+
+def _set_bits(ids: Sequence[int], bits: bytes) -> list[int]:
+    number = int.from_bytes(bits, "little")
+    return [one for at, one in enumerate(ids) if number >> at & 1]
+
+
+def _component(component: Any) -> LockComponent:
+    return LockComponent(
+        _LOCK_TYPES[component.type],
+        component.dbname,
+        component.tablename or None,
+        component.partitionname or None,
+    )
+
+
+def _state(state: LockState) -> Any:
+    return getattr(hive.LockState, state.name)
+
+
+def _shown(info: LockInfo) -> Any:
+    return hive.ShowLocksResponseElement(
+        lockid=info.lock_id,
+        dbname=info.component.database,
+        tablename=info.component.table,
+        partname=info.component.partition,
+        state=_state(info.state),
+        type=_LOCK_TYPES_BACK[info.component.type],
+        txnid=info.txn_id or 0,
+        lastheartbeat=0 if info.txn_id else round(info.heartbeat_at * 1000),
+        acquiredat=None if info.acquired_at is None else int(info.acquired_at * 1000),
+        user=info.user,
+        hostname=info.host,
+        agentInfo=info.agent,
+    )
+
+
+def _notification(event: NotificationEvent) -> Any:
+    return hive.NotificationEvent(
+        eventId=event.event_id,
+        eventTime=event.event_time,
+        eventType=event.event_type,
+        dbName=event.database,
+        tableName=event.table,
+        message=json.dumps(event.message, ensure_ascii=False),
+        messageFormat=event.message_format,
+    )

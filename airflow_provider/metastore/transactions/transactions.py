@@ -1,0 +1,401 @@
+"""Global transactions and the write ids that they take: functions of one connection.
+
+A transaction is open, committed or aborted. Per table it has at most one write id; a reader
+sees a write id exactly when it sees the transaction. Rules, states and error texts are
+Hive's (its functions OpenTxns, CommitTxn, AbortTxn, AllocateTableWriteIds, GetValidWriteIds
+in ``metastore/txn/jdbc/functions``), with two differences: transaction ids come from a
+locked counter and so have no gaps, and which Hudi instants a transaction wrote is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, select, update
+
+from airflow_provider.exceptions import (
+    InvalidInputError,
+    MetastoreError,
+    NoSuchTransactionError,
+    TransactionAbortedError,
+)
+from airflow_provider.metastore.catalog import get_table
+from airflow_provider.metastore.database import (
+    Counter,
+    advance,
+    counted,
+    current_millis,
+    databases,
+    insert_if_absent,
+    locks,
+    tables,
+    txn_write_ids,
+    txn_writes,
+    txns,
+    write_id_sequences,
+)
+from airflow_provider.metastore.model import NO_OPEN, ValidTxnList
+from airflow_provider.metastore.notifications import (
+    EventType,
+    NewEvent,
+    append_events,
+    current_event_id,
+)
+
+
+class TxnType(IntEnum):
+    """What a transaction is for; Hive's numbers."""
+
+    DEFAULT = 0
+    REPL_CREATED = 1
+    READ_ONLY = 2
+    COMPACTION = 3
+
+
+class TxnState(StrEnum):
+    """What became of a transaction; the letters that Hive stores."""
+
+    OPEN = "o"
+    COMMITTED = "c"
+    ABORTED = "a"
+
+
+# Built once: making a statement costs more than running it.
+_OPEN = insert(txns).values(opened_at=current_millis(), heartbeat_at=current_millis())
+_LOCK = select(txns).where(txns.c.id == bindparam("txn")).with_for_update()
+# Those of several that are open, and that nobody works on.
+_LOCK_FREE = (
+    select(txns.c.id, txns.c.txn_type)
+    .where(txns.c.id.in_(bindparam("txns", expanding=True)), txns.c.state == TxnState.OPEN)
+    .order_by(txns.c.id)
+    .with_for_update(skip_locked=True)
+)
+_HEARTBEAT = (
+    update(txns)
+    .where(txns.c.id == bindparam("txn"), txns.c.state == TxnState.OPEN)
+    .values(heartbeat_at=current_millis())
+)
+_CLOSE = (
+    update(txns)
+    .where(txns.c.id == bindparam("txn"))
+    .values(state=bindparam("to"), closing_event_id=bindparam("event"), closed_at=current_millis())
+)
+# A transaction's locks end with it.
+_END_LOCKS = delete(locks).where(locks.c.txn_id.in_(bindparam("txns", expanding=True)))
+
+
+@dataclass(frozen=True)
+class TxnInfo:
+    """A transaction.
+
+    :param id: 1 for the first; each is its predecessor's + 1.
+    :param state: open, committed or aborted.
+    :param user: who opened it.
+    :param host: where it was opened.
+    :param agent: what opened it, such as a task instance.
+    :param commit_on_recovery: whether recovery may commit it; see
+        :meth:`airflow_provider.metastore.api.Metastore.recover_timed_out`.
+    :param opened_at: seconds since the epoch, by the database's clock.
+    :param heartbeat_at: its last heartbeat, as ``opened_at``.
+    :param event_id: its COMMIT_TXN or ABORT_TXN event; None while it is open. For one that only
+        reads, which leaves no event, the last event when it ended.
+    :param txn_type: what it is for.
+    """
+
+    id: int
+    state: TxnState
+    user: str
+    host: str
+    agent: str | None
+    commit_on_recovery: bool
+    opened_at: float
+    heartbeat_at: float
+    event_id: int | None
+    txn_type: TxnType = TxnType.DEFAULT
+
+
+@dataclass(frozen=True)
+class TableWriteInfo:
+    """What a transaction wrote, or may have written, into one table.
+
+    :param txn_id: the transaction.
+    :param database: the table's database, by its present name.
+    :param table: the table, by its present name.
+    :param location: the table's folder or URL.
+    :param write_id: the transaction's write id there, None when it took none.
+    :param instant: requested time of the Hudi instant; None when a write id was taken but no instant
+        was recorded: then the table's timeline must tell by the txn id in its commit metadata.
+    """
+
+    txn_id: int
+    database: str
+    table: str
+    location: str
+    write_id: int | None
+    instant: str | None
+
+
+def open_txn(
+    connection: Connection,
+    user: str,
+    host: str,
+    *,
+    agent: str | None,
+    commit_on_recovery: bool,
+    txn_type: TxnType = TxnType.DEFAULT,
+    timeout_millis: int | None = None,
+) -> int:
+    """See :meth:`airflow_provider.metastore.api.Metastore.open_txn`."""
+    txn_id = advance(connection, Counter.TXN_ID)
+    row = {
+        "id": txn_id,
+        "state": TxnState.OPEN,
+        "user_name": user,
+        "host": host,
+        "agent": agent,
+        "commit_on_recovery": commit_on_recovery,
+        "txn_type": txn_type,
+        "timeout_ms": timeout_millis,
+    }
+    connection.execute(_OPEN, row)
+    if txn_type == TxnType.READ_ONLY:
+        # Nobody who follows the log has anything to do for it (DbNotificationListener).
+        return txn_id
+    append_events(connection, [open_event(txn_id)])
+    return txn_id
+
+
+def open_event(txn_id: int | str) -> NewEvent:
+    """What tells that a transaction was opened."""
+    return NewEvent(EventType.OPEN_TXN, {"txnIds": [txn_id], "fromTxnId": txn_id, "toTxnId": txn_id})
+
+
+def commit_event(txn_id: int | str) -> NewEvent:
+    """What tells that a transaction was committed."""
+    # Hive fills these only when it dumps the log; its readers join with ALLOC_WRITE_ID.
+    unfilled = ("writeIds", "databases", "tables", "partitions", "tableObjs", "partitionObjs", "files")
+    return NewEvent(EventType.COMMIT_TXN, {"txnid": txn_id, **dict.fromkeys(unfilled)})
+
+
+def get_txn(connection: Connection, txn_id: int) -> TxnInfo:
+    """See :meth:`airflow_provider.metastore.api.Metastore.get_txn`."""
+    row = connection.execute(select(txns).where(txns.c.id == txn_id)).one_or_none()
+    if row is None:
+        raise _unexpected_state(txn_id, None)
+    return TxnInfo(
+        id=row.id,
+        state=TxnState(row.state),
+        user=row.user_name,
+        host=row.host,
+        agent=row.agent,
+        commit_on_recovery=row.commit_on_recovery,
+        opened_at=row.opened_at / 1000,
+        heartbeat_at=row.heartbeat_at / 1000,
+        event_id=row.closing_event_id,
+        txn_type=TxnType(row.txn_type),
+    )
+
+
+def heartbeat_txn(connection: Connection, txn_id: int) -> None:
+    """See :meth:`airflow_provider.metastore.api.Metastore.heartbeat_txn`."""
+    beaten = connection.execute(_HEARTBEAT, {"txn": txn_id})
+    if beaten.rowcount == 0:
+        row = connection.execute(select(txns.c.state).where(txns.c.id == txn_id)).one_or_none()
+        raise _unexpected_state(txn_id, None if row is None else row.state)
+
+
+def commit_txn(connection: Connection, txn_id: int) -> int:
+    """See :meth:`airflow_provider.metastore.api.Metastore.commit_txn`."""
+    row = _locked(connection, txn_id)
+    if row is not None and row.state == TxnState.COMMITTED:
+        return int(row.closing_event_id)
+    found = _require_open(txn_id, row)
+    return _end(connection, found, TxnState.COMMITTED, commit_event(txn_id))
+
+
+def request_commit(connection: Connection, txn_id: int) -> None:
+    """See :meth:`airflow_provider.metastore.api.Metastore.request_commit`."""
+    if lock_not_aborted(connection, txn_id) == TxnState.OPEN:
+        connection.execute(update(txns).where(txns.c.id == txn_id).values(commit_on_recovery=True))
+
+
+def abort_txn(connection: Connection, txn_id: int) -> int:
+    """See :meth:`airflow_provider.metastore.api.Metastore.abort_txn`."""
+    row = _locked(connection, txn_id)
+    if row is not None and row.state == TxnState.ABORTED:
+        return int(row.closing_event_id)
+    found = _require_open(txn_id, row)
+    updated = sorted({write.database for write in writes_of(connection, txn_id)})
+    event = NewEvent(EventType.ABORT_TXN, {"txnid": txn_id, "dbsUpdated": updated})
+    return _end(connection, found, TxnState.ABORTED, event)
+
+
+def lock_open(connection: Connection, txn_id: int) -> TxnType:
+    """Keep a transaction open until this database transaction ends.
+
+    :return: what it is for.
+    :raises NoSuchTransactionError: when it is unknown or committed.
+    :raises TransactionAbortedError: when it was aborted.
+    """
+    return TxnType(_require_open(txn_id, _locked(connection, txn_id)).txn_type)
+
+
+def lock_those_open(connection: Connection, txn_ids: Collection[int]) -> dict[int, TxnType]:
+    """Keep transactions open until this database transaction ends, without waiting for anybody.
+
+    :return: what they are for, in ascending order; those that are not open, and those that another database
+        transaction has locked, are not among them.
+    """
+    rows = connection.execute(_LOCK_FREE, {"txns": sorted(txn_ids)})
+    return {row.id: TxnType(row.txn_type) for row in rows}
+
+
+def lock_not_aborted(connection: Connection, txn_id: int) -> TxnState:
+    """Keep a transaction from being aborted until this database transaction ends; it may be committed.
+
+    :return: open or committed.
+    :raises NoSuchTransactionError: when it is unknown.
+    :raises TransactionAbortedError: when it was aborted.
+    """
+    row = _locked(connection, txn_id)
+    if row is None or row.state == TxnState.ABORTED:
+        raise _unexpected_state(txn_id, None if row is None else row.state)
+    return TxnState(row.state)
+
+
+def _require_open(txn_id: int, row: Row[Any] | None) -> Row[Any]:
+    """Raise unless the row is of an open transaction; errors as :func:`lock_open`."""
+    if row is None or row.state != TxnState.OPEN:
+        raise _unexpected_state(txn_id, None if row is None else row.state)
+    return row
+
+
+def timed_out(connection: Connection, timeout_seconds: float) -> list[int]:
+    """The open transactions whose last heartbeat is as old as their timeout, or older, ascending.
+
+    :param timeout_seconds: of those that have none of their own.
+    """
+    query = (
+        select(txns.c.id)
+        .where(
+            txns.c.state == TxnState.OPEN,
+            txns.c.heartbeat_at
+            <= current_millis() - func.coalesce(txns.c.timeout_ms, int(timeout_seconds * 1000)),
+        )
+        .order_by(txns.c.id)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def still_timed_out(connection: Connection, txn_id: int, timeout_seconds: float) -> bool:
+    """Whether a transaction is open and timed out; if so it is locked in that state."""
+    row = _locked(connection, txn_id)
+    return row is not None and row.state == TxnState.OPEN and txn_id in timed_out(connection, timeout_seconds)
+
+
+def record_write(connection: Connection, txn_id: int, database: str, table: str, instant: str) -> None:
+    """See :meth:`airflow_provider.metastore.api.Metastore.record_write`."""
+    if not instant:
+        raise InvalidInputError(f"transaction {txn_id}: a write is recorded by its instant, none was given")
+    lock_open(connection, txn_id)
+    written = get_table(connection, database, table)
+    insert_if_absent(connection, txn_writes, {"txn_id": txn_id, "table_id": written.id, "instant": instant})
+
+
+def writes_of(connection: Connection, txn_id: int) -> list[TableWriteInfo]:
+    """See :meth:`airflow_provider.metastore.api.Metastore.writes_of`."""
+    named = (databases.c.name.label("database"), tables.c.name.label("table"), tables.c.location)
+    recorded = connection.execute(
+        select(*named, txn_writes.c.instant)
+        .select_from(txn_writes)
+        .join(tables)
+        .join(databases)
+        .where(txn_writes.c.txn_id == txn_id)
+    ).all()
+    allocated = connection.execute(
+        select(*named, txn_write_ids.c.write_id)
+        .select_from(txn_write_ids)
+        .join(write_id_sequences)
+        .join(databases, databases.c.name == write_id_sequences.c.database_name)
+        .join(tables, is_table_of_sequence())
+        .where(txn_write_ids.c.txn_id == txn_id)
+    ).all()
+    write_ids = {(row.database, row.table): row.write_id for row in allocated}
+    writes = [
+        TableWriteInfo(
+            txn_id,
+            row.database,
+            row.table,
+            row.location,
+            write_ids.get((row.database, row.table)),
+            row.instant,
+        )
+        for row in recorded
+    ]
+    with_instant = {(write.database, write.table) for write in writes}
+    writes += [
+        TableWriteInfo(txn_id, row.database, row.table, row.location, row.write_id, None)
+        for row in allocated
+        if (row.database, row.table) not in with_instant
+    ]
+    return sorted(writes, key=lambda write: (write.database, write.table, write.instant or ""))
+
+
+def valid_txn_list(connection: Connection, txn_id: int | None) -> ValidTxnList:
+    """See :meth:`airflow_provider.metastore.api.Metastore.valid_txn_list`."""
+    watermark = counted(connection, Counter.TXN_ID)
+    # Those that only read hide nothing, so they are no exceptions (Hive: OpenTxnList).
+    hiding = (txns.c.state != TxnState.COMMITTED, txns.c.txn_type != TxnType.READ_ONLY)
+    query = select(txns.c.id, txns.c.state).where(*hiding).order_by(txns.c.id)
+    if txn_id is not None:
+        if not 0 < txn_id <= watermark:
+            raise _unexpected_state(txn_id, None)
+        # TxnCommonUtils.createValidReadTxnList: nothing later, and its own writes.
+        watermark = txn_id
+        query = query.where(txns.c.id < txn_id)
+    states = {row.id: row.state for row in connection.execute(query)}
+    aborted = frozenset(one for one, state in states.items() if state == TxnState.ABORTED)
+    min_open = next((one for one in states if one not in aborted), NO_OPEN)
+    return ValidTxnList(watermark, tuple(states), aborted, min_open)
+
+
+def _locked(connection: Connection, txn_id: int) -> Row[Any] | None:
+    return connection.execute(_LOCK, {"txn": txn_id}).one_or_none()
+
+
+def is_table_of_sequence() -> ColumnElement[bool]:
+    """Joins tables, with their databases, to the write-id sequences of their names."""
+    return (tables.c.database_id == databases.c.id) & (tables.c.name == write_id_sequences.c.table_name)
+
+
+def _end(connection: Connection, row: Row[Any], state: TxnState, event: NewEvent) -> int:
+    end_locks(connection, [row.id])
+    if row.txn_type == TxnType.READ_ONLY:
+        event_id = current_event_id(connection)
+    else:
+        event_id = append_events(connection, [event])
+    close_txns(connection, state, {row.id: event_id})
+    return event_id
+
+
+def end_locks(connection: Connection, txn_ids: Collection[int]) -> None:
+    """Remove the locks of transactions that end."""
+    connection.execute(_END_LOCKS, {"txns": txn_ids})
+
+
+def close_txns(connection: Connection, state: TxnState, closed: Mapping[int, int]) -> None:
+    """End transactions, each with the event that tells it."""
+    rows = [{"txn": txn_id, "to": state, "event": event_id} for txn_id, event_id in closed.items()]
+    connection.execute(_CLOSE, rows)
+
+
+def _unexpected_state(txn_id: int, state: str | None) -> MetastoreError:
+    """The error for a transaction that should be open; Hive's texts (TxnUtils.raiseTxnUnexpectedState)."""
+    if state == TxnState.ABORTED:
+        return TransactionAbortedError(f"Transaction txnid:{txn_id} already aborted", txn_id=txn_id)
+    if state == TxnState.COMMITTED:
+        return NoSuchTransactionError(f"Transaction txnid:{txn_id} is already committed.", txn_id=txn_id)
+    return NoSuchTransactionError(f"No such transaction txnid:{txn_id}", txn_id=txn_id)

@@ -1,0 +1,115 @@
+"""The operator's side of a Spark job that does many things: one session for all windows of a backfill."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import uuid
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from airflow_provider.exceptions import JobFailedError
+from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.operators._base.spark_job import SparkJob
+from airflow_provider.spark.job_requests import LOOK_EVERY_SECONDS, Request, put_request, request_id
+from airflow_provider.spark.job_result import result_of_outcome, take_outcome
+from airflow_provider.table.storage import Storage
+
+_SECONDS_TO_END = 60.0
+
+
+class ServingSparkJob:
+    """A Spark job that is started when it is asked for the first time, and asked again and again.
+
+    As a context manager it ends the job.
+
+    :param start: makes the job, not running yet.
+    :param job: what requests refer to.
+    :param storage: the table's storage.
+    """
+
+    def __init__(self, start: Callable[[], SparkJob], job: IngestJob, storage: Storage) -> None:
+        self._start = start
+        self._job = dataclasses.replace(job, serves=True)
+        self._storage = storage
+        self._run: _Run | None = None
+
+    def ask(self, request: Request) -> dict[str, Any]:
+        """Ask for something, and wait for it.
+
+        :param request: what is asked for.
+        :return: the job's result.
+        :raises TableServiceError: what the job raised; it goes on and may be asked again.
+        :raises JobFailedError: when the job ended, or was killed; with the end of its log.
+        """
+        if self._run is None or self._run.is_over:
+            # It ends by itself when it is not asked for long, and gives its executors back.
+            job = dataclasses.replace(self._job, job_id=uuid.uuid4().hex)
+            self._run = _Run(self._start(), job, self._storage)
+        return self._run.ask(request)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._run is not None:
+            self._run.end()
+
+
+class _Run:
+    """One process of a serving job; followed by a thread, so that the task's own can ask and be told."""
+
+    def __init__(self, running: SparkJob, job: IngestJob, storage: Storage) -> None:
+        self._running = running
+        self._job = job
+        self._storage = storage
+        self._asked = 0
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._follow, name=f"spark-job-{job.job_id}", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    def ask(self, request: Request) -> dict[str, Any]:
+        self._asked += 1
+        put_request(self._storage, self._job.job_id, self._asked, request)
+        try:
+            outcome = self._wait(request_id(self._job.job_id, self._asked))
+        except BaseException:
+            # A timeout of the task, say: nothing of the job may write on behind the rollback.
+            self._running.kill()
+            self._thread.join(_SECONDS_TO_END)
+            raise
+        return result_of_outcome(outcome)
+
+    def end(self) -> None:
+        if not self.is_over:
+            self._asked += 1
+            put_request(self._storage, self._job.job_id, self._asked, Request())
+        if not self._over.wait(_SECONDS_TO_END):
+            self._running.kill()
+        self._thread.join(_SECONDS_TO_END)
+
+    def _wait(self, outcome_id: str) -> dict[str, Any]:
+        while (outcome := take_outcome(self._storage, outcome_id)) is None:
+            if not self._over.wait(LOOK_EVERY_SECONDS):
+                continue
+            if (outcome := take_outcome(self._storage, outcome_id)) is not None:
+                break
+            job_id = self._job.job_id
+            raise self._error or JobFailedError(f"Spark job {job_id} ended without an answer", job_id=job_id)
+        return outcome
+
+    def _follow(self) -> None:
+        try:
+            self._running.run(self._job, self._storage)
+        except BaseException as error:  # noqa: BLE001 - whoever waits for an answer raises it
+            self._error = error
+        finally:
+            self._over.set()

@@ -1,0 +1,340 @@
+"""Running a Spark job and learning how it ended: in a child process, or by spark-submit."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Protocol
+
+import psutil
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+from airflow.sdk.log import mask_secret
+
+from airflow_provider.exceptions import InvalidConnectionError, JobFailedError
+from airflow_provider.operators._base.engine_archive import write_engine_archive
+from airflow_provider.spark.job_result import RESULT_PREFIX, read_outcome, result_of_outcome
+from airflow_provider.table.storage import Storage
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+_TAIL_LINES = 60
+# Airflow kills a task that has not ended five seconds after on_kill.
+_SECONDS_TO_TERMINATE = 2.0
+# A process that the system does not let go is not waited for longer.
+_SECONDS_TO_END = 30
+_JOB_FILE = Path(__file__).parents[2] / "spark" / "job.py"
+
+
+def spark_job(
+    log: Logger, conn_id: str | None, conf: Mapping[str, str], submit_options: Mapping[str, Any]
+) -> SparkJob:
+    """The way to run a job that a connection stands for.
+
+    :param log: the task's log.
+    :param conn_id: a connection of type ``spark`` or ``spark_connect``; a local session when None.
+    :param conf: Spark's configuration, for spark-submit; a local session has it from the job, a
+        Spark Connect server has its own.
+    :param submit_options: further arguments of ``SparkSubmitHook``.
+    :raises InvalidConnectionError: when the connection does not exist (the Spark provider would go
+        on with YARN), or options are given that it has no use for.
+    """
+    if conn_id is None:
+        _refuse(submit_options, "spark_submit_options", "a local session")
+        return ChildSparkJob(log, {})
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        raise InvalidConnectionError(
+            f"connection {conn_id!r} does not exist; create it with type 'spark' or 'spark_connect', or "
+            "leave spark_conn_id out for a local session",
+            connection=conn_id,
+        ) from None
+    if connection.conn_type != SparkConnectHook.conn_type:
+        return SubmittedSparkJob(log, conn_id=conn_id, conf=conf, options=submit_options)
+    _refuse(submit_options, "spark_submit_options", f"the Spark Connect server of {conn_id!r}")
+    _refuse(conf, "spark_conf", f"the Spark Connect server of {conn_id!r}")
+    if connection.password:
+        mask_secret(connection.password)
+    url = SparkConnectHook(conn_id).get_connection_url()
+    if session_id := connection.extra_dejson.get("session_id"):
+        url = f"{url};session_id={session_id}"
+    return ChildSparkJob(log, {"SPARK_REMOTE": url})
+
+
+def _refuse(options: Mapping[str, Any], name: str, where: str) -> None:
+    if options:
+        raise InvalidConnectionError(f"{where} takes no {name}; leave out: {', '.join(sorted(options))}")
+
+
+class Job(Protocol):
+    """What a job is to do, as :mod:`airflow_provider.spark.job` reads it."""
+
+    @property
+    def job_id(self) -> str:
+        """Names the outcome's file."""
+
+    def to_json(self) -> str:
+        """The job as text; may hold secrets."""
+
+
+class SparkJob(abc.ABC):
+    """A Spark job under way.
+
+    :param log: the task's log; the job's lines go there as they come.
+    :cvar outlives_task: whether the job may go on when the worker that started it dies.
+    """
+
+    outlives_task: ClassVar[bool]
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._outcome: dict[str, Any] | None = None
+        self._killed = threading.Event()
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether :meth:`kill` was called."""
+        return self._killed.is_set()
+
+    def run(self, job: Job, storage: Storage) -> dict[str, Any]:
+        """Start the job and wait for its end.
+
+        :param job: what to do.
+        :param storage: the table's storage, where the job also leaves its outcome.
+        :return: the job's result.
+        :raises TableServiceError: what the job raised, as the type it was there.
+        :raises JobFailedError: when it was killed, or ended without saying why; with the end of
+            its log.
+        """
+        with tempfile.TemporaryDirectory(prefix="table-services-") as folder:
+            specification = Path(folder) / f"{job.job_id}.json"
+            # The folder is its owner's only, because storage options may hold secrets.
+            specification.write_text(job.to_json())
+            end = self._run(specification)
+        outcome = self._outcome or read_outcome(storage, job.job_id)
+        if outcome is None and self.is_killed:
+            raise JobFailedError(f"Spark job {job.job_id} was killed with its task", job_id=job.job_id)
+        if outcome is None:
+            tail = "\n".join(self._tail)
+            raise JobFailedError(
+                f"Spark job {job.job_id} ended without a result ({end}); the end of its log:\n{tail}",
+                job_id=job.job_id,
+            )
+        return result_of_outcome(outcome)
+
+    def kill(self) -> None:
+        """End the job at once, with all its processes; may be called from a signal handler."""
+        self._killed.set()
+        self._kill()
+
+    @abc.abstractmethod
+    def _run(self, specification: Path) -> str:
+        """Run to the end, whatever it is; says for a person how it ended."""
+
+    @abc.abstractmethod
+    def _kill(self) -> None: ...
+
+    def _listen(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            text = line.rstrip()
+            if text.startswith(RESULT_PREFIX):
+                with contextlib.suppress(json.JSONDecodeError):  # then the outcome file tells
+                    self._outcome = json.loads(text.removeprefix(RESULT_PREFIX))
+                continue
+            self._tail.append(text)
+            yield line
+
+
+class ChildSparkJob(SparkJob):
+    """A job in a child process, which has its own process group and dies with its parent.
+
+    :param log: the task's log.
+    :param environment: added to this process's own; ``SPARK_REMOTE`` there makes the job use a
+        Spark Connect server in place of a session of its own.
+    """
+
+    outlives_task = False
+
+    def __init__(self, log: Logger, environment: Mapping[str, str]) -> None:
+        super().__init__(log)
+        self._environment = environment
+        self._process: subprocess.Popen[str] | None = None
+
+    def _run(self, specification: Path) -> str:
+        # A task's standard input is its line to Airflow: the job must not have it.
+        with subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
+            [sys.executable, "-m", "airflow_provider.spark.job", str(specification)],
+            env={**os.environ, **self._environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as self._process:
+            if self.is_killed:
+                self._kill()
+            stdout: IO[str] = self._process.stdout  # type: ignore[assignment]  # PIPE
+            try:
+                for line in self._listen(stdout):
+                    self._log.info(line.rstrip())
+                ended = _describe_exit(self._process.wait())
+            except BaseException:
+                self._kill()  # a timeout of the task, say
+                raise
+            finally:
+                self._process.wait()
+                _end_session(self._process)
+            return ended
+
+    def _kill(self) -> None:
+        if self._process is None:
+            return
+        if "SPARK_REMOTE" not in self._environment:
+            _kill_session(self._process)
+            return
+        # The server's tasks would write on behind the rollback; a driver that is asked to end
+        # stops them first.
+        self._process.terminate()
+        last_word = threading.Timer(_SECONDS_TO_TERMINATE, self._kill_if_alive)
+        last_word.daemon = True
+        last_word.start()
+
+    def _kill_if_alive(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            _kill_session(self._process)
+
+
+class SubmittedSparkJob(SparkJob):
+    """A job by ``spark-submit``, through a connection of the Spark provider.
+
+    :param log: the task's log.
+    :param conn_id: connection of type ``spark``.
+    :param conf: Spark's configuration.
+    :param options: further arguments of the Spark provider's ``SparkSubmitHook``, such as
+        ``executor_memory``.
+    """
+
+    outlives_task = True
+
+    def __init__(
+        self, log: Logger, *, conn_id: str, conf: Mapping[str, str], options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(log)
+        connection = BaseHook.get_connection(conn_id)
+        deploy_mode = options.get("deploy_mode") or connection.extra_dejson.get("deploy-mode")
+        self._on_cluster = deploy_mode == "cluster"
+        self._conn_id = conn_id
+        self._conf = {**_python_conf(connection.host or "", self._on_cluster), **conf}
+        self._options = dict(options)
+        self._hook: _ListeningSubmitHook | None = None
+
+    def _run(self, specification: Path) -> str:
+        hook = self._hook = self._submit_hook(specification)
+        if self.is_killed:
+            return "killed before it was submitted"
+        try:
+            hook.submit(str(_JOB_FILE), start_new_session=True, stdin=subprocess.DEVNULL)
+        except FileNotFoundError as error:
+            raise InvalidConnectionError(
+                f"connection {self._conn_id!r}: the program {error.filename!r} is not on this worker's PATH; "
+                "install Spark there (the package pyspark brings it), or leave spark_conn_id out",
+                connection=self._conn_id,
+            ) from error
+        except (AirflowException, RuntimeError) as error:
+            return str(error)
+        finally:
+            if hook._submit_sp is not None:
+                hook._submit_sp.stdout.close()  # the hook leaves it open
+            _end_session(hook._submit_sp)
+        return "spark-submit ended with success"
+
+    def _submit_hook(self, specification: Path) -> _ListeningSubmitHook:
+        archive = str(write_engine_archive(specification.parent))
+        py_files = ",".join(filter(None, [archive, self._options.get("py_files")]))
+        shipped = [str(specification)] if self._on_cluster else []
+        files = ",".join(filter(None, [*shipped, self._options.get("files")]))
+        return _ListeningSubmitHook(
+            self,
+            conn_id=self._conn_id,
+            conf=self._conf,
+            # A driver on the cluster finds shipped files in its working folder.
+            application_args=[specification.name if self._on_cluster else str(specification)],
+            **{"name": "table-services", **self._options, "py_files": py_files, "files": files or None},
+        )
+
+    def _kill(self) -> None:
+        if self._hook is not None:
+            # spark-submit's own JVM first would leave its Python driver alive, orphaned and
+            # writing: the whole session ends at once, then the hook ends what runs on a cluster.
+            _kill_session(self._hook._submit_sp)
+            self._hook.on_kill()
+
+
+class _ListeningSubmitHook(SparkSubmitHook):
+    def __init__(self, job: SubmittedSparkJob, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._job = job
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        super()._process_spark_submit_log(self._job._listen(itr))
+
+
+def _python_conf(master: str, on_cluster: bool) -> dict[str, str]:
+    """Drivers and executors on this machine take this interpreter, and not ``python3`` on PATH."""
+    if on_cluster:
+        return {}
+    conf = {"spark.pyspark.driver.python": sys.executable}
+    if master.startswith("local"):
+        conf["spark.pyspark.python"] = sys.executable
+    return conf
+
+
+def _kill_session(process: subprocess.Popen[str] | None) -> list[psutil.Process]:
+    """Kill all processes of a job; those that were there.
+
+    Spark's Python workers have groups of their own, so the job is what has its session.
+    """
+    alive = [] if process is None else list(_processes_of(process.pid))
+    for each in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
+    return alive
+
+
+def _end_session(process: subprocess.Popen[str] | None) -> None:
+    """Kill all processes of a job and wait for their end, so that none writes on behind a rollback."""
+    for _ in range(_SECONDS_TO_END):
+        if not (alive := _kill_session(process)):
+            return
+        psutil.wait_procs(alive, timeout=1)
+
+
+def _processes_of(session: int) -> Iterator[psutil.Process]:
+    for each in psutil.process_iter():
+        # One that is no more, or that nobody may look at.
+        with contextlib.suppress(OSError, psutil.Error):
+            if os.getsid(each.pid) == session and each.status() != psutil.STATUS_ZOMBIE:
+                yield each
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    hint = ", perhaps by the system for want of memory" if -code == signal.SIGKILL else ""
+    return f"killed by {signal.Signals(-code).name}{hint}"

@@ -1,0 +1,143 @@
+"""What one task run does to a table, remembered over its retries."""
+
+from __future__ import annotations
+
+import copy
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.concurrency import CommitResult, PendingInstant, find_operation, rollback
+from airflow_provider.exceptions import TableError
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.timeline import format_time
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_STATE_KEY = "table_services_operation"
+# A worker's clock may be ahead of the clocks that made the commit log's times.
+_CLOCK_SKEW = timedelta(days=1)
+_SECONDS_BETWEEN_LOOKS = 2.0
+
+
+class TaskOperation:
+    """The operation of a task run: one key for all its tries, so that a try finds what the last one did.
+
+    Kept in Airflow's task state store, which outlives a try (visible in the task's tab
+    "Storage"). It also outlives clearing a task, and a cleared task is to do its work again:
+    clearing raises ``max_tries`` and a retry does not (``clear_task_instances`` in Airflow's
+    ``models/taskinstance.py``), so a state with another ``max_tries`` belongs to a run that is over.
+
+    :ivar key: under which :func:`airflow_provider.concurrency.find_operation` finds the commit.
+    :ivar since: an instant time before the first try, also by a clock that is a day behind; None when the
+        key was given, because others may have worked under it long ago.
+    :ivar began: the same, for this task run alone.
+    :ivar is_retry: whether an earlier try began.
+    :ivar before: what the task run that is over had remembered, where the task was cleared.
+    """
+
+    def __init__(
+        self, context: Context | Mapping[str, Any], *, key: str | None = None, resumes: bool = False
+    ) -> None:
+        self._store = context.get("task_state_store")
+        ti = context.get("ti")
+        max_tries = getattr(ti, "max_tries", None)
+        state = self._store.get(_STATE_KEY) if self._store is not None else None
+        self._part = ""
+        self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
+        goes_on = self._state.get("max_tries") == max_tries or (resumes and not self._state.get("finished"))
+        self.is_retry = bool(self._state) and goes_on and key in (None, self._state.get("key"))
+        self.before: Mapping[str, Any] = {} if self.is_retry else self._state
+        if self.is_retry:
+            self._state["max_tries"] = max_tries
+        else:
+            self._state = {
+                "key": key or f"{_task_run(ti)}/{uuid.uuid4().hex[:12]}",
+                "since": format_time(datetime.now(UTC) - _CLOCK_SKEW),
+                "is_given": key is not None,
+                "max_tries": max_tries,
+            }
+        self._save()
+
+    @property
+    def key(self) -> str:
+        """See the class."""
+        return f"{self._state['key']}{self._part}"
+
+    @property
+    def since(self) -> str | None:
+        """See the class."""
+        return None if self._state.get("is_given") else self.began
+
+    @property
+    def began(self) -> str:
+        """See the class."""
+        return str(self._state["since"])
+
+    def part(self, name: str) -> TaskOperation:
+        """A part of the operation, with its own key; facts are remembered for one part at a time.
+
+        :param name: of the part.
+        """
+        found = copy.copy(self)
+        found._part = f"/{name}"
+        return found
+
+    def finish(self) -> None:
+        """Remember that nothing is left to be done, so that a cleared task does it all again."""
+        self.remember(finished=True)
+
+    def settle(
+        self, table: HudiTable, reason: str, *, wait_for: Callable[[PendingInstant], bool]
+    ) -> CommitResult | None:
+        """Bring what this operation began in a table to an end: it committed, or it is rolled back.
+
+        A rollback is safe at any time, also when the writer lives (design, section 4): it either
+        comes before the writer's commit, which then never is, or finds it done.
+
+        :param table: the table.
+        :param reason: why, for the log of a rollback.
+        :param wait_for: asked about a pending instant, again and again: whether to give it more
+            time, or to roll it back now.
+        :return: the commit; None when there is none and never will be.
+        """
+        while isinstance(found := find_operation(table, self.key, since=self.since), PendingInstant):
+            if wait_for(found):
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
+                continue
+            try:
+                rollback(table, found.instant, reason=reason)
+            except TableError:
+                # It ended by itself between the two calls; if it did not, the error stands.
+                again = find_operation(table, self.key, since=self.since)
+                if isinstance(again, PendingInstant) and again.instant == found.instant:
+                    raise
+        return found
+
+    def remember(self, **facts: Any) -> None:
+        """Keep facts for the next try, and for whoever looks at the task in Airflow.
+
+        :param facts: JSON-able; None forgets one.
+        """
+        self._state.update(facts)
+        for name in [name for name, fact in facts.items() if fact is None]:
+            self._state.pop(name, None)
+        self._save()
+
+    def recall(self, name: str) -> Any:
+        """What was remembered under a name; None when nothing was."""
+        return self._state.get(name)
+
+    def _save(self) -> None:
+        if self._store is not None:
+            self._store.set(_STATE_KEY, self._state)
+
+
+def _task_run(ti: Any) -> str:
+    if ti is None:
+        return "no-task"
+    mapped = f"[{ti.map_index}]" if getattr(ti, "map_index", -1) not in (None, -1) else ""
+    return f"{ti.dag_id}.{ti.task_id}{mapped}/{ti.run_id}"

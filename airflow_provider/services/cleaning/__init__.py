@@ -1,0 +1,15 @@
+"""TODO"""
+
+from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, CleanPlan, Retention
+from airflow_provider.services.cleaning.cleaning import clean, plan_clean
+from airflow_provider.services.cleaning.metadata_cleaning import archive_metadata_timeline, delete_superseded
+
+__all__ = [
+    "CleanPlan",
+    "CleaningPolicy",
+    "Retention",
+    "archive_metadata_timeline",
+    "clean",
+    "delete_superseded",
+    "plan_clean",
+]

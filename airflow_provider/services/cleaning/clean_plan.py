@@ -1,0 +1,494 @@
+"""What a clean deletes, what it keeps, and why: decided on one view, before anything is deleted.
+
+A file slice is visible from its commit's completion until it is superseded: by the next slice of its file
+group, or when the group is taken out. So everybody who needs something says from which moment on, or
+which files (savepoints), and a slice goes when it was superseded before all those moments.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.heartbeats import observe
+from airflow_provider.concurrency.readers import READERS_FOLDER, registered_consumers
+from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError
+from airflow_provider.services.orphans import DAY, DeadInstant, End, Found
+from airflow_provider.table.file_groups import ORPHANED_INSTANTS, FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.storage import FileStatus, Storage
+from airflow_provider.table.timeline import (
+    WRITE_ACTIONS,
+    Instant,
+    decode,
+    encode,
+    find_commit,
+    format_time,
+    taken_out_by_archived,
+    timeline_zone,
+)
+
+_PLAN_VERSION = 2
+
+
+class CleaningPolicy(StrEnum):
+    """Which superseded file slices are kept (Hudi's ``hoodie.clean.policy``)."""
+
+    KEEP_LATEST_COMMITS = "KEEP_LATEST_COMMITS"
+    """The snapshots of the newest commits, and the one before them."""
+    KEEP_LATEST_FILE_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
+    """The newest slices of every file group; nothing of one that was taken out."""
+    KEEP_LATEST_BY_HOURS = "KEEP_LATEST_BY_HOURS"
+    """Every snapshot of the last hours."""
+
+
+_DEFAULTS: Mapping[CleaningPolicy, float] = {
+    CleaningPolicy.KEEP_LATEST_COMMITS: 10,
+    CleaningPolicy.KEEP_LATEST_FILE_VERSIONS: 3,
+    CleaningPolicy.KEEP_LATEST_BY_HOURS: 24,
+}
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What a clean keeps of what no snapshot of now shows.
+
+    :param policy: see :class:`CleaningPolicy`.
+    :param retained: commits, slices a file group, or hours; Hudi's default (10, 3, 24) when None.
+    :param reverted_after: seconds that a revert has to be over before the files of the rewrite that it
+        undid are deleted: longer than any query runs.
+    :raises InvalidInputError: when the policy is unknown or a number cannot be.
+    """
+
+    policy: CleaningPolicy | str = CleaningPolicy.KEEP_LATEST_COMMITS
+    retained: float | None = None
+    reverted_after: float = DAY
+
+    def __post_init__(self) -> None:
+        try:
+            policy = CleaningPolicy(str(self.policy).upper())
+        except ValueError:
+            known = ", ".join(CleaningPolicy)
+            raise InvalidInputError(f"cleaning policy {self.policy!r} is unknown; known: {known}") from None
+        retained = _DEFAULTS[policy] if self.retained is None else self.retained
+        is_whole = policy is CleaningPolicy.KEEP_LATEST_BY_HOURS or retained == int(retained)
+        if isinstance(retained, bool) or not is_whole or retained <= 0:
+            unit = {"KEEP_LATEST_BY_HOURS": "hours above 0"}.get(policy, "a whole number of 1 or more")
+            raise InvalidInputError(f"retained with {policy} must be {unit}, not {self.retained!r}")
+        if self.reverted_after < 0:
+            raise InvalidInputError(f"reverted_after must be 0 seconds or more, not {self.reverted_after!r}")
+        object.__setattr__(self, "policy", policy)
+        object.__setattr__(self, "retained", retained)
+
+
+class Reason(StrEnum):
+    """Why a file goes."""
+
+    SUPERSEDED = "superseded by a later slice"
+    REPLACED = "of a file group that was taken out"
+    ROLLED_BACK = "of a writer that was rolled back"
+    REVERTED = "of a rewrite that was reverted"
+    RESTORED = "of a commit that a restore has undone"
+    LEFTOVER = "left by a task attempt that its commit does not name"
+
+
+_OF_THE_DEAD = {
+    End.ROLLED_BACK: Reason.ROLLED_BACK,
+    End.REVERTED: Reason.REVERTED,
+    End.RESTORED: Reason.RESTORED,
+}
+
+
+@dataclass(frozen=True)
+class FileToDelete:
+    """A file that a clean deletes.
+
+    :param path: relative to the table.
+    :param size: bytes.
+    :param reason: why.
+    """
+
+    path: str
+    size: int
+    reason: Reason
+
+    @property
+    def file_group(self) -> FileGroupId:
+        """The file group whose slice it is."""
+        partition, _, name = self.path.rpartition("/")
+        return FileGroupId(partition, name.partition("_")[0])
+
+
+@dataclass(frozen=True)
+class Held:
+    """What somebody holds back that would go otherwise.
+
+    :param by: who, for people. A file that several hold is counted for each.
+    :param files: how many files.
+    :param size: bytes.
+    """
+
+    by: str
+    files: int
+    size: int
+
+
+@dataclass(frozen=True)
+class CleanPlan:
+    """What a clean deletes, and what is kept although nobody reads it from now on.
+
+    :param retention: by which it was made.
+    :param files: that go, by path.
+    :param held: who holds back what.
+    :param retained_files: superseded files that the policy keeps.
+    :param earliest_commit_to_retain: from which commit on every snapshot stays; None with
+        KEEP_LATEST_FILE_VERSIONS, and for a table without a commit.
+    :param expired_consumers: names of those for which nothing is kept any more.
+    :param last_completed: requested time of the newest commit.
+    :param savepoints: requested times of the commits that are kept.
+    :param orphaned_instants: instants of no commit, of which files go.
+    """
+
+    retention: Retention
+    files: tuple[FileToDelete, ...] = ()
+    held: tuple[Held, ...] = ()
+    retained_files: int = 0
+    earliest_commit_to_retain: Instant | None = None
+    expired_consumers: tuple[str, ...] = ()
+    last_completed: str = ""
+    savepoints: tuple[str, ...] = ()
+    orphaned_instants: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes that are freed."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def file_groups(self) -> frozenset[FileGroupId]:
+        """File groups of which files go."""
+        return frozenset(file.file_group for file in self.files)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan for people and for machines, JSON-able."""
+        earliest = self.earliest_commit_to_retain
+        return {
+            "policy": str(self.retention.policy),
+            "retained": self.retention.retained,
+            "files": [{"path": f.path, "bytes": f.size, "why": str(f.reason)} for f in self.files],
+            "bytes": self.size,
+            "held": [{"by": h.by, "files": h.files, "bytes": h.size} for h in self.held],
+            "retained_files": self.retained_files,
+            "earliest_commit_to_retain": earliest and earliest.requested_time,
+            "expired_consumers": list(self.expired_consumers),
+        }
+
+    def content(self, storage: Storage) -> bytes:
+        """Hudi's ``HoodieCleanerPlan``."""
+        earliest = self.earliest_commit_to_retain
+        by_partition: dict[str, list[dict[str, Any]]] = {}
+        for file in self.files:
+            named = {"filePath": storage.url(file.path), "isBootstrapBaseFile": False}
+            by_partition.setdefault(file.file_group.partition_path, []).append(named)
+        # What the JVM must not archive, so that a savepoint can be restored.
+        kept = (*self.savepoints, *([earliest.requested_time] if earliest else ()))
+        record: dict[str, Any] = {
+            "earliestInstantToRetain": earliest
+            and {
+                "timestamp": earliest.requested_time,
+                "action": str(earliest.action),
+                "state": earliest.state.name,
+            },
+            "lastCompletedCommitTimestamp": self.last_completed,
+            "policy": str(self.retention.policy),
+            "filesToBeDeletedPerPartition": {},
+            "version": _PLAN_VERSION,
+            "filePathsToBeDeletedPerPartition": by_partition,
+            "partitionsToBeDeleted": [],
+            "extraMetadata": {
+                "savepointed_timestamps": ",".join(self.savepoints),
+                "earliest_commit_to_not_archive": min(kept, default=""),
+                ORPHANED_INSTANTS: ",".join(self.orphaned_instants),
+                "bytes": str(self.size),
+            },
+        }
+        return encode("HoodieCleanerPlan", record)
+
+
+def make_plan(
+    storage: Storage,
+    found: Found,
+    view: FileSystemView,
+    reserved: frozenset[FileGroupId],
+    retention: Retention,
+) -> CleanPlan:
+    """Decide what goes. Writes nothing.
+
+    :param storage: the table's storage.
+    :param found: what there is; from before the view was made.
+    :param view: the snapshot of now. Whoever comes to the table after it was made sees no less, so those
+        who need something are looked for after it.
+    :param reserved: file groups of pending plans, and what open transactions hold; left alone.
+    :param retention: what to keep.
+    """
+    return _Planner(storage, found, view, reserved, retention).plan()
+
+
+_Groups = dict[FileGroupId, dict[str, list[FileStatus]]]
+"""Data files by file group and instant."""
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """A file that was visible, at least for a time.
+
+    :param superseded: when it was, by completion time; None for what is live.
+    :param versions_after: slices of its file group that are newer.
+    """
+
+    file: FileToDelete
+    superseded: str | None
+    versions_after: int
+
+
+class _Planner:
+    def __init__(
+        self,
+        storage: Storage,
+        found: Found,
+        view: FileSystemView,
+        reserved: frozenset[FileGroupId],
+        retention: Retention,
+    ) -> None:
+        self._storage = storage
+        self._found = found
+        self._view = view
+        self._reserved = reserved
+        self._retention = retention
+        self._log = CommitLog(storage)
+        self._now, self._zone = storage.clock(anew=True), timeline_zone(storage)
+        self._commits = view.timeline.commits()
+        self._completion = {i.requested_time: i.completion_time or "" for i in self._commits}
+        # What is older was archived, and superseded what it did before this, at the latest.
+        self._starts = view.timeline.starts
+        consumers = registered_consumers(storage)
+        self._expired = tuple(consumer.name for consumer in consumers if consumer.is_expired)
+        self._since = dict(self._writers())
+        self._leases = dict(self._readers())
+        self._since |= self._leases
+        self._since |= {f"consumer {c.name}": c.checkpoint for c in consumers if not c.is_expired}
+        self._saved = dict(self._savepoints())
+        self._bound = self._last_moment()
+        self._completed_since: dict[str, frozenset[str]] = {}
+
+    def plan(self) -> CleanPlan:
+        slices, orphans = self._files()
+        going: dict[str, FileToDelete] = {}
+        held: dict[str, list[FileToDelete]] = {}
+        retained = 0
+        for each in slices:
+            if each.superseded is None:
+                continue
+            if not self._is_done_with(each):
+                retained += 1
+                continue
+            if holders := self._holders(each):
+                for holder in holders:
+                    held.setdefault(holder, []).append(each.file)
+            else:
+                going[each.file.path] = each.file
+        for orphan, keeper in orphans:
+            if keeper is None:
+                going[orphan.path] = orphan
+            else:
+                held.setdefault(keeper, []).append(orphan)
+        files = tuple(file for _, file in sorted(going.items()))
+        orphaned = {_instant_of(file.path) for file in files if file.reason in _OF_THE_DEAD.values()}
+        return CleanPlan(
+            retention=self._retention,
+            files=files,
+            held=tuple(Held(by, len(each), sum(f.size for f in each)) for by, each in sorted(held.items())),
+            retained_files=retained,
+            earliest_commit_to_retain=self._earliest_commit_to_retain(),
+            expired_consumers=self._expired,
+            last_completed=max((i.requested_time for i in self._commits), default=""),
+            savepoints=tuple(sorted(i.requested_time for i in self._view.timeline.savepoints())),
+            orphaned_instants=tuple(sorted(orphaned)),
+        )
+
+    # --- who needs what -------------------------------------------------------------------
+
+    def _writers(self) -> Iterator[tuple[str, str]]:
+        heartbeats = observe(self._storage)
+        for instant, heartbeat in sorted(heartbeats.items()):
+            # Also one whose heartbeat expired: until it is rolled back it may wake up.
+            named = f"writer {instant} by {heartbeat.info.owner}"
+            yield named, self._moment(heartbeat.info.base)
+        for pending in self._view.timeline.pending():
+            if pending.action in WRITE_ACTIONS and pending.requested_time not in heartbeats:
+                yield f"writer {pending.requested_time} without a heartbeat", pending.requested_time
+
+    def _readers(self) -> Iterator[tuple[str, str]]:
+        for name, lease in sorted(observe(self._storage, READERS_FOLDER).items()):
+            if lease.alive:
+                yield f"reader {name} by {lease.info.owner}", self._moment(lease.info.base)
+
+    def _moment(self, sequence: int) -> str:
+        entry = self._log.read(sequence)
+        return entry.completion_time if entry else ""
+
+    def _savepoints(self) -> Iterator[tuple[str, frozenset[str]]]:
+        for savepoint in self._view.timeline.savepoints():
+            try:
+                said = decode(self._view.timeline.read(savepoint))["partitionMetadata"]
+            except NoSuchInstantError:
+                continue  # deleted in this moment
+            yield (
+                f"savepoint {savepoint.requested_time}",
+                frozenset(
+                    f"{partition}/{name}".lstrip("/")
+                    for partition, one in said.items()
+                    for name in one["savepointDataFile"]
+                ),
+            )
+
+    def _holders(self, each: _Slice) -> list[str]:
+        superseded, path = each.superseded or "", each.file.path
+        holders = [name for name, since in self._since.items() if superseded > since]
+        holders += [name for name, paths in self._saved.items() if path in paths]
+        if each.file.file_group in self._reserved:
+            holders.append(_RESERVED)
+        return holders
+
+    # --- the policy -----------------------------------------------------------------------
+
+    def _is_done_with(self, each: _Slice) -> bool:
+        number = self._retention.retained or 0
+        if self._retention.policy is CleaningPolicy.KEEP_LATEST_FILE_VERSIONS:
+            return each.file.reason is Reason.REPLACED or each.versions_after >= number
+        return (each.superseded or "") <= self._bound
+
+    def _last_moment(self) -> str:
+        """What was superseded by this time is past all that the policy keeps."""
+        number = self._retention.retained or 0
+        if self._retention.policy is CleaningPolicy.KEEP_LATEST_BY_HOURS:
+            return format_time(datetime.fromtimestamp(self._now, UTC) - timedelta(hours=number), self._zone)
+        before = len(self._commits) - int(number) - 1
+        return self._commits[before].completion_time or "" if before >= 0 else ""
+
+    def _earliest_commit_to_retain(self) -> Instant | None:
+        if self._retention.policy is CleaningPolicy.KEEP_LATEST_FILE_VERSIONS or not self._commits:
+            return None
+        bound = min((self._bound, *self._since.values()))
+        kept = (commit for commit in self._commits if (commit.completion_time or "") > bound)
+        return next(kept, self._commits[-1])
+
+    # --- what there is --------------------------------------------------------------------
+
+    def _files(self) -> tuple[list[_Slice], list[tuple[FileToDelete, str | None]]]:
+        """Slices, and files of no commit with who holds them."""
+        groups: _Groups = {}
+        gone: _Groups = {}
+        orphans: list[tuple[FileToDelete, str | None]] = []
+        for statuses, found in ((self._found.files, groups), (self._found.gone, gone)):
+            for status in statuses:
+                file_id, _, instant = parse_base_file_name(status.name) or ("", "", "")
+                end = self._found.dead.get(instant)
+                if end is not None and self._view.timeline.find(instant) is None:
+                    orphan = FileToDelete(status.path, status.size, _OF_THE_DEAD[end.end])
+                    orphans.append((orphan, self._holder_of_orphan(orphan, end)))
+                elif self._view.shows(instant) and self._is_of(instant, status.path):
+                    group = FileGroupId(status.path.rpartition("/")[0], file_id)
+                    found.setdefault(group, {}).setdefault(instant, []).append(status)
+        slices: list[_Slice] = []
+        for group, by_instant in groups.items():
+            slices += self._slices(group, by_instant)
+        orphans += self._leftovers(groups)
+        return [*slices, *self._gone(gone, groups)], orphans
+
+    def _gone(self, gone: _Groups, groups: _Groups) -> Iterator[_Slice]:
+        """Slices that the index `files` lists and that are gone. They supersede nothing."""
+        found = [
+            (group, each)
+            for group, by_instant in gone.items()
+            for instant, statuses in by_instant.items()
+            for each in self._slices(group, {**groups.get(group, {}), instant: statuses})
+            if each.file.path in {status.path for status in statuses}
+        ]
+        live = {group for group, each in found if each.superseded is None}
+        taken_out = taken_out_by_archived(self._storage, live, self._view.shows) if live else ()
+        for group, each in found:
+            if group in taken_out:  # so nobody can read it, whatever is kept
+                file = replace(each.file, reason=Reason.REPLACED)
+                yield _Slice(file, superseded="", versions_after=each.versions_after)
+            else:
+                yield each
+
+    def _is_of(self, instant: str, path: str) -> bool:
+        """Whether a commit has this file, and did not delete it before it completed."""
+        if self._found.before.shows(instant):
+            return True
+        if instant not in self._completed_since:
+            commit = None
+            with suppress(NoSuchInstantError):  # undone in this moment
+                commit = find_commit(self._storage, self._view.timeline, instant)
+            stats = commit[1].write_stats if commit else ()
+            self._completed_since[instant] = frozenset(stat.path for stat in stats)
+        return path in self._completed_since[instant]
+
+    def _slices(self, group: FileGroupId, by_instant: Mapping[str, Iterable[FileStatus]]) -> Iterator[_Slice]:
+        replaced_at = self._view.replaced.get(group)
+        instants = sorted(by_instant)
+        for number, instant in enumerate(instants):
+            newer = len(instants) - number - 1
+            superseded = replaced_at
+            if newer:
+                by_next = self._completion.get(instants[number + 1], self._starts)
+                superseded = by_next if replaced_at is None else min(by_next, replaced_at)
+            reason = Reason.SUPERSEDED if replaced_at is None else Reason.REPLACED
+            for status in by_instant[instant]:
+                yield _Slice(FileToDelete(status.path, status.size, reason), superseded, newer)
+
+    def _holder_of_orphan(self, orphan: FileToDelete, dead: DeadInstant) -> str | None:
+        if orphan.file_group in self._reserved:
+            return _RESERVED
+        if not dead.is_over(self._retention.reverted_after, self._now, self._zone):
+            return "readers, until the revert has been over for long enough"
+        if dead.end is End.REVERTED:
+            return next((name for name, since in self._leases.items() if since < dead.at), None)
+        return None
+
+    def _leftovers(
+        self, groups: Mapping[FileGroupId, Mapping[str, list[FileStatus]]]
+    ) -> Iterator[tuple[FileToDelete, str | None]]:
+        """Second files of one slice, which a task wrote that outlived its job: they break readers."""
+        doubles = Counter(
+            instant for by in groups.values() for instant, files in by.items() if len(files) > 1
+        )
+        for instant in doubles.keys() & self._completion.keys():
+            found = self._view.timeline.find(instant)
+            if found is None:
+                continue
+            named = {stat.path for stat in self._view.timeline.commit_metadata(found).write_stats}
+            for group, by in groups.items():
+                files = by.get(instant, [])
+                if not named & {file.path for file in files}:
+                    continue
+                for file in files:
+                    if file.path not in named:
+                        orphan = FileToDelete(file.path, file.size, Reason.LEFTOVER)
+                        yield orphan, _RESERVED if group in self._reserved else None
+
+
+_RESERVED = "a pending plan or an open transaction"
+
+
+def _instant_of(path: str) -> str:
+    parsed = parse_base_file_name(path.rpartition("/")[2])
+    return parsed[2] if parsed else ""

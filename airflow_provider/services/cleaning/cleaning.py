@@ -1,0 +1,348 @@
+"""Cleaning: deleting the files that nobody needs any more.
+
+Order: the plan, by an entry in the commit log; then the files; then the entry that completes it. What a
+plan names is needed by nobody, now and later, so it can be carried out by anybody, at any time, and by
+several at once: a clean that was killed is finished by the next one, and needs no heartbeat.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.concurrency import (
+    PRIORITIES,
+    CommitLog,
+    ServicePlan,
+    rollback_dead_writers,
+    schedule,
+)
+from airflow_provider.concurrency.commit import Moment, commit, publish_head, staged_metadata_path
+from airflow_provider.concurrency.heartbeats import observe
+from airflow_provider.concurrency.indexes import StagedChange, staged_path
+from airflow_provider.concurrency.log import Commit, Plan
+from airflow_provider.concurrency.plans import (
+    MAX_FAILURES,
+    Service,
+    log_head,
+    reserved_file_groups,
+    stopping_itself,
+)
+from airflow_provider.concurrency.readers import READERS_FOLDER
+from airflow_provider.exceptions import InstantRolledBackError, NoSuchInstantError
+from airflow_provider.locks import LockProvider, default_lock
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.services.archival import archived_content
+from airflow_provider.services.cleaning.clean_plan import CleanPlan, Retention, make_plan
+from airflow_provider.services.orphans import Found
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView, planned_files
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.metadata_table import TableChange
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import (
+    Action,
+    Instant,
+    State,
+    Timeline,
+    decode,
+    encode,
+    find_archived,
+    instant_path,
+)
+
+log = logging.getLogger(__name__)
+
+_OPERATION = "CLEAN"
+
+
+@dataclass(frozen=True)
+class CleanResult:
+    """What a clean did.
+
+    :param instant: requested time.
+    :param completion_time: when it completed.
+    :param deleted: files that are gone.
+    :param failed: files that could not be deleted; the next clean tries again.
+    :param size: bytes freed.
+    :param earliest_commit_to_retain: from which commit on every snapshot stays; None where the policy
+        does not say.
+    """
+
+    instant: str
+    completion_time: str
+    deleted: int
+    failed: int
+    size: int
+    earliest_commit_to_retain: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result, JSON-able."""
+        return {
+            "instant": self.instant,
+            "completion_time": self.completion_time,
+            "files_deleted": self.deleted,
+            "files_failed": self.failed,
+            "bytes": self.size,
+            "earliest_commit_to_retain": self.earliest_commit_to_retain,
+        }
+
+
+def plan_clean(table: HudiTable, retention: Retention | None = None) -> CleanPlan:
+    """What a clean would delete now, why, and who holds back what; nothing is written.
+
+    :param table: the table.
+    :param retention: what to keep; the snapshots of the last 10 commits when None.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    table.check_writable()
+    storage = table.storage
+    found, timeline = Found.of(storage), Timeline.load(storage)
+    found = found.or_anew(storage)
+    reserved = reserved_file_groups(storage, CommitLog(storage), timeline)
+    return make_plan(storage, found, FileSystemView(storage, timeline), reserved, retention or Retention())
+
+
+def schedule_clean(
+    table: HudiTable,
+    retention: Retention | None = None,
+    *,
+    lock: LockProvider | None = None,
+    on_plan: Callable[[CleanPlan], object] = lambda _: None,
+) -> str | None:
+    """Plan a clean, as an instant that :func:`run_clean` carries out.
+
+    :param table: the table.
+    :param retention: what to keep; the snapshots of the last 10 commits when None.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
+    :param on_plan: called with what was planned, also when there is nothing to delete; again when it had to
+        be planned again.
+    :return: requested time of the plan; None when there is nothing to delete.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+
+    found = Found.of(table.storage)  # outside the lock
+
+    def planner(view: FileSystemView, left_alone: frozenset[FileGroupId]) -> ServicePlan | None:
+        _ = view.timeline
+        there = found.or_anew(table.storage)
+        plan = make_plan(table.storage, there, view, left_alone, retention or Retention())
+        for each in plan.held:
+            log.info("table %s: %d files are kept for %s", table.location, each.files, each.by)
+        on_plan(plan)
+        if not plan.files:
+            return None
+        return ServicePlan(plan.file_groups, plan.content(table.storage))
+
+    return schedule(
+        table,
+        planner,
+        action=Action.CLEAN,
+        operation=_OPERATION,
+        priority=PRIORITIES["cleaning"],
+        lock=lock or default_lock(table),
+    )
+
+
+def pending_cleans(table: HudiTable) -> list[str]:
+    """Requested times of our cleans that have not completed; those of other Hudi writers are theirs.
+
+    :param table: the table.
+    """
+    commit_log = CommitLog(table.storage)
+    pending = {i.requested_time for i in table.timeline().pending() if i.action is Action.CLEAN}
+    return sorted(instant for instant in pending if _plan_of(commit_log, instant) is not None)
+
+
+def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = None) -> CleanResult:
+    """Carry a planned clean out, or finish what somebody else began of it; twice does no harm.
+
+    :param table: the table.
+    :param instant: requested time of the plan.
+    :param lock: the table lock, for the last step; see :func:`schedule_clean`.
+    :raises NoSuchInstantError: when there is no such plan.
+    :raises LockTimeoutError: when the table lock could not be had in time; run it again.
+    """
+    table.check_writable()
+    storage, commit_log, started = table.storage, CommitLog(table.storage), time.monotonic()
+    publish_head(storage, commit_log)
+    planned, content = _plan_of(commit_log, instant), _begun(storage, instant)
+    if done := _result(table, instant):
+        return done
+    if planned is None or content is None:
+        raise NoSuchInstantError(
+            f"table {storage.root}: there is no planned clean {instant}; schedule one first", instant=instant
+        )
+    plan = decode(content)
+    failed = _delete(storage, planned_files(plan))
+    staged = staged_metadata_path(instant)
+    storage.put(staged, _metadata(plan, instant, failed, time.monotonic() - started))
+    gone = TableChange(removed=tuple(sorted(set(planned_files(plan)) - failed)))
+    with lock or default_lock(table):
+        _put_completion(storage, planned, gone)
+    publish_head(storage, commit_log)  # before the staged files go: another one's entry needs them too
+    storage.delete(staged)
+    storage.delete(staged_path(instant))
+    result = _result(table, instant)
+    if result is None:
+        raise NoSuchInstantError(f"table {storage.root}: clean {instant} is gone", instant=instant)
+    log.info("table %s: clean %s deleted %d files", storage.root, instant, result.deleted)
+    return result
+
+
+def clean(
+    table: HudiTable,
+    retention: Retention | None = None,
+    *,
+    lock: LockProvider | None = None,
+    on_plan: Callable[[CleanPlan], object] = lambda _: None,
+    max_failures: int | None = MAX_FAILURES,
+) -> list[CleanResult]:
+    """Delete what nobody needs any more: finish what was begun, then plan and carry out anew.
+
+    Dead writers are rolled back first, so that they hold nothing and their files go too.
+
+    :param table: the table.
+    :param retention: what to keep; the snapshots of the last 10 commits when None.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
+    :param on_plan: see :func:`schedule_clean`.
+    :param max_failures: failures in a row after which cleaning stops itself on the table; None never.
+    :return: one a clean, the new one last; empty when there was nothing to delete.
+    :raises ServiceStoppedError: when cleaning failed too often on this table.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    table.check_writable()
+    with stopping_itself(table, Service.CLEANING, lambda: _input(table), max_failures):
+        rollback_dead_writers(table)
+        for name, lease in observe(table.storage, READERS_FOLDER).items():
+            if not lease.alive:
+                log.info("reader %s by %s did not come back", name, lease.info.owner)
+                table.storage.delete(f"{READERS_FOLDER}/{name}")
+        results = [run_clean(table, instant, lock=lock) for instant in pending_cleans(table)]
+        if instant := schedule_clean(table, retention, lock=lock, on_plan=on_plan):
+            results.append(run_clean(table, instant, lock=lock))
+    return results
+
+
+def _input(table: HudiTable) -> str:
+    """What the next clean works on."""
+    pending = pending_cleans(table)
+    return f"clean {pending[0]}" if pending else log_head(table)
+
+
+def _plan_of(commit_log: CommitLog, instant: str) -> Plan | None:
+    plans = (entry for entry in commit_log.about(instant) if isinstance(entry, Plan))
+    return next((entry for entry in plans if entry.action is Action.CLEAN), None)
+
+
+def _delete(storage: Storage, paths: Iterable[str]) -> set[str]:
+    failed = set()
+    for path in paths:
+        try:
+            storage.delete(path)
+        except OSError as error:
+            log.warning("%s could not be deleted: %s", storage.url(path), error)
+            if _may_be_there(storage, path):
+                failed.add(path)
+    return failed
+
+
+def _may_be_there(storage: Storage, path: str) -> bool:
+    """Whether a file was not deleted: perhaps only the answer was lost."""
+    try:
+        return storage.stat(path) is not None
+    except OSError:
+        return True
+
+
+def _put_completion(storage: Storage, planned: Plan, change: TableChange) -> None:
+    """Put the entry that completes a clean, unless somebody has, perhaps so long ago that it was archived."""
+    staged = StagedChange(storage, planned.instant)
+
+    def decide(moment: Moment) -> Commit | None:
+        if moment.fate_of(planned.instant) is not None:
+            return None
+        _ = moment.timeline  # what another Hudi writer has completed comes before it
+        if not staged.is_for(moment.indexes):
+            staged.stage(moment.indexes, lambda: change, moment.view)
+        return Commit(
+            instant=planned.instant,
+            action=Action.CLEAN,
+            operation=_OPERATION,
+            priority=planned.priority,
+            metadata_path=staged_metadata_path(planned.instant),
+            owner=describe_owner(),
+        )
+
+    with suppress(InstantRolledBackError):  # the same, while this one was at its put
+        commit(storage, decide)
+
+
+def _metadata(plan: dict[str, Any], instant: str, failed: set[str], took: float) -> bytes:
+    """Hudi's ``HoodieCleanMetadata``. What somebody else deleted for this plan counts as well."""
+    partitions: dict[str, dict[str, Any]] = {}
+    for path in planned_files(plan):
+        partition, _, name = path.rpartition("/")
+        said = partitions.setdefault(
+            partition,
+            {
+                "partitionPath": partition,
+                "policy": plan["policy"],
+                "deletePathPatterns": [],
+                "successDeleteFiles": [],
+                "failedDeleteFiles": [],
+                "isPartitionDeleted": False,
+            },
+        )
+        said["deletePathPatterns"].append(name)
+        said["failedDeleteFiles" if path in failed else "successDeleteFiles"].append(name)
+    earliest = plan["earliestInstantToRetain"]
+    record = {
+        "startCleanTime": instant,
+        "timeTakenInMillis": round(took * 1000),
+        "totalFilesDeleted": sum(len(said["successDeleteFiles"]) for said in partitions.values()),
+        "earliestCommitToRetain": earliest["timestamp"] if earliest else "",
+        "lastCompletedCommitTimestamp": plan["lastCompletedCommitTimestamp"],
+        "partitionMetadata": partitions,
+        "version": plan["version"],
+        "bootstrapPartitionMetadata": {},
+        "extraMetadata": plan["extraMetadata"],
+    }
+    return encode("HoodieCleanMetadata", record)
+
+
+def _begun(storage: Storage, instant: str) -> bytes | None:
+    """The plan of a clean that is inflight now; None where it was archived, or never was."""
+    requested = instant_path(Instant(instant, Action.CLEAN, State.REQUESTED))
+    try:
+        content = storage.read(requested)
+        # From the plan, so that nothing is left of a clean that is archived in this moment.
+        storage.link_if_absent(requested, instant_path(Instant(instant, Action.CLEAN, State.INFLIGHT)))
+    except FileNotFoundError:
+        return None
+    return content
+
+
+def _result(table: HudiTable, instant: str) -> CleanResult | None:
+    """What a completed clean says of itself."""
+    found = table.timeline().find(instant)
+    if found is not None and found.state is not State.COMPLETED:
+        return None
+    # It may be archived, also in this moment: its content is there before it leaves the timeline.
+    kept = (found and archived_content(table.storage, found)) or find_archived(table.storage, instant)
+    if kept is None or kept.instant.action is not Action.CLEAN:
+        return None
+    said = decode(kept.metadata or b"")
+    return CleanResult(
+        instant,
+        kept.instant.completion_time or "",
+        said["totalFilesDeleted"],
+        sum(len(each["failedDeleteFiles"]) for each in said["partitionMetadata"].values()),
+        int((said["extraMetadata"] or {}).get("bytes", 0)),
+        said["earliestCommitToRetain"] or None,
+    )

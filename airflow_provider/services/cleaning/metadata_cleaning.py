@@ -1,0 +1,153 @@
+"""Keeping the metadata table small after a compaction: its old file slices and its old instants go.
+
+Both can be done at any time, by several at once, and again after a crash.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+
+from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.heartbeats import observe
+from airflow_provider.concurrency.log import Fate, fate_of
+from airflow_provider.concurrency.readers import READERS_FOLDER
+from airflow_provider.services.archival import archived_content, take_off
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.metadata_table import (
+    FileGroup,
+    MetadataFile,
+    MetadataTable,
+    is_initial,
+    metadata_storage,
+)
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import (
+    Action,
+    ArchivedInstant,
+    Instant,
+    State,
+    Timeline,
+    append_history,
+    merge_history,
+    newest_archived,
+)
+
+log = logging.getLogger(__name__)
+
+_LAST = "9"  # sorts behind every instant time
+
+
+def superseded_files(table: HudiTable) -> list[MetadataFile]:
+    """The files of the metadata table that no reader can need any more.
+
+    What the last compaction has superseded stays for readers that began before it completed; the next
+    one is not planned before that. Earlier slices stay as long as a writer or a reader with a lease lives
+    that began before the compaction was planned that came after the slice was superseded.
+
+    :param table: the table; nothing is written to it.
+    """
+    began = min([*observe(table.storage), *observe(table.storage, READERS_FOLDER)], default=_LAST)
+    metadata_table = MetadataTable(metadata_storage(table.storage))
+    compactions = [each for each in _compactions(metadata_table.timeline) if each <= began]
+    last = max(compactions, default="")
+    return [file for group in _file_groups(table, metadata_table) for file in _superseded(group, last)]
+
+
+def delete_superseded(table: HudiTable) -> list[str]:
+    """Delete the files of the metadata table that no reader can need any more.
+
+    :param table: the table.
+    :return: their paths, relative to the metadata table.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    table.check_writable()
+    storage = metadata_storage(table.storage)
+    return [each.path for each in superseded_files(table) if storage.delete(each.path)]
+
+
+def archive_metadata_timeline(table: HudiTable) -> list[str]:
+    """Move instants of the metadata table that nobody needs any more into its archived timeline.
+
+    Readers take what is older than a timeline for committed. So what stays is
+
+    - whatever is on the table's own timeline, which archival leaves for as long as a dead writer may stand
+      still and wake up; or belongs to a writer in flight;
+    - the last compaction, and every instant that is pending;
+    - every instant with a log file in a file slice that is kept, and all that came after that slice's base
+      file: they say when their log files count.
+
+    :param table: the table.
+    :return: requested times of the instants archived.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    table.check_writable()
+    storage = metadata_storage(table.storage)
+    commit_log = CommitLog(table.storage)
+    bounds = [*observe(table.storage)]
+    bounds += [instant.requested_time for instant in table.timeline().instants[:1]]
+    metadata_table = MetadataTable(storage)
+    timeline, archived = Timeline.load(storage, archived_too=True), newest_archived(storage)
+    gone = []  # put there by somebody who stood still: dead, or archived since
+    for instant in timeline.pending():
+        time, action = instant.requested_time, instant.action
+        is_late = time <= archived or (
+            action is Action.DELTA_COMMIT and _has_ended(table, commit_log, instant)
+        )
+        if is_late and not is_initial(time):  # whose time is none
+            gone.append(instant)
+        else:
+            bounds.append(time)
+    groups = list(_file_groups(table, metadata_table))
+    stays = min([*bounds, max(_compactions(timeline), default=""), *_needed(groups)])
+    leaving = [i for i in timeline.instants if i.requested_time < stays and i.state is State.COMPLETED]
+    append_history(storage, _contents(storage, leaving))
+    for file in (file for group in groups for file in group.uncommitted if file.instant < stays):
+        if not is_initial(file.instant):  # which an index begins with that is being built
+            storage.delete(file.path)  # of a dead writer
+    take_off(storage, [*leaving, *gone])
+    merge_history(storage)
+    if leaving:
+        log.info("the metadata table of %s: archived %d instants", table.location, len(leaving))
+    return [instant.requested_time for instant in leaving]
+
+
+def _file_groups(table: HudiTable, metadata_table: MetadataTable) -> Iterator[FileGroup]:
+    config = HudiTable.at(table.storage).config
+    for partition in (*config.metadata_partitions, *config.inflight_metadata_partitions):
+        yield from metadata_table.file_groups(partition)
+
+
+def _compactions(timeline: Timeline) -> list[str]:
+    return [i.requested_time for i in timeline.commits() if i.action is Action.COMMIT]
+
+
+def _superseded(group: FileGroup, last: str) -> list[MetadataFile]:
+    """The files of the slices that had been superseded when a compaction was planned."""
+    bases = [each.instant for each in group.base_files]
+    first = bases[0] if bases else ""
+    # Before the first base file, log files may have been all there was.
+    slices = ["", *bases] if any(each.completion_time <= first for each in group.log_files) else bases
+    oldest = max([*slices[:1], *(each for each in slices if each < last)], default="")
+    old_logs = (each for each in group.log_files if each.completion_time <= oldest or each.instant == oldest)
+    return [each for each in group.base_files if each.instant < oldest] + list(old_logs)
+
+
+def _needed(groups: Iterable[FileGroup]) -> Iterator[str]:
+    """The first instant of each file group that has to be on the timeline for its log files to count."""
+    for group in groups:
+        logs = [each.instant for each in group.log_files if not each.says_nothing]
+        # One without log files is read right whatever is archived: late ones of the dead do not count.
+        if logs:
+            began = (each.instant for each in group.base_files[:1] if not is_initial(each.instant))
+            yield min([*began, *logs])
+
+
+def _has_ended(table: HudiTable, commit_log: CommitLog, instant: Instant) -> bool:
+    """Whether the table's instant of this name has ended, so that nobody completes this one any more."""
+    return fate_of(table.storage, commit_log, instant.requested_time) not in (None, Fate.COMPLETED)
+
+
+def _contents(storage: Storage, instants: Iterable[Instant]) -> list[ArchivedInstant]:
+    found = (archived_content(storage, instant) for instant in instants)
+    return [each for each in found if each is not None]

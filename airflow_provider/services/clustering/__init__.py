@@ -1,0 +1,29 @@
+"""TODO"""
+
+from airflow_provider.services.clustering.clustering import (
+    clustering_progress,
+    earlier_clustering,
+    pending_clusterings,
+    pending_plan,
+    preview_clustering,
+    result_of,
+    run_clustering,
+    schedule_clustering,
+)
+from airflow_provider.services.clustering.clustering_job import ClusteringJob
+from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
+from airflow_provider.services.clustering.clustering_task import ClusteringTask
+
+__all__ = [
+    "ClusteringJob",
+    "ClusteringSettings",
+    "ClusteringTask",
+    "clustering_progress",
+    "earlier_clustering",
+    "pending_clusterings",
+    "pending_plan",
+    "preview_clustering",
+    "result_of",
+    "run_clustering",
+    "schedule_clustering",
+]

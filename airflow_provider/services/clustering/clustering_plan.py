@@ -1,0 +1,299 @@
+"""Clustering plans: which file groups are written anew together, and into how many.
+
+Source of the rules: Hudi's ``PartitionAwareClusteringPlanStrategy`` and
+``SparkSizeBasedClusteringPlanStrategy`` (file slices below the small-file limit, packed into clustering
+groups per partition), and its record ``HoodieClusteringPlan``, in which the plan is kept.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_provider.concurrency import ServicePlan
+from airflow_provider.exceptions import InvalidInputError, MissingColumnError
+from airflow_provider.services.clustering.row_order import LAYOUTS, MOST_COLUMNS, can_order
+from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import age, decode, encode, timeline_zone
+from airflow_provider.table.writable import check_no_buckets
+
+MIB = 1024 * 1024
+LAYOUT_KEY = "clustering_layout"
+"""Under which a clustering's commit metadata says how it ordered the rows."""
+
+_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
+_SETTINGS_KEY = "table_services.clustering"
+
+
+@dataclass(frozen=True)
+class ClusteringSettings:
+    """What a clustering is to do, and to which file groups.
+
+    :param sort_by: columns to order the rows by; none to pack small files as they are.
+    :param layout: how to order by several columns: ``linear``, ``z-order`` or ``hilbert``.
+    :param partitions: patterns of partition paths, such as ``year=2013/*``; all partitions when empty.
+    :param small_file_limit: bytes; only file groups below it are clustered.
+    :param target_file_size: bytes; new file groups get about so much.
+    :param min_age: seconds since a file group was written last; younger ones are left alone, because
+        ingestion may still fill them.
+    :param max_groups: clustering groups of one plan; those that spare most files come first.
+    :param max_group_size: bytes of the file groups that are ordered together.
+    """
+
+    sort_by: tuple[str, ...] = ()
+    layout: str = "linear"
+    partitions: tuple[str, ...] = ()
+    small_file_limit: int = 100 * MIB
+    target_file_size: int = 120 * MIB
+    min_age: float = 0.0
+    max_groups: int = 30
+    max_group_size: int = 1024 * MIB
+
+    def validate(self, table: HudiTable) -> None:
+        """Check all that can be checked before a plan is made.
+
+        :param table: the table to be clustered.
+        :raises MissingColumnError: when the table has not got a column to sort by.
+        :raises InvalidInputError: when another value cannot work.
+        """
+        if self.layout not in LAYOUTS:
+            raise InvalidInputError(f"layout {self.layout!r} is not known; known: {', '.join(LAYOUTS)}")
+        if len(set(self.sort_by)) < len(self.sort_by) or len(self.sort_by) > MOST_COLUMNS:
+            raise InvalidInputError(
+                f"sort_by must name up to {MOST_COLUMNS} columns, each once, not {list(self.sort_by)}"
+            )
+        columns = table.schema if self.sort_by else pa.schema([])
+        for column in self.sort_by:
+            if column not in columns.names:
+                raise MissingColumnError(
+                    f"table {table.location} has no column {column!r} to sort by; it has: "
+                    f"{', '.join(columns.names)}",
+                    column=column,
+                )
+            if not can_order(kind := columns.field(column).type):
+                raise InvalidInputError(f"sort_by: values of column {column!r} ({kind}) have no order")
+        for name in ("small_file_limit", "target_file_size", "max_groups", "max_group_size"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidInputError(f"{name} must be a whole number above 0, not {value!r}")
+        if isinstance(self.min_age, bool) or not isinstance(self.min_age, int | float) or self.min_age < 0:
+            raise InvalidInputError(f"min_age must be 0 seconds or more, not {self.min_age!r}")
+
+    @property
+    def described_layout(self) -> str:
+        """The order of the rows, as a text that is the same for the same order."""
+        return f"{self.layout}({','.join(self.sort_by)})" if self.sort_by else "packed"
+
+
+@dataclass(frozen=True)
+class ClusteringGroup:
+    """File groups of one partition whose rows go into new ones together.
+
+    :param partition_path: the partition.
+    :param paths: base files of the file slices to read, relative to the table.
+    :param outputs: number of new file groups.
+    :param size: bytes of the base files; 0 where the plan does not say.
+    """
+
+    partition_path: str
+    paths: tuple[str, ...]
+    outputs: int
+    size: int = 0
+
+    @property
+    def file_groups(self) -> frozenset[FileGroupId]:
+        """The file groups that are read, and replaced."""
+        parsed = (parse_base_file_name(path.rpartition("/")[2]) for path in self.paths)
+        return frozenset(FileGroupId(self.partition_path, name[0]) for name in parsed if name)
+
+
+@dataclass(frozen=True)
+class ClusteringPlan:
+    """What a clustering is going to do.
+
+    :param settings: by which it was made.
+    :param groups: independent of each other.
+    """
+
+    settings: ClusteringSettings
+    groups: tuple[ClusteringGroup, ...] = field(default_factory=tuple)
+
+    @property
+    def file_groups(self) -> frozenset[FileGroupId]:
+        """The file groups that are read, and replaced."""
+        return frozenset(each for group in self.groups for each in group.file_groups)
+
+    def to_avro(self, storage: Storage) -> bytes:
+        """The content of the requested instant: Hudi's ``HoodieRequestedReplaceMetadata``.
+
+        :param storage: the table's storage.
+        """
+        settings = self.settings
+        strategy: dict[str, Any] = {
+            "hoodie.clustering.plan.strategy.small.file.limit": settings.small_file_limit,
+            "hoodie.clustering.plan.strategy.target.file.max.bytes": settings.target_file_size,
+            "hoodie.clustering.plan.strategy.max.bytes.per.group": settings.max_group_size,
+        }
+        if settings.sort_by:
+            strategy["hoodie.clustering.plan.strategy.sort.columns"] = ",".join(settings.sort_by)
+            strategy["hoodie.layout.optimize.strategy"] = LAYOUTS[settings.layout]
+        plan = {
+            "inputGroups": [_group_to_avro(storage, group) for group in self.groups],
+            "strategy": {
+                "strategyClassName": _STRATEGY,
+                "strategyParams": {name: str(value) for name, value in strategy.items()},
+            },
+            "extraMetadata": {_SETTINGS_KEY: json.dumps(asdict(settings))},
+            "preserveHoodieMetadata": True,
+            "missingSchedulePartitions": [],
+        }
+        requested = {"operationType": "CLUSTER", "clusteringPlan": plan, "extraMetadata": {}}
+        return encode("HoodieRequestedReplaceMetadata", requested)
+
+    @classmethod
+    def from_avro(cls, content: bytes) -> ClusteringPlan:
+        """Read a requested instant of this package.
+
+        :param content: from :meth:`to_avro`.
+        :raises CorruptTableError: when it is not an Avro file.
+        :raises InvalidInputError: when another Hudi writer made the plan.
+        """
+        plan: Mapping[str, Any] = decode(content).get("clusteringPlan") or {}
+        described = (plan.get("extraMetadata") or {}).get(_SETTINGS_KEY)
+        if described is None:
+            raise InvalidInputError(
+                "the clustering plan was made by another Hudi writer, which carries it out"
+            )
+        given = json.loads(described)
+        lists = {name: tuple(given[name]) for name in ("sort_by", "partitions")}
+        return cls(
+            ClusteringSettings(**{**given, **lists}), tuple(map(_group_from_avro, plan["inputGroups"]))
+        )
+
+
+def plan_clustering(
+    table: HudiTable, settings: ClusteringSettings, view: FileSystemView, taken: frozenset[FileGroupId]
+) -> ClusteringPlan | None:
+    """Choose what to cluster.
+
+    :param table: the table.
+    :param settings: what to do.
+    :param view: the snapshot to plan on.
+    :param taken: file groups to leave alone.
+    :return: None when there is nothing that clustering would make better.
+    """
+    groups = [
+        group
+        for partition in view.partitions()
+        if _matches(partition, settings.partitions)
+        for group in _groups_of(table, settings, view, partition, taken)
+    ]
+    groups.sort(key=lambda group: (group.outputs - len(group.paths), group.partition_path, group.paths))
+    chosen = tuple(groups[: settings.max_groups])
+    return ClusteringPlan(settings, chosen) if chosen else None
+
+
+def as_service_plan(plan: ClusteringPlan | None, storage: Storage) -> ServicePlan | None:
+    """A plan as :func:`~airflow_provider.concurrency.schedule` takes it."""
+    return ServicePlan(plan.file_groups, plan.to_avro(storage)) if plan else None
+
+
+def _groups_of(
+    table: HudiTable,
+    settings: ClusteringSettings,
+    view: FileSystemView,
+    partition: str,
+    taken: frozenset[FileGroupId],
+) -> Iterator[ClusteringGroup]:
+    now, zone = table.storage.clock(), timeline_zone(table.storage)
+    check_no_buckets(table.location, view.base_files(partition))
+    small = [
+        base_file
+        for base_file in view.base_files(partition)
+        if base_file.size < settings.small_file_limit
+        and base_file.file_group not in taken
+        and age(base_file.instant, now, zone) >= settings.min_age
+    ]
+    # By the time of writing, so that rows that came together stay together where nothing orders them.
+    small.sort(key=lambda base_file: (base_file.instant, base_file.file_id))
+    for files in _packed(small, settings.max_group_size):
+        size = sum(base_file.size for base_file in files)
+        outputs = math.ceil(size / settings.target_file_size)
+        gains = len(files) > outputs
+        if settings.sort_by and not gains:
+            gains = not _is_laid_out(view, files, settings)
+        if gains:
+            paths = tuple(base_file.path for base_file in files)
+            yield ClusteringGroup(partition, paths, max(1, outputs), size)
+
+
+def _packed(files: Iterable[BaseFile], most: int) -> Iterator[list[BaseFile]]:
+    group: list[BaseFile] = []
+    size = 0
+    for base_file in files:
+        if group and size + base_file.size > most:
+            yield group
+            group, size = [], 0
+        group.append(base_file)
+        size += base_file.size
+    if group:
+        yield group
+
+
+def _is_laid_out(view: FileSystemView, files: Sequence[BaseFile], settings: ClusteringSettings) -> bool:
+    """Whether one clustering made all of them in this layout already: it would make them so again."""
+    instants = {base_file.instant for base_file in files}
+    found = view.timeline.find(instants.pop())
+    if instants or found is None:
+        return False
+    metadata = view.timeline.commit_metadata(found)
+    return metadata.extra_metadata.get(LAYOUT_KEY) == settings.described_layout
+
+
+def _matches(partition: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatch.fnmatchcase(partition, pattern) for pattern in patterns)
+
+
+def _group_to_avro(storage: Storage, group: ClusteringGroup) -> dict[str, Any]:
+    mib = group.size / MIB
+    return {
+        "slices": [
+            {
+                "dataFilePath": storage.url(path),
+                "deltaFilePaths": [],
+                "fileId": (parse_base_file_name(path.rpartition("/")[2]) or ("",))[0],
+                "partitionPath": group.partition_path,
+                "bootstrapFilePath": "",
+            }
+            for path in group.paths
+        ],
+        "metrics": {
+            "TOTAL_IO_READ_MB": mib,
+            "TOTAL_IO_WRITE_MB": mib,
+            "TOTAL_IO_MB": 2 * mib,
+            "TOTAL_LOG_FILES": 0.0,
+            "TOTAL_LOG_FILES_SIZE": 0.0,
+        },
+        "numOutputFileGroups": group.outputs,
+    }
+
+
+def _group_from_avro(record: Mapping[str, Any]) -> ClusteringGroup:
+    slices = record["slices"]
+    partition = slices[0]["partitionPath"]
+    prefix = f"{partition}/" if partition else ""
+    return ClusteringGroup(
+        partition,
+        tuple(prefix + each["dataFilePath"].rpartition("/")[2] for each in slices),
+        record["numOutputFileGroups"],
+        round(record["metrics"]["TOTAL_IO_READ_MB"] * MIB),
+    )

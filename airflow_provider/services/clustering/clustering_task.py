@@ -1,0 +1,170 @@
+"""One task writes one new file group of a clustering, wherever it runs.
+
+Every task of a clustering group finds the order of all its rows by itself, from the columns that it is
+ordered by, and then reads, and keeps in memory, only the rows of its own file. So no row is sent from
+one task to another, and no task needs more memory than its file.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider.concurrency.heartbeats import check_wanted
+from airflow_provider.services.clustering.clustering_plan import ClusteringGroup, ClusteringSettings
+from airflow_provider.services.clustering.row_order import row_order
+from airflow_provider.table.file_names import new_file_id
+from airflow_provider.table.files import (
+    ROW_GROUP_ROWS,
+    BaseFileWriter,
+    WrittenFile,
+    read_base_file,
+    read_footer,
+)
+from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.schema import META_COLUMNS, TableSchema
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import WriteStat
+
+_Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
+_Numbers = npt.NDArray[np.int64]
+
+_ORDERED_ROW_GROUP_ROWS = 131_072
+_ROWS_A_TAKE = 524_288  # each look-up in many chunks has its price
+_AHEAD = 2  # enough to keep a writer busy
+_KEPT = META_COLUMNS[:-1]  # the last one names the file
+
+
+@dataclass(frozen=True)
+class ClusteringTask:
+    """The work on one new file group.
+
+    :param storage: the table's storage.
+    :param config: the table's configuration.
+    :param schema: the table's schema, as it was when the clustering was planned.
+    :param instant: requested time of the clustering.
+    :param settings: of the plan.
+    :param group: the clustering group.
+    :param number: which of the group's new file groups, from 0.
+    """
+
+    storage: Storage
+    config: TableConfig
+    schema: TableSchema
+    instant: str
+    settings: ClusteringSettings
+    group: ClusteringGroup
+    number: int = 0
+
+    def run(self, write_token: str) -> WriteStat | None:
+        """Write the file group.
+
+        :param write_token: tells this attempt's file from those of other attempts.
+        :return: None when there are fewer rows than new file groups.
+        :raises InstantRolledBackError: when the clustering was rolled back meanwhile.
+        """
+        check_wanted(self.storage, self.instant)
+        file_id = new_file_id()
+        with BaseFileWriter(
+            self.storage,
+            partition_path=self.group.partition_path,
+            file_id=file_id,
+            write_token=write_token,
+            instant=self.instant,
+            schema=self.schema.columns,
+            table_name=self.config.name,
+            row_group_rows=_ORDERED_ROW_GROUP_ROWS if self.settings.sort_by else ROW_GROUP_ROWS,
+        ) as writer:
+            for rows in self._ordered() if self.settings.sort_by else self._packed():
+                writer.write_preserved(rows)
+            if not writer.rows:
+                writer.abort()
+                return None
+            written = writer.close()
+        check_wanted(self.storage, self.instant, [written.path])
+        return self._write_stat(file_id, written)
+
+    def _packed(self) -> Iterator[pa.Table]:
+        if self.group.outputs == 1:
+            yield from _ahead(self._read, self.group.paths)
+            return
+        counts = list(_ahead(lambda path: read_footer(self.storage, path).num_rows, self.group.paths))
+        begin, end = self._share(sum(counts))
+        own: dict[str, tuple[int, int]] = {}
+        first = 0
+        for path, count in zip(self.group.paths, counts, strict=True):
+            if first < end and begin < first + count:
+                own[path] = max(0, begin - first), min(end, first + count) - max(begin, first)
+            first += count
+        for rows, share in zip(_ahead(self._read, own), own.values(), strict=True):
+            yield rows.slice(*share)
+
+    def _ordered(self) -> Iterator[pa.Table]:
+        settings, paths = self.settings, self.group.paths
+        if self.group.outputs == 1:
+            rows = _together(_ahead(self._read, paths))
+            order = row_order(settings.layout, [rows[name] for name in settings.sort_by])
+        else:
+            keys = list(_ahead(self._read_keys, paths))
+            own = row_order(settings.layout, pa.concat_tables(keys).columns)
+            own = own[slice(*self._share(len(own)))]
+            if not len(own):
+                return
+            in_files = np.sort(own)
+            ends = np.cumsum([each.num_rows for each in keys])
+            by_file = np.split(in_files, np.searchsorted(in_files, ends[:-1]))
+            begins = [0, *ends[:-1].tolist()]
+            shares = [
+                (path, pa.array(found - begin))
+                for path, found, begin in zip(paths, by_file, begins, strict=True)
+                if len(found)
+            ]
+            rows = _together(_ahead(lambda share: self._read(share[0]).take(share[1]), shares))
+            order = np.searchsorted(in_files, own)
+        portions = (pa.array(order[at : at + _ROWS_A_TAKE]) for at in range(0, len(order), _ROWS_A_TAKE))
+        yield from _ahead(rows.take, portions)
+
+    def _share(self, rows: int) -> tuple[int, int]:
+        """The rows of this file, among all in their order."""
+        return rows * self.number // self.group.outputs, rows * (self.number + 1) // self.group.outputs
+
+    def _read(self, path: str) -> pa.Table:
+        names = [*_KEPT, *self.schema.columns.names]
+        return read_base_file(self.storage, path, names, schema=self.schema)
+
+    def _read_keys(self, path: str) -> pa.Table:
+        return read_base_file(self.storage, path, self.settings.sort_by, schema=self.schema)
+
+    def _write_stat(self, file_id: str, written: WrittenFile) -> WriteStat:
+        return WriteStat(
+            file_id,
+            self.group.partition_path,
+            written.path,
+            num_writes=written.rows,
+            total_write_bytes=written.size,
+            file_size=written.size,
+        )
+
+
+def _together(parts: Iterable[pa.Table]) -> pa.Table:
+    return pa.concat_tables(parts).unify_dictionaries()
+
+
+def _ahead(make: Callable[[_Item], _Made], items: Iterable[_Item]) -> Iterator[_Made]:
+    """What is made of each; while one is worked on the next ones are made."""
+    with ThreadPoolExecutor(_AHEAD, "ahead") as pool:
+        made: deque[Future[_Made]] = deque()
+        for item in items:
+            made.append(pool.submit(make, item))
+            if len(made) > _AHEAD:
+                yield made.popleft().result()
+        while made:
+            yield made.popleft().result()

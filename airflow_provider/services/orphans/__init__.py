@@ -1,0 +1,21 @@
+"""TODO"""
+
+from airflow_provider.services.orphans.found_files import FilesLeft, Found, there_and_gone
+from airflow_provider.services.orphans.orphans import (
+    DAY,
+    DeadInstant,
+    End,
+    dead_on_timeline,
+    delete_reverted_files,
+)
+
+__all__ = [
+    "DAY",
+    "DeadInstant",
+    "End",
+    "FilesLeft",
+    "Found",
+    "dead_on_timeline",
+    "delete_reverted_files",
+    "there_and_gone",
+]

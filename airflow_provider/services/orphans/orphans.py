@@ -1,0 +1,155 @@
+"""Data files of instants that are no commits: of dead writers, of reverted rewrites, of undone commits.
+
+What declares an instant dead is an entry of the commit log, or another Hudi writer's rollback. Without
+one a file is left alone, whatever it looks like. With one it can never become part of the table again, so
+it may go at any time, also what a task that outlived its job wrote after the rollback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import tzinfo
+from enum import StrEnum
+
+from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.commit import files_in
+from airflow_provider.concurrency.log import LogEntry, Restore, Revert, Rollback
+from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files import MARKS_OF_A_PARTITION
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.storage import FileStatus, Storage
+from airflow_provider.table.timeline import Action, Timeline, age, content_of, decode, timeline_zone
+
+DAY = 24 * 3600.0
+
+
+class End(StrEnum):
+    """How an instant ended that is no commit."""
+
+    ROLLED_BACK = "rolled back"
+    REVERTED = "reverted"
+    RESTORED = "undone by a restore"
+
+
+@dataclass(frozen=True)
+class DeadInstant:
+    """An instant that is no commit, and never will be one.
+
+    :param end: how it ended.
+    :param at: when: the completion time of what says so.
+    :param kept: its data files that were left to readers, relative to the table; only where the timeline
+        was asked.
+    """
+
+    end: End
+    at: str
+    kept: tuple[str, ...] = ()
+
+    def is_over(self, seconds: float, now: float, zone: tzinfo) -> bool:
+        """Whether this is long enough ago that no reader can be on its files.
+
+        :param seconds: longer than any query runs. What was never visible has no reader.
+        :param now: by the storage's clock.
+        :param zone: of the table's instant times.
+        """
+        if self.end is not End.REVERTED:
+            return True
+        return age(self.at, now, zone) >= seconds
+
+
+def data_files(storage: Storage) -> list[FileStatus]:
+    """The base files of a table, of whatever instant.
+
+    :param storage: the table's storage.
+    """
+    return [
+        status
+        for partition in sorted(storage.folders_holding(*MARKS_OF_A_PARTITION))
+        for status in storage.list(partition)
+        if parse_base_file_name(status.name)
+    ]
+
+
+def dead_instants(storage: Storage, commit_log: CommitLog, timeline: Timeline) -> Mapping[str, DeadInstant]:
+    """All instants that are known to be dead, by requested time.
+
+    :param storage: the table's storage.
+    :param commit_log: the table's commit log.
+    :param timeline: the active timeline.
+    """
+    found: dict[str, DeadInstant] = {}
+    ours = set()
+    for entry in commit_log.backwards():
+        if (end := _ENDS.get(type(entry))) is not None:
+            ours.add(entry.instant)
+            found.update(dict.fromkeys(entry.undone, DeadInstant(end, entry.completion_time)))
+    view = FileSystemView(storage, timeline)
+    for dead, how in dead_on_timeline(storage, timeline, but_by=ours).items():
+        if not view.shows(dead) and timeline.find(dead) is None:
+            found.setdefault(dead, how)
+    return found
+
+
+_ENDS: Mapping[type[LogEntry], End] = {
+    Rollback: End.ROLLED_BACK,
+    Revert: End.REVERTED,
+    Restore: End.RESTORED,
+}
+
+
+def dead_on_timeline(
+    storage: Storage, timeline: Timeline, *, but_by: Collection[str] = ()
+) -> dict[str, DeadInstant]:
+    """The instants that rollbacks and restores on a timeline made dead, whoever wrote these.
+
+    :param storage: the table's storage.
+    :param timeline: the active timeline.
+    :param but_by: requested times of rollbacks and restores that are passed over.
+    """
+    found: dict[str, DeadInstant] = {}
+    for instant in timeline.completed():
+        if instant.action not in (Action.ROLLBACK, Action.RESTORE) or instant.requested_time in but_by:
+            continue
+        at, told = instant.completion_time or "", decode(content_of(storage, timeline, instant))
+        if instant.action is Action.RESTORE:
+            for undone in told.get("restoreInstantInfo") or ():
+                found[str(undone["commitTime"])] = DeadInstant(End.RESTORED, at)
+            continue
+        partitions = (told.get("partitionMetadata") or {}).values()
+        urls = (url for each in partitions for url in each.get("failedDeleteFiles") or ())
+        kept = tuple(url.removeprefix(storage.url("")).lstrip("/") for url in urls)
+        for dead in told.get("commitsRollback") or ():
+            found[str(dead)] = DeadInstant(End.REVERTED if kept else End.ROLLED_BACK, at, kept)
+    # The JVM carries a plan that it has rolled back out again under the same requested time.
+    again = {instant.requested_time for instant in timeline.completed()}
+    return {dead: how for dead, how in found.items() if dead not in again}
+
+
+def delete_reverted_files(
+    table: HudiTable, *, after_seconds: float = DAY, dry_run: bool = False
+) -> list[str]:
+    """Delete the data files of reverted rewrites, once no reader can be on them any more.
+
+    A clean does the same, with all other orphans; this is for a table that is never cleaned.
+
+    :param table: the table.
+    :param after_seconds: how long the revert has to be over: longer than any query runs.
+    :param dry_run: whether only to tell which files these are.
+    :return: paths of the files deleted, relative to the table.
+    :raises UnsupportedTableError: when this package does not write such a table.
+    """
+    table.check_writable()
+    storage = table.storage
+    now, zone, deleted = storage.clock(anew=True), timeline_zone(storage), []
+    for entry in CommitLog(storage).backwards():
+        if not isinstance(entry, Revert):
+            continue
+        if not DeadInstant(End.REVERTED, entry.completion_time).is_over(after_seconds, now, zone):
+            continue
+        partitions = {group.partition_path for group in entry.written}
+        for path in files_in(storage, partitions, entry.rolls_back):
+            if dry_run or storage.delete(path):
+                deleted.append(path)
+    return deleted

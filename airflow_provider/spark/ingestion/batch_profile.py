@@ -1,0 +1,147 @@
+"""One look at the incoming rows before anything is written: counts by partition, bad keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider.exceptions import (
+    EmptySourceError,
+    IncompatibleSchemaError,
+    InvalidRecordKeyError,
+)
+from airflow_provider.ingestion.columns import BatchColumns
+from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.spark.ingestion.source import is_text, spark_errors, unreadable
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.keys import partition_paths, record_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_ROWS, _BLANK, _AMBIGUOUS, _CHECKSUM, _NULLS = "_rows", "_blank", "_ambiguous", "_checksum", "_nulls_"
+
+
+@dataclass(frozen=True)
+class BatchProfile:
+    """What is known of the incoming rows.
+
+    :param values: distinct partition values, one row each; no column for a table without
+        partitions.
+    :param paths: the partition path of every row of ``values``. Several values can share one:
+        null and the empty text do.
+    :param rows: number of rows by partition path.
+    """
+
+    values: pa.Table
+    paths: tuple[str, ...]
+    rows: Mapping[str, int]
+
+
+def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable, columns: BatchColumns) -> BatchProfile:
+    """Count the rows of every partition and refuse those that cannot be written.
+
+    Only counts come to the driver.
+
+    :param job: the ingestion.
+    :param frame: rows with the table's types.
+    :param table: the table.
+    :param columns: what the rows' columns mean to it.
+    :raises EmptySourceError: when there is no row.
+    :raises UnreadableSourceError: when Spark fails to read the rows.
+    :raises InvalidRecordKeyError: when a key is null or empty, or could be taken for another.
+    :raises InvalidPartitionValueError: when a value cannot become a folder.
+    :raises IncompatibleSchemaError: when a column that must not be null is.
+    """
+    found = _aggregated(job, frame, table, columns)
+    total = pc.sum(found[_ROWS]).as_py() or 0
+    if not total:
+        raise EmptySourceError(
+            f"source {', '.join(job.source) or 'DataFrame'} holds no row; nothing was written",
+            source=list(job.source),
+        )
+    _refuse_keys(frame, table, found)
+    for name in found.schema.names:
+        if name.startswith(_NULLS) and (nulls := pc.sum(found[name]).as_py()):
+            column = name.removeprefix(_NULLS)
+            raise IncompatibleSchemaError(
+                f"column {column!r} must not be null in table {table.location}, the source has {nulls} rows "
+                "where it is; filter or fill them",
+                column=column,
+                nulls=nulls,
+            )
+    values = found.select(list(table.config.partition_fields))
+    paths = partition_paths(found, table.config).to_pylist()
+    rows: dict[str, int] = {}
+    for path, count in zip(paths, found[_ROWS].to_pylist(), strict=True):
+        rows[path] = rows.get(path, 0) + count
+    return BatchProfile(values, tuple(paths), rows)
+
+
+def _aggregated(job: IngestJob, frame: DataFrame, table: HudiTable, columns: BatchColumns) -> pa.Table:
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    counts = [F.count(F.lit(1)).alias(_ROWS)]
+    blank, ambiguous = _key_conditions(frame, table)
+    counts.append(F.count_if(blank).alias(_BLANK))
+    if ambiguous is not None:
+        counts.append(F.count_if(ambiguous).alias(_AMBIGUOUS))
+    for field in frame.schema:
+        if field.nullable and not columns.rows.field(field.name).nullable:
+            counts.append(F.count_if(F.col(field.name).isNull()).alias(f"{_NULLS}{field.name}"))
+    if is_text(job):
+        # Makes Spark parse every value of every column: what is not of its type must be found
+        # before anything is written. (A map has no hash.)
+        texts = [F.to_json(F.struct(field.name)) for field in frame.schema]
+        counts.append(F.max(F.xxhash64(*texts)).alias(_CHECKSUM))
+    try:
+        partitions = [F.col(name) for name in table.config.partition_fields]
+        return frame.groupBy(*partitions).agg(*counts).toArrow()
+    except spark_errors() as error:
+        raise unreadable(job, error) from error
+
+
+def _key_conditions(frame: DataFrame, table: HudiTable) -> tuple[Column, Column | None]:
+    """Rows whose key is blank, and rows whose key may be ambiguous, in Spark's terms.
+
+    The rules are those of :func:`airflow_provider.table.keys.record_keys`.
+    """
+    from functools import reduce
+
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    names = table.config.record_key_fields
+    texts = {name for name in names if frame.schema[name].dataType.typeName() == "string"}
+    blanks = [
+        F.col(name).isNull() | (F.col(name) == "") if name in texts else F.col(name).isNull()
+        for name in names
+    ]
+    blank = reduce(lambda one, other: one & other, blanks)
+    if not table.config.prefixed_record_key or not texts:
+        return blank, None
+    suspicious = []
+    for name, following in zip(names, [*names[1:], None], strict=True):
+        if name in texts:
+            suspicious.append(F.col(name).isin("__null__", "__empty__"))
+            if following:
+                suspicious.append(F.col(name).contains(f",{following}:"))
+    return blank, reduce(lambda one, other: one | other, suspicious)
+
+
+def _refuse_keys(frame: DataFrame, table: HudiTable, found: pa.Table) -> None:
+    names = table.config.record_key_fields
+    if count := pc.sum(found[_BLANK]).as_py():
+        raise InvalidRecordKeyError(
+            f"record key {', '.join(names)} of table {table.location} is null or empty in {count} rows "
+            "of the source; filter them or choose another key",
+            columns=list(names),
+            rows=count,
+        )
+    if _AMBIGUOUS in found.schema.names and pc.sum(found[_AMBIGUOUS]).as_py():
+        _, ambiguous = _key_conditions(frame, table)
+        if ambiguous is not None:
+            record_keys(frame.select(*names).where(ambiguous).limit(1).toArrow(), table.config)  # says which

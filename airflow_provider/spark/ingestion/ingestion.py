@@ -1,0 +1,116 @@
+"""Ingestion: a source into a table, on any Spark session, local or over Spark Connect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from airflow_provider.ingestion.columns import check_columns, check_locations
+from airflow_provider.ingestion.earlier_attempt import earlier_try
+from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.ingestion.ingestion import Ingestion, write_rows
+from airflow_provider.locks import LockProvider
+from airflow_provider.spark.indexing import write_base_files
+from airflow_provider.spark.ingestion.batch_profile import profile_batch
+from airflow_provider.spark.ingestion.rows import SparkRows
+from airflow_provider.spark.ingestion.source import arrow_schema, conformed, open_source
+from airflow_provider.spark.ingestion.windows import in_window
+from airflow_provider.spark.session import tasks_end_with
+from airflow_provider.table.hudi_table import HudiTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def ingest(
+    spark: SparkSession,
+    job: IngestJob,
+    dataframe: DataFrame | None = None,
+    *,
+    lock: LockProvider | None = None,
+    is_alive: Callable[[], bool] | None = None,
+) -> dict[str, Any]:
+    """Write the rows of a source into a table, as one commit.
+
+    :param spark: a session, local or over Spark Connect; some of its settings are changed until
+        the end of the call.
+    :param job: what to do.
+    :param dataframe: the rows, in place of ``job.source``; it is evaluated more than once.
+    :param lock: the table lock, to be used for many writes; by ``job.lock`` when None.
+    :param is_alive: asked before every heartbeat; False gives the write up.
+    :return: see :func:`~airflow_provider.ingestion.result.result_of`.
+    :raises InvalidInputError: when the job or the rows cannot work; nothing was written.
+    :raises TableError: when the location holds no table that can be written.
+    :raises WriteConflictError: when another commit touched the same file groups first, or an
+        earlier try of the same operation still runs.
+    :raises CommitError: when the write ended otherwise without a commit.
+    """
+    job.validate()
+    table = HudiTable.open(job.location, job.storage_options)
+    if (earlier := earlier_try(job, table)) is not None:
+        return earlier
+    before = table.schema
+    incoming = open_source(spark, job, before) if dataframe is None else dataframe
+    columns = check_columns(job, arrow_schema(incoming, before), table, before)
+    check_locations(columns.table, table.config)
+    if job.window is not None:
+        incoming = in_window(incoming, job.window, columns.table)
+    frame = conformed(incoming, columns.rows, table.config)
+    with _settings(spark, _PROFILING):
+        profile = profile_batch(job, frame, table, columns)
+
+    @contextmanager
+    def around(ingestion: Ingestion) -> Iterator[None]:
+        transfer = _transfer(columns.table, ingestion.row_bytes)
+        with tasks_end_with(spark, ingestion.writer.instant), _settings(spark, transfer), rows:
+            yield
+
+    rows = SparkRows.of(job, table, columns, frame, profile)
+    return write_rows(
+        job,
+        table,
+        rows,
+        lock=lock,
+        is_alive=is_alive,
+        around=around,
+        build=lambda planned: write_base_files(spark, planned),
+    )
+
+
+# --- the session --------------------------------------------------------------------------
+
+_PROFILING = {"spark.sql.shuffle.partitions": "8"}  # a handful of counts is to be added up
+
+_ROWS_A_BATCH = 16_384
+_LARGE_ROW = 2048  # bytes in a base file
+
+
+def _transfer(columns: pa.Schema, row_bytes: float) -> dict[str, str]:
+    """Settings for sending rows to Python."""
+    large = any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in columns.types)
+    if large or row_bytes > _LARGE_ROW:
+        return {}
+    # With its largest value, Spark does not measure the batch after every row, which costs more
+    # than everything else on the way; rows are small here, so that their number is limit enough.
+    return {
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ROWS_A_BATCH),
+    }
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, previous in before.items():
+            if previous is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, previous)

@@ -1,0 +1,209 @@
+"""Rows on a Spark cluster, on their way into a table; the driver never holds any."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from airflow_provider.exceptions import CommitError
+from airflow_provider.ingestion.columns import BatchColumns
+from airflow_provider.ingestion.file_group_plan import FileGroupPlan
+from airflow_provider.ingestion.file_group_task import ARRIVAL, Report, WritePlan
+from airflow_provider.ingestion.incoming_rows import IncomingRows
+from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.ingestion.key_lookup import comes_twice, is_there_already, lives_elsewhere
+from airflow_provider.spark.ingestion.batch_profile import BatchProfile
+from airflow_provider.spark.ingestion.routing import TARGET, numbered, routed, target_of_new_rows
+from airflow_provider.spark.ingestion.tagging import ELSEWHERE, FILE, TWICE, locate, location_columns, tag
+from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task
+from airflow_provider.table.file_groups import BaseFile, FileGroupId
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.keys import partition_paths, record_keys
+from airflow_provider.table.metadata_table import MetadataPartition, RecordLocation, UsableIndexes
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """Where rows went.
+
+    :param frame: the rows with their target's number.
+    :param counts: rows that came, by target.
+    :param partitions: partition path by target.
+    """
+
+    frame: DataFrame
+    counts: Mapping[int, int]
+    partitions: Mapping[int, str]
+
+
+@dataclass
+class SparkRows(IncomingRows):
+    """Rows of a DataFrame, that fit into a table. As a context manager it frees what Spark keeps.
+
+    :param table: the table.
+    :param columns: what their columns mean to the table.
+    :param frame: the rows; it is evaluated more than once.
+    :param profile: what is known of them.
+    """
+
+    table: HudiTable
+    columns: BatchColumns
+    frame: DataFrame
+    profile: BatchProfile
+    _sent: list[_Sent] = field(default_factory=list)
+    _persisted: list[DataFrame] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.counts = self.profile.rows
+        self._tags: DataFrame | None = None
+        self._files: Sequence[BaseFile] = ()
+
+    @classmethod
+    def of(
+        cls,
+        job: IngestJob,
+        table: HudiTable,
+        columns: BatchColumns,
+        frame: DataFrame,
+        profile: BatchProfile,
+    ) -> SparkRows:
+        """Rows for a table.
+
+        :param job: the ingestion.
+        :param table: its table.
+        :param columns: what their columns mean to the table.
+        :param frame: the rows, with the table's types.
+        :param profile: what is known of them.
+        """
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        if job.kind.looks_up_keys:
+            frame = frame.withColumn(ARRIVAL, F.monotonically_increasing_id())
+        return cls(table, columns, frame, profile)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._persisted:
+            self._persisted.pop().unpersist()
+
+    def find(
+        self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes | None = None
+    ) -> Mapping[BaseFile, int]:
+        """See :meth:`IncomingRows.find`."""
+        if indexes is not None and indexes.has(MetadataPartition.RECORD_INDEX):
+            self.located_by = str(MetadataPartition.RECORD_INDEX)
+            self._files = [base_file for _, live in sorted(base_files.items()) for base_file in live]
+            found = locate(self.frame, self.table, self._files, indexes)
+        else:
+            self.located_by = self._looked_in(indexes)
+            found, self._files = tag(self.frame, self.table, self.profile, base_files, indexes)
+        self._tags = self._persist(found)
+        hits = {row[FILE]: row["count"] for row in self._tags.groupBy(FILE).count().toArrow().to_pylist()}
+        if hits.get(TWICE):
+            raise comes_twice(self._key_of(self._tags.where(f"{FILE} = {TWICE}"))[0])
+        if indexes is not None and hits.get(ELSEWHERE):
+            key, path, location = self._located(self._tags.where(f"{FILE} = {ELSEWHERE}"), indexes)
+            raise lives_elsewhere(key, location, path)
+        return {self._files[number]: count for number, count in hits.items()}
+
+    def check_new(self, indexes: UsableIndexes, replaced: Collection[FileGroupId] = ()) -> None:
+        """See :meth:`IncomingRows.check_new`."""
+        names = location_columns(self.table.config)
+        repeated = self.frame.groupBy(*self.table.config.record_key_fields).count().where("count > 1")
+        if found := repeated.limit(1).toArrow().to_pylist():
+            rows = pa.Table.from_pylist(found).select(list(self.table.config.record_key_fields))
+            raise comes_twice(record_keys(rows.cast(self._schema(rows)), self.table.config)[0].as_py())
+        leaving = [BaseFile(*group, "", "", "", 0) for group in sorted(replaced)]
+        known = locate(self.frame, self.table, leaving, indexes, moves=True)
+        known = known.where(f"{FILE} = {ELSEWHERE}").limit(1)
+        if known.count():
+            key, _, location = self._located(known.select(*names), indexes)
+            raise is_there_already(key, location)
+
+    def _located(self, tags: DataFrame, indexes: UsableIndexes) -> tuple[str, str, RecordLocation]:
+        """Key, partition path and place of one row, for an error."""
+        key, path = self._key_of(tags)
+        return key, path, (indexes.locations([key]) or {})[key]
+
+    def _key_of(self, tags: DataFrame) -> tuple[str, str]:
+        rows = tags.select(*location_columns(self.table.config)).limit(1).toArrow()
+        rows = rows.cast(self._schema(rows))
+        (key,), (path,) = record_keys(rows, self.table.config), partition_paths(rows, self.table.config)
+        return key.as_py(), path.as_py()
+
+    def _schema(self, rows: pa.Table) -> pa.Schema:
+        return pa.schema([self.columns.table.field(name).with_nullable(True) for name in rows.schema.names])
+
+    def send(self, plan: FileGroupPlan, write_plan: WritePlan) -> list[Report]:
+        """See :meth:`IncomingRows.send`."""
+        columns = self.frame.columns
+        key_columns = self.table.config.record_key_fields
+        frame, target = target_of_new_rows(self.frame, self.profile, plan.shares, key_columns)
+        if self._tags is not None:
+            frame, target = self._with_tags(frame, target, self._tags, plan)
+        sent = numbered(frame, target, columns)
+        tasks = routed(sent, plan.first, len(plan.targets)).mapInArrow(write_task(write_plan), REPORT_SCHEMA)
+        reports = [report_of(row) for row in tasks.toArrow().to_pylist()]
+        counts = {report.target: report.rows_in for report in reports}
+        partitions = {number: target.partition_path for number, target in plan.targets.items()}
+        self._sent.append(_Sent(sent, counts, partitions))
+        return reports
+
+    def sent_to(self, numbers: Collection[int]) -> SparkRows:
+        """See :meth:`IncomingRows.sent_to`.
+
+        :raises CommitError: when the source gives other rows than the first time.
+        """
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        chosen, counts = [], dict.fromkeys(self.counts, 0)
+        for sent in self._sent:
+            here = sorted(sent.counts.keys() & set(numbers))
+            if here:
+                chosen.append(sent.frame.where(F.col(TARGET).isin(here)).drop(TARGET))
+            for number in here:
+                counts[sent.partitions[number]] += sent.counts[number]
+        frame = self._persist(reduce(lambda one, other: one.unionByName(other), chosen))
+        if (came := frame.count()) != sum(counts.values()):
+            raise CommitError(
+                f"table {self.table.location}: {sum(counts.values())} rows were to be merged again, and the "
+                f"source has {came} of them now: it changed meanwhile, or gives other rows every time; let "
+                "it come to rest, or materialise it, and try again"
+            )
+        profile = replace(self.profile, rows={path: count for path, count in counts.items() if count})
+        return SparkRows(self.table, self.columns, frame, profile, self._sent, self._persisted)
+
+    def unsent(self) -> SparkRows:
+        """See :meth:`IncomingRows.unsent`."""
+        return replace(self, _sent=[])
+
+    def _persist(self, frame: DataFrame) -> DataFrame:
+        self._persisted.append(frame.persist())
+        return self._persisted[-1]
+
+    def _with_tags(
+        self, frame: DataFrame, target: Column, tags: DataFrame, plan: FileGroupPlan
+    ) -> tuple[DataFrame, Column]:
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        names = location_columns(self.table.config)
+        renamed = tags.select(*(F.col(name).alias(f"_tagged_{name}") for name in names), FILE)
+        conditions = [F.col(name).eqNullSafe(F.col(f"_tagged_{name}")) for name in names]
+        joined = frame.withColumn("_new_target", target).join(
+            renamed, reduce(lambda one, other: one & other, conditions), "left"
+        )
+        numbers = [plan.updates.get(base_file.file_group) for base_file in self._files]
+        of_file = F.element_at(F.lit(numbers).cast("array<int>"), F.col(FILE) + 1)
+        return joined, F.when(F.col(FILE).isNull(), F.col("_new_target")).otherwise(of_file)

@@ -1,0 +1,132 @@
+"""Many pieces of work for one job: asked for one by one, through files in the table's storage.
+
+Whoever asks leaves a request, the job an outcome under the same id (:mod:`~airflow_provider.spark
+.outcome`). Both sides look for files, because nothing else reaches a driver wherever it runs. A
+request says which part of the job's own description is meant, and never holds a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.exceptions import TableServiceError
+from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.ingestion.windows import Window
+from airflow_provider.spark.job_result import JOBS_FOLDER, failure, success, write_outcome
+from airflow_provider.table.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_SECONDS = 0.2
+_IDLE_SECONDS = 900.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One thing that a serving job is asked for; an empty one ends it.
+
+    :param windows_of: find the windows of these columns; an empty list for the table's partitions.
+    :param order: of these windows.
+    :param window: write this one.
+    :param txn_id: metastore transaction of its commit.
+    :param write_id: the table's write id in that transaction.
+    """
+
+    windows_of: tuple[str, ...] | None = None
+    order: str = "oldest_first"
+    window: Window | None = None
+    txn_id: int | None = None
+    write_id: int | None = None
+
+
+def request_id(job_id: str, number: int) -> str:
+    """Under which the outcome of a job's ``number``-th request is found."""
+    return f"{job_id}-{number}"
+
+
+def put_request(storage: Storage, job_id: str, number: int, request: Request) -> None:
+    """Ask a serving job for something.
+
+    :param storage: the table's storage.
+    :param job_id: the job's id.
+    :param number: 1 for the job's first request; each is its predecessor's + 1.
+    :param request: what is asked for.
+    """
+    storage.put(_path(job_id, number), json.dumps(asdict(request)).encode())
+
+
+def serve(
+    job: IngestJob,
+    open_session: Callable[[], SparkSession],
+    *,
+    is_alive: Callable[[], bool],
+    idle_seconds: float = _IDLE_SECONDS,
+) -> dict[str, Any]:
+    """Do what is asked for until there is no more, or nobody has asked for long.
+
+    A job on a cluster does not see that the worker has died which asked. One that ended because it
+    was idle is started again by whoever needs it.
+
+    :param job: what requests refer to.
+    :param open_session: gives the session, when the first request is there.
+    :param is_alive: asked before every heartbeat; False gives a write up.
+    :param idle_seconds: how long to wait for a request.
+    :return: how many requests were served.
+    """
+    storage = Storage(job.location, job.storage_options)
+    spark: SparkSession | None = None
+    number = 1
+    while (request := _next(storage, job.job_id, number, idle_seconds)) not in (None, Request()):
+        spark = spark or open_session()
+        try:
+            outcome = success(_do(spark, job, request or Request(), is_alive))
+        except Exception as error:  # whatever it is, who asked has to know
+            if not isinstance(error, TableServiceError):
+                log.exception("request %d of job %s failed", number, job.job_id)
+            outcome = failure(error)
+        except BaseException as error:
+            write_outcome(storage, request_id(job.job_id, number), failure(error))
+            raise
+        write_outcome(storage, request_id(job.job_id, number), outcome)
+        number += 1
+    return {"served": number - 1}
+
+
+def _do(
+    spark: SparkSession, job: IngestJob, request: Request, is_alive: Callable[[], bool]
+) -> dict[str, Any]:
+    from airflow_provider.spark.ingestion.ingestion import ingest
+    from airflow_provider.spark.ingestion.windows import find_windows
+
+    if request.window is None:
+        found = find_windows(spark, job, order=request.order, columns=request.windows_of)
+        return {"windows": [asdict(window) for window in found]}
+    write = replace(request.window.job(job), txn_id=request.txn_id, write_id=request.write_id)
+    return ingest(spark, write, is_alive=is_alive)
+
+
+def _next(storage: Storage, job_id: str, number: int, idle_seconds: float) -> Request | None:
+    deadline = time.monotonic() + idle_seconds
+    while time.monotonic() < deadline:
+        try:
+            asked = json.loads(storage.read(_path(job_id, number)))
+        except FileNotFoundError:
+            time.sleep(LOOK_EVERY_SECONDS)
+            continue
+        storage.delete(_path(job_id, number))
+        window = asked.pop("window")
+        return Request(**{**asked, "window": Window(**window) if window else None})
+    log.info("job %s was not asked for anything for %.0f s, it ends", job_id, idle_seconds)
+    return None
+
+
+def _path(job_id: str, number: int) -> str:
+    return f"{JOBS_FOLDER}/{request_id(job_id, number)}.request"

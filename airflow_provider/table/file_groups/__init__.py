@@ -1,0 +1,35 @@
+"""TODO"""
+
+from airflow_provider.table.file_groups.cleans import (
+    ORPHANED_INSTANTS,
+    check_complete,
+    lacking,
+    planned_files,
+    taken,
+)
+from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_groups.visibility import (
+    Effect,
+    ValidWriteIds,
+    check_not_cleaned,
+    effect_of,
+    left_out,
+    meets,
+)
+
+__all__ = [
+    "ORPHANED_INSTANTS",
+    "BaseFile",
+    "Effect",
+    "FileGroupId",
+    "FileSystemView",
+    "ValidWriteIds",
+    "check_complete",
+    "check_not_cleaned",
+    "effect_of",
+    "lacking",
+    "left_out",
+    "meets",
+    "planned_files",
+    "taken",
+]

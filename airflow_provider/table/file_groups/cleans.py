@@ -1,0 +1,171 @@
+"""What cleans have deleted, and whether a snapshot of the past is still whole.
+
+A listing does not tell what is not there. What a clean took is in its plan, before it is gone, and in its
+metadata after (Hudi's ``HoodieCleanerPlan`` and ``HoodieCleanMetadata``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError
+from airflow_provider.table.file_groups.view import FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import (
+    Action,
+    Instant,
+    State,
+    Timeline,
+    archived_commits,
+    before,
+    decode,
+    oldest_archived,
+    taken_out_by_archived,
+)
+
+ORPHANED_INSTANTS = "orphaned_instants"
+"""In the extra metadata of our cleans: instants, comma separated, whose files were of no commit."""
+
+
+def taken(storage: Storage, timeline: Timeline) -> dict[str, Instant]:
+    """Data files that the cleans on a timeline have deleted, or plan to, or may have, and were of a commit.
+
+    :param storage: the table's storage.
+    :param timeline: the active timeline.
+    :return: the clean by path relative to the table.
+    """
+    known = _taken.setdefault(storage, {})
+    found: dict[str, Instant] = {}
+    for instant in timeline.instants:
+        if instant.action is not Action.CLEAN:
+            continue
+        if instant.state is State.INFLIGHT:  # an inflight clean says nothing, its plan does
+            instant = Instant(instant.requested_time, Action.CLEAN, State.REQUESTED)
+        if instant.file_name not in known:
+            try:
+                content = timeline.read(instant)  # the JVM may leave an empty one
+                known[instant.file_name] = frozenset(_paths(decode(content)) if content else ())
+            except NoSuchInstantError:
+                continue  # archived in this moment, and all that it may concern with it
+        found.update(dict.fromkeys(known[instant.file_name], instant))
+    return found
+
+
+def planned_files(plan: Mapping[str, Any]) -> Iterator[str]:
+    """The data files that a ``HoodieCleanerPlan`` names, relative to the table."""
+    for partition, files in (plan.get("filePathsToBeDeletedPerPartition") or {}).items():
+        for file in files:
+            yield _path(partition, file.get("filePath") or "")
+    for partition, names in (plan.get("filesToBeDeletedPerPartition") or {}).items():
+        for name in names:
+            yield _path(partition, name)
+
+
+def lacking(
+    storage: Storage, view: FileSystemView, timeline: Timeline, *, also_planned: bool = False
+) -> tuple[str, Instant] | None:
+    """A file that a view should show, and a clean took.
+
+    :param storage: the table's storage.
+    :param view: of the past.
+    :param timeline: the active timeline of now.
+    :param also_planned: whether a file that is still there, but named by a clean that has not completed,
+        counts too.
+    :return: the newest such file's path, and the clean; None when the view shows everything.
+    """
+    found: list[_Taken] = []
+    for path, clean in taken(storage, timeline).items():
+        partition, _, name = path.rpartition("/")
+        parsed = parse_base_file_name(name)
+        if parsed is None:
+            continue
+        group, instant = FileGroupId(partition, parsed[0]), parsed[2]
+        if not view.shows(instant) or group in view.replaced:
+            continue
+        shown = view.base_file(group)
+        if shown is None or shown.instant < instant:
+            found.append(_Taken(instant, path, group, clean))
+            continue
+        is_doomed = also_planned and clean.state is not State.COMPLETED
+        # The index `files` lists it until a clean has completed that knows that it is gone.
+        if shown.path == path and (is_doomed or storage.stat(path) is None):
+            found.append(_Taken(instant, path, group, clean))
+    if found:
+        found = _not_explained_by_the_archive(storage, view, found)
+    if not found:
+        return None
+    newest = max(found, key=lambda each: each[:2])
+    return newest.path, newest.clean
+
+
+class _Taken(NamedTuple):
+    """A file that a clean took, and no slice of its file group stands for in a view."""
+
+    instant: str
+    path: str
+    group: FileGroupId
+    clean: Instant
+
+
+def _not_explained_by_the_archive(
+    storage: Storage, view: FileSystemView, found: list[_Taken]
+) -> list[_Taken]:
+    """Without the files that were taken out by an archived replacecommit, or that are of no commit."""
+    first = min(each.instant for each in found)
+    by_archived = taken_out_by_archived(
+        storage, {each.group for each in found}, view.shows, completed_after=first
+    )
+    found = [each for each in found if each.group not in by_archived]
+    old = [each for each in found if view.timeline.find(each.instant) is None]
+    if not old:
+        return found
+    # A commit that was undone is in no archive. What is older than the archive nobody knows.
+    since = oldest_archived(storage)
+    if not since:
+        return found
+    known = {each.requested_time for each in archived_commits(storage, requested_after=before(first))}
+    undone = {each for each in old if each.instant not in known and since <= each.instant}
+    return [each for each in found if each not in undone]
+
+
+def check_complete(storage: Storage, view: FileSystemView, timeline: Timeline, as_of: str | None) -> None:
+    """Make sure that nothing that a snapshot shows was cleaned, although commits are left out of it.
+
+    :param storage: the table's storage.
+    :param view: the snapshot.
+    :param timeline: the active timeline of now.
+    :param as_of: the moment, for the error; None for a snapshot of now without some transactions.
+    :raises SnapshotUnavailableError: when a cleaner has deleted some of it.
+    """
+    if found := lacking(storage, view, timeline):
+        path, clean = found
+        asked = f"as of {as_of}" if as_of else "of these write ids"
+        raise SnapshotUnavailableError(
+            f"table {storage.root}: the snapshot {asked} cannot be read any more: clean "
+            f"{clean.requested_time} deleted {path}; read a later one",
+            instant=as_of,
+            clean=clean.requested_time,
+        )
+
+
+def _paths(record: Mapping[str, Any]) -> Iterable[str]:
+    orphaned = set(((record.get("extraMetadata") or {}).get(ORPHANED_INSTANTS) or "").split(","))
+    done = (record.get("partitionMetadata") or {}).items()
+    # One that failed may have deleted the file, and lost the answer.
+    tried = ("successDeleteFiles", "failedDeleteFiles")
+    deleted = (_path(part, name) for part, said in done for each in tried for name in said[each])
+    for path in (*planned_files(record), *deleted):
+        parsed = parse_base_file_name(path.rpartition("/")[2])
+        if parsed is None or parsed[2] not in orphaned:
+            yield path
+
+
+def _path(partition: str, file: str) -> str:
+    # Hudi writes absolute paths into plans, and names into metadata.
+    return f"{partition}/{file.rpartition('/')[2]}".lstrip("/")
+
+
+_taken: WeakKeyDictionary[Storage, dict[str, frozenset[str]]] = WeakKeyDictionary()

@@ -1,0 +1,229 @@
+"""File groups, file slices and the view of which of them a timeline shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+import tenacity
+
+from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files import MARKS_OF_A_PARTITION
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import Action, Timeline, metadata_of
+
+if TYPE_CHECKING:
+    from airflow_provider.table.metadata_table import UsableIndexes
+
+
+class FileGroupId(NamedTuple):
+    """The identity of a file group, the unit of conflict detection.
+
+    :param partition_path: partition path relative to the table, ``""`` when not partitioned.
+    :param file_id: the id that all slices of the group share.
+    """
+
+    partition_path: str
+    file_id: str
+
+
+class BaseFile(NamedTuple):
+    """The base file of one file slice.
+
+    :param partition_path: partition path relative to the table.
+    :param file_id: id of the file group.
+    :param write_token: which task attempt wrote it.
+    :param instant: requested time of the instant that wrote it.
+    :param path: path relative to the table.
+    :param size: bytes.
+    """
+
+    partition_path: str
+    file_id: str
+    write_token: str
+    instant: str
+    path: str
+    size: int
+
+    @property
+    def file_group(self) -> FileGroupId:
+        """The file group that this slice belongs to."""
+        return FileGroupId(self.partition_path, self.file_id)
+
+
+class FileSystemView:
+    """Which base files a timeline shows (Hudi's ``HoodieTableFileSystemView``).
+
+    Partitions are listed when they are asked for, once: the cost is in the partitions
+    touched, not in the table. Where the index ``files`` can be used, no folder is listed.
+
+    :param storage: the table's storage.
+    :param timeline: what has completed; files of any other instant are not seen. Where it is a
+        function, it is called when the timeline is needed, and again while a rewrite that is
+        reverted in the very moment vanishes between its listing and the reading of its instant. One that
+        is archived in that moment is read in the archived timeline.
+    :param indexes: gives the table's indexes for the view's timeline, for which it asks only where there
+        are some; None where there are none.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        timeline: Timeline | Callable[[], Timeline],
+        indexes: Callable[[Callable[[], Timeline]], UsableIndexes | None] = lambda _: None,
+    ) -> None:
+        self._storage = storage
+        self._open_indexes = indexes
+        self._indexes: tuple[UsableIndexes | None] | None = None
+        self._load = timeline if callable(timeline) else None
+        self._timeline = None if callable(timeline) else timeline
+        self._listed: dict[str, dict[str, BaseFile]] = {}
+        # No cached_property: before Python 3.12 it holds one lock for all views while it reads.
+        self._replaced: Mapping[FileGroupId, str] | None = None
+        self._commits: tuple[frozenset[str], frozenset[str], str] | None = None
+        self._partitions: list[str] | None = None
+
+    def all_partitions(self) -> list[str]:
+        """Partition paths that were ever written to, sorted."""
+        if self._partitions is None:
+            found = self.indexes.partitions() if self.indexes else None
+            if found is None:
+                found = sorted(self._storage.folders_holding(*MARKS_OF_A_PARTITION))
+            self._partitions = found
+        return self._partitions
+
+    def partitions(self) -> list[str]:
+        """Partition paths that hold at least one visible base file, sorted."""
+        found = self.all_partitions()
+        self.look_at(found)
+        return [partition for partition in found if self.base_files(partition)]
+
+    def base_files(self, partition_path: str) -> list[BaseFile]:
+        """The newest visible slice of every live file group of a partition."""
+        self.look_at((partition_path,))
+        return list(self._listed[partition_path].values())
+
+    def all_base_files(self) -> list[BaseFile]:
+        """The newest visible slice of every live file group of the table."""
+        return [base_file for partition in self.partitions() for base_file in self.base_files(partition)]
+
+    def look_at(self, partition_paths: Iterable[str]) -> None:
+        """Look at several partitions at once, where that is cheaper than at one after the other.
+
+        :param partition_paths: that will be asked for.
+        """
+        new = [partition for partition in partition_paths if partition not in self._listed]
+        if new:
+            # First: where a listing is older than the timeline, an archival in between leaves nobody who says
+            # what of it had been taken out.
+            _ = self.timeline
+        known = self.indexes.files(new) if new and self.indexes else None
+        for partition in new:
+            sizes = self._storage.sizes(partition) if known is None else known.get(partition, {})
+            self._listed[partition] = self._list(partition, sizes)
+
+    def base_file(self, file_group: FileGroupId) -> BaseFile | None:
+        """The newest visible slice of one file group; None when it is not live."""
+        self.base_files(file_group.partition_path)
+        return self._listed[file_group.partition_path].get(file_group.file_id)
+
+    @property
+    def timeline(self) -> Timeline:
+        """What has completed as far as this view shows it.
+
+        :raises NoSuchInstantError: when instants keep vanishing while it is loaded.
+        """
+        if self._timeline is None:
+            try:
+                found = self._loaded()
+            except NoSuchInstantError:
+                found = _LOOK_AGAIN(self._loaded)
+            self._timeline, self._replaced = found
+        return self._timeline
+
+    @property
+    def indexes(self) -> UsableIndexes | None:
+        """The table's indexes, as far as they tell of what this view shows; None where there are none."""
+        if self._indexes is None:
+            self._indexes = (self._open_indexes(lambda: self.timeline),)
+        return self._indexes[0]
+
+    @property
+    def replaced(self) -> Mapping[FileGroupId, str]:
+        """File groups that a completed replacecommit took out, and when it completed."""
+        timeline = self.timeline
+        if self._replaced is None:
+            self._replaced = self._replaced_on(timeline)
+        return self._replaced
+
+    def _loaded(self) -> tuple[Timeline, Mapping[FileGroupId, str]]:
+        if self._load is None:
+            raise ValueError("a view needs a timeline, or a function that loads one")
+        timeline = self._load()
+        return timeline, self._replaced_on(timeline)
+
+    def _replaced_on(self, timeline: Timeline) -> Mapping[FileGroupId, str]:
+        out: dict[FileGroupId, str] = {}
+        known = _replaced_by.setdefault(self._storage, {})
+        for instant in timeline.commits():
+            if instant.action is Action.REPLACE_COMMIT:
+                if instant.file_name not in known:  # what a completed instant says never changes
+                    replaced = metadata_of(self._storage, timeline, instant).replaced
+                    known[instant.file_name] = frozenset(
+                        FileGroupId(partition, each) for partition, ids in replaced.items() for each in ids
+                    )
+                out.update(dict.fromkeys(known[instant.file_name], instant.completion_time or ""))
+        return out
+
+    def shows(self, instant: str) -> bool:
+        """Whether files of an instant are seen: it has completed, or it was archived.
+
+        :param instant: requested time.
+        """
+        if self._commits is None:
+            commits = frozenset(each.requested_time for each in self.timeline.commits())
+            pending = frozenset(each.requested_time for each in self.timeline.pending())
+            self._commits = commits, pending, self.timeline.starts
+        commits, pending, starts = self._commits
+        return instant in commits or (instant < starts and instant not in pending)
+
+    def _list(self, partition_path: str, sizes: Mapping[str, int | None]) -> dict[str, BaseFile]:
+        replaced = self.replaced
+        slices: dict[str, list[tuple[str, str, str]]] = {}
+        for name in sizes:
+            if parsed := parse_base_file_name(name):
+                file_id, write_token, instant = parsed
+                slices.setdefault(file_id, []).append((instant, write_token, name))
+        found = {}
+        for file_id, of_group in slices.items():
+            if (partition_path, file_id) in replaced:
+                continue
+            newest = max(of_group)
+            if not self.shows(newest[0]):  # as it nearly always does: what is older is not looked at
+                shown = [each for each in of_group if self.shows(each[0])]
+                if not shown:
+                    continue
+                newest = max(shown)
+            instant, write_token, name = newest
+            path = f"{partition_path}/{name}" if partition_path else name
+            known_size = sizes[name]
+            size = self._size(path) if known_size is None else known_size
+            found[file_id] = BaseFile(partition_path, file_id, write_token, instant, path, size)
+        return found
+
+    def _size(self, path: str) -> int:
+        # Only of what is shown: a partition can hold many older slices.
+        status = self._storage.stat(path)
+        return status.size if status else 0  # cleaned in this moment; reading it says so
+
+
+_replaced_by: WeakKeyDictionary[Storage, dict[str, frozenset[FileGroupId]]] = WeakKeyDictionary()
+
+
+_LOOK_AGAIN = tenacity.Retrying(
+    retry=tenacity.retry_if_exception_type(NoSuchInstantError),
+    stop=tenacity.stop_after_attempt(10),
+    reraise=True,
+)

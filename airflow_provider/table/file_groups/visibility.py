@@ -1,0 +1,226 @@
+"""Which commits a reader sees that names the write ids that are valid for it.
+
+A commit of a metastore transaction carries the table's write id in its commit metadata; the reader sees
+it exactly when that id is valid. A commit without one belongs to no transaction (a table given by its
+path, another Hudi writer): it is seen from its completion on.
+
+Leaving a commit out shows the file slices from before it. That is exact as long as no commit that is
+seen was merged on one that is left out: its files would hold the other one's rows, and not hold what
+these had replaced. Writers keep off the file groups of an open transaction (``concurrency/held.py``), so
+this happens only for a moment between a commit and the end of its own transaction, or behind another
+Hudi writer; then the reader is told. A rewrite (clustering, compaction) has no rows of its own: it is
+left out together with what it has rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+from airflow_provider.exceptions import SnapshotUnavailableError
+from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import (
+    REWRITES,
+    CommitMetadata,
+    Instant,
+    Timeline,
+    WriteStat,
+    archived_write_ids,
+    metadata_of,
+)
+
+OVERWRITES = frozenset({"INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE"})
+"""Operation types that keep no row of the file groups that they replace."""
+
+
+class ValidWriteIds(Protocol):
+    """What a reader says about a table's write ids, such as a ``ValidWriteIdList``."""
+
+    def is_valid(self, write_id: int) -> bool:
+        """Whether the reader sees what was written under this id."""
+
+    def is_aborted(self, write_id: int) -> bool:
+        """Whether the id is known to belong to an aborted transaction."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a commit did, as far as other commits may rest on it.
+
+    :param instant: the commit.
+    :param operation: Hudi's operation type.
+    :param txn_id: its metastore transaction; None when it belongs to none.
+    :param write_id: the table's write id in it.
+    :param written: file groups that got a slice.
+    :param merged_on: file groups whose rows went into its files.
+    :param replaced: file groups that it took out.
+    :param inserted_in: partition paths in which it wrote new records.
+    :param taken_out_of: partition paths in which it deleted records, or took file groups out.
+    """
+
+    instant: Instant
+    operation: str
+    txn_id: int | None
+    write_id: int | None
+    written: frozenset[FileGroupId]
+    merged_on: frozenset[FileGroupId]
+    replaced: frozenset[FileGroupId]
+    inserted_in: frozenset[str]
+    taken_out_of: frozenset[str]
+
+    @classmethod
+    def of(cls, instant: Instant, described: CommitMetadata) -> Effect:
+        """Read a commit's metadata."""
+        operation, stats = described.operation_type.upper(), described.write_stats
+        replaced = frozenset(
+            FileGroupId(path, file_id) for path, ids in described.replaced.items() for file_id in ids
+        )
+        merged_on = frozenset(group for stat in stats for group in _merged_on(stat))
+        taken_out_of: set[str] = set()
+        if operation not in REWRITES:
+            taken_out_of = {group.partition_path for group in replaced}
+            taken_out_of |= {stat.partition_path for stat in stats if stat.num_deletes}
+        return cls(
+            instant,
+            operation,
+            _number(described, "txn_id"),
+            _number(described, "write_id"),
+            frozenset(FileGroupId(stat.partition_path, stat.file_id) for stat in stats),
+            merged_on if operation in OVERWRITES else merged_on | replaced,
+            replaced,
+            frozenset(stat.partition_path for stat in stats if stat.num_inserts),
+            frozenset(taken_out_of),
+        )
+
+    @property
+    def is_rewrite(self) -> bool:
+        """Whether it left the same rows in other files."""
+        return self.operation in REWRITES
+
+    def rests_on(self, earlier: Effect) -> bool:
+        """Whether this commit would be another one had an earlier one not been.
+
+        :param earlier: a commit that completed before this one.
+        """
+        if self.merged_on & earlier.written:
+            return True
+        if self.instant.requested_time < (earlier.instant.completion_time or ""):
+            return False
+        return self.wrote_where_was_taken_out(earlier)
+
+    def wrote_where_was_taken_out(self, earlier: Effect) -> bool:
+        """Whether it may have written a key anew that an earlier commit had taken out.
+
+        It did not know then that the key had been there before, and says nothing of its old file group.
+
+        :param earlier: a commit that this one had seen.
+        """
+        if self.is_rewrite:
+            return False
+        worked_in = self.inserted_in | {group.partition_path for group in self.replaced}
+        return meets(earlier.taken_out_of, worked_in, self.operation)
+
+
+def meets(taken_out_of: frozenset[str], partitions: Iterable[str], operation: str) -> bool:
+    """Whether a write works in a partition from which another one has taken rows out.
+
+    :param taken_out_of: the other one's partitions.
+    :param partitions: those of the write.
+    :param operation: the write's operation type; that of a whole table works in all of them.
+    """
+    if operation.upper() == "INSERT_OVERWRITE_TABLE":
+        return bool(taken_out_of)
+    return not taken_out_of.isdisjoint(partitions)
+
+
+def effect_of(storage: Storage, timeline: Timeline, commit: Instant) -> Effect:
+    """What a completed commit did; read once, because it never changes.
+
+    :raises NoSuchInstantError: when it was undone since the timeline was loaded.
+    """
+    known = _effects.setdefault(storage, {})
+    if commit.file_name not in known:
+        known[commit.file_name] = Effect.of(commit, metadata_of(storage, timeline, commit))
+    return known[commit.file_name]
+
+
+def left_out(storage: Storage, timeline: Timeline, valid_write_ids: ValidWriteIds) -> list[Effect]:
+    """The commits on a timeline that a reader does not see, in the order of their completion.
+
+    :param storage: the table's storage.
+    :param timeline: the active timeline; what was archived is seen.
+    :param valid_write_ids: the write ids that the reader sees.
+    :raises SnapshotUnavailableError: when a commit that the reader sees rests on one that it does not, or
+        one that it does not see was archived.
+    """
+    for write_id in archived_write_ids(storage):
+        # What an aborted transaction wrote was undone before it could be archived.
+        if not valid_write_ids.is_valid(write_id) and not valid_write_ids.is_aborted(write_id):
+            raise SnapshotUnavailableError(
+                f"table {storage.root}: the commit of write id {write_id}, which this snapshot does not see, "
+                "was archived since, and can be told apart no longer; read with a new snapshot",
+                write_id=write_id,
+            )
+    found: list[Effect] = []
+    for commit in timeline.commits():
+        effect = effect_of(storage, timeline, commit)
+        if effect.write_id is not None and not valid_write_ids.is_valid(effect.write_id):
+            found.append(effect)
+            continue
+        below = next((hidden for hidden in found if effect.rests_on(hidden)), None)
+        if below is None:
+            continue
+        if not effect.is_rewrite:
+            raise SnapshotUnavailableError(
+                f"table {storage.root}: commit {commit.requested_time} is seen and was merged on commit "
+                f"{below.instant.requested_time} of transaction {below.txn_id}, which is not; read with a "
+                f"new snapshot once transaction {below.txn_id} has ended",
+                instant=commit.requested_time,
+                resting_on=below.instant.requested_time,
+            )
+        found.append(effect)
+    return found
+
+
+def check_not_cleaned(
+    storage: Storage, view: FileSystemView, shown: Iterable[BaseFile], hidden: Sequence[Effect]
+) -> None:
+    """Make sure that what the commits that are left out superseded is still there.
+
+    A listing does not tell what is not there.
+
+    :param storage: the table's storage.
+    :param view: a view of the timeline without these commits.
+    :param shown: all its base files.
+    :param hidden: the commits that are left out, in the order of their completion.
+    :raises SnapshotUnavailableError: when a cleaner has deleted some of it.
+    """
+    there = {base_file.file_group for base_file in shown} | set(view.replaced) if hidden else set()
+    for effect in hidden:
+        if gone := sorted((effect.merged_on | effect.replaced) - there):
+            name = f"{gone[0].partition_path}/{gone[0].file_id}".lstrip("/")
+            raise SnapshotUnavailableError(
+                f"table {storage.root}: file group {name} as it was before commit "
+                f"{effect.instant.requested_time} was cleaned; read with a new snapshot",
+                instant=effect.instant.requested_time,
+            )
+        there |= effect.written
+
+
+def _merged_on(stat: WriteStat) -> Iterable[FileGroupId]:
+    if parsed := parse_base_file_name(stat.prev_base_file or ""):
+        yield FileGroupId(stat.partition_path, parsed[0])
+    if stat.prev_commit != "null":
+        yield FileGroupId(stat.partition_path, stat.file_id)
+
+
+def _number(described: CommitMetadata, name: str) -> int | None:
+    text = described.extra_metadata.get(name)
+    return None if text is None else int(text)
+
+
+_effects: WeakKeyDictionary[Storage, dict[str, Effect]] = WeakKeyDictionary()

@@ -1,0 +1,66 @@
+"""TODO"""
+
+from airflow_provider.table.files.base_file_reader import (
+    BaseFileFooter,
+    BaseFileReader,
+    read_base_file,
+    read_footer,
+)
+from airflow_provider.table.files.base_file_writer import ROW_GROUP_ROWS, BaseFileWriter, WrittenFile
+from airflow_provider.table.files.bloom_filter import BloomFilter
+from airflow_provider.table.files.file_columns import FileColumns
+from airflow_provider.table.files.log_file import (
+    BlockType,
+    HeaderKey,
+    LogBlock,
+    LogFileName,
+    encode_log_block,
+    read_log_blocks,
+    valid_log_blocks,
+)
+from airflow_provider.table.files.log_records import (
+    DeletedRecord,
+    WrappedValue,
+    avro_records,
+    block_hfile,
+    decode_datum,
+    deleted_records,
+    encode_datum,
+    encode_deletes,
+    parsed_schema,
+)
+from airflow_provider.table.files.markers import MarkerType, delete_markers, delete_markers_upto
+from airflow_provider.table.files.partition_metadata import MARKS_OF_A_PARTITION, write_partition_metadata
+
+__all__ = [
+    "MARKS_OF_A_PARTITION",
+    "ROW_GROUP_ROWS",
+    "BaseFileFooter",
+    "BaseFileReader",
+    "BaseFileWriter",
+    "BlockType",
+    "BloomFilter",
+    "DeletedRecord",
+    "FileColumns",
+    "HeaderKey",
+    "LogBlock",
+    "LogFileName",
+    "MarkerType",
+    "WrappedValue",
+    "WrittenFile",
+    "avro_records",
+    "block_hfile",
+    "decode_datum",
+    "delete_markers",
+    "delete_markers_upto",
+    "deleted_records",
+    "encode_datum",
+    "encode_deletes",
+    "encode_log_block",
+    "parsed_schema",
+    "read_base_file",
+    "read_footer",
+    "read_log_blocks",
+    "valid_log_blocks",
+    "write_partition_metadata",
+]

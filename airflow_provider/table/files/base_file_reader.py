@@ -1,0 +1,170 @@
+"""Base files: reading their rows and their footers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.table.files.bloom_filter import BloomFilter
+from airflow_provider.table.files.file_columns import FileColumns
+from airflow_provider.table.schema import META_COLUMNS, TableSchema
+from airflow_provider.table.storage import Storage
+
+FOOTER_AVRO_SCHEMA = "parquet.avro.schema"
+FOOTER_MIN_KEY = "hoodie_min_record_key"
+FOOTER_MAX_KEY = "hoodie_max_record_key"
+FOOTER_BLOOM = "org.apache.hudi.bloomfilter"
+FOOTER_BLOOM_TYPE = "hoodie_bloom_filter_type_code"
+
+_COMMIT_TIME, _, _, _PARTITION_PATH, _FILE_NAME = META_COLUMNS
+CONSTANT_COLUMNS = (_COMMIT_TIME, _PARTITION_PATH, _FILE_NAME)
+"""One value, or a few after rewrites: cheap as dictionaries in memory and in the file."""
+
+_WORTH_THREADS = 1 << 20  # bytes that are read at once
+
+
+class BaseFileFooter:
+    """What a base file's footer says.
+
+    :param metadata: the Parquet footer.
+    """
+
+    def __init__(self, metadata: pq.FileMetaData) -> None:
+        self.num_rows: int = metadata.num_rows
+        self._entries: dict[bytes, bytes] = metadata.metadata or {}
+
+    @property
+    def min_key(self) -> str | None:
+        """Smallest record key; None when the writer did not say."""
+        return self._text(FOOTER_MIN_KEY)
+
+    @property
+    def max_key(self) -> str | None:
+        """Largest record key; None when the writer did not say."""
+        return self._text(FOOTER_MAX_KEY)
+
+    @property
+    def avro_schema(self) -> str | None:
+        """Avro schema of all columns, JSON; Hudi's row writer leaves it out."""
+        return self._text(FOOTER_AVRO_SCHEMA)
+
+    @cached_property
+    def bloom(self) -> BloomFilter | None:
+        """The filter of the record keys, read when first asked for; None when there is none.
+
+        :raises CorruptTableError: when it cannot be read.
+        :raises UnsupportedTableError: when it is of a kind that is not known.
+        """
+        value, type_code = self._text(FOOTER_BLOOM), self._text(FOOTER_BLOOM_TYPE)
+        return BloomFilter.from_footer(value, type_code) if value and type_code else None
+
+    def _text(self, key: str) -> str | None:
+        value = self._entries.get(key.encode())
+        return None if value is None else value.decode()
+
+
+class BaseFileReader:
+    """Reads one base file; as a context manager it closes the file.
+
+    :param storage: the table's storage.
+    :param path: path relative to the table.
+    :param schema: the table's schema: the rows come with its columns and types, whichever the file has, see
+        :class:`~airflow_provider.table.files.FileColumns`; as they lie in the file when None.
+    :raises CorruptTableError: when it is not a Parquet file.
+    :raises FileNotFoundError: when there is no such file.
+    """
+
+    def __init__(self, storage: Storage, path: str, schema: TableSchema | None = None) -> None:
+        filesystem, root = storage.arrow()
+        try:
+            source = filesystem.open_input_file(f"{root}/{path}")
+            # Fetching ahead is for what is far away; of what is near it costs a thread.
+            ahead = not isinstance(filesystem, pyarrow.fs.LocalFileSystem)
+            self._parquet = pq.ParquetFile(source, read_dictionary=list(CONSTANT_COLUMNS), pre_buffer=ahead)
+        except pa.ArrowInvalid as error:
+            raise CorruptTableError(
+                f"base file {storage.url(path)} is not a Parquet file: {error}", path=path
+            ) from error
+        self._columns = None if schema is None else FileColumns.of(storage, path, schema)
+
+    @cached_property
+    def footer(self) -> BaseFileFooter:
+        """What the file's footer says."""
+        return BaseFileFooter(self._parquet.metadata)
+
+    @property
+    def parquet(self) -> pq.ParquetFile:
+        """The file, for its statistics."""
+        return self._parquet
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows; see :func:`read_base_file`."""
+        metadata = self._parquet.metadata
+        size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+        rows = self._parquet.read(columns=self._wanted(columns), use_threads=size >= _WORTH_THREADS)
+        return self._brought(rows, columns)
+
+    def row_groups(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The rows, one row group at a time, each as :func:`read_base_file` gives them.
+
+        :param columns: the columns to read, all when None.
+        """
+        wanted = self._wanted(columns)
+        for number in range(self._parquet.num_row_groups):
+            is_large = self._parquet.metadata.row_group(number).total_byte_size >= _WORTH_THREADS
+            rows = self._parquet.read_row_group(number, columns=wanted, use_threads=is_large)
+            yield self._brought(rows, columns)
+
+    def lies_as_read(self, column: str) -> bool:
+        """Whether a column is in the file, and read as it lies there."""
+        stored = self._parquet.schema_arrow
+        return column in stored.names and (self._columns is None or self._columns.is_same(stored, [column]))
+
+    def _wanted(self, columns: Sequence[str] | None) -> list[str] | None:
+        if self._columns is not None:
+            return self._columns.stored(self._parquet.schema_arrow, columns)
+        return None if columns is None else list(columns)
+
+    def _brought(self, rows: pa.Table, columns: Sequence[str] | None) -> pa.Table:
+        return rows if self._columns is None else self._columns.bring(rows, columns)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._parquet.close()
+
+
+def read_footer(storage: Storage, path: str) -> BaseFileFooter:
+    """Read a base file's footer only.
+
+    :param storage: the table's storage.
+    :param path: path relative to the table.
+    :raises CorruptTableError: when it is not a Parquet file.
+    :raises FileNotFoundError: when there is no such file.
+    """
+    with BaseFileReader(storage, path) as base_file:
+        return base_file.footer
+
+
+def read_base_file(
+    storage: Storage, path: str, columns: Sequence[str] | None = None, *, schema: TableSchema | None = None
+) -> pa.Table:
+    """Read a base file, ready to be copied by :meth:`BaseFileWriter.write_preserved`.
+
+    :param storage: the table's storage.
+    :param path: path relative to the table.
+    :param columns: the columns to read, all when None.
+    :param schema: see :class:`BaseFileReader`.
+    :return: the rows; Hudi's constant columns come as dictionaries.
+    :raises CorruptTableError: when it is not a Parquet file.
+    :raises FileNotFoundError: when there is no such file.
+    """
+    with BaseFileReader(storage, path, schema) as base_file:
+        return base_file.read(columns)

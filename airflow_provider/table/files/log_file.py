@@ -1,0 +1,284 @@
+"""Log files: the blocks that writers append to a file slice of a merge-on-read table.
+
+Sources: ``HoodieLogFormatWriter``, ``HoodieLogFileReader``, ``HoodieLogBlock`` and
+``BaseHoodieLogRecordReader`` of Apache Hudi. Numbers are big-endian.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
+from airflow_provider.table.storage import ByteRange
+
+MAGIC = b"#HUDI#"
+CONTENT_VERSION = 3
+"""Version of the content of blocks (``HoodieLogBlock.version``), which most begin with."""
+
+_FORMAT_VERSION = 1
+_LONG = struct.Struct(">q")
+_INT = struct.Struct(">i")
+_TWO_INTS = struct.Struct(">ii")
+
+_SMALL = 64 * 1024  # read in one request, as most log files are
+_READ_AT_LEAST = 16 * 1024  # of a larger one: enough for a block's header with its schema
+_SEARCH = 1024 * 1024
+
+_ROLLBACK = "0"  # the ordinal of HoodieCommandBlockTypeEnum.ROLLBACK_BLOCK
+
+_NAME = re.compile(r"^\.(?P<id>.+)_(?P<instant>\d+)\.log\.(?P<version>\d+)(?:_(?P<token>\d+-\d+-\d+))?$")
+
+
+class BlockType(IntEnum):
+    """What a block holds (``HoodieLogBlockType``)."""
+
+    COMMAND = 0
+    DELETE = 1
+    CORRUPT = 2
+    AVRO_DATA = 3
+    HFILE_DATA = 4
+    PARQUET_DATA = 5
+    CDC_DATA = 6
+
+
+class HeaderKey(IntEnum):
+    """What a block's header says (``HeaderMetadataType``)."""
+
+    INSTANT_TIME = 0
+    TARGET_INSTANT_TIME = 1
+    SCHEMA = 2
+    COMMAND_BLOCK_TYPE = 3
+    COMPACTED_BLOCK_TIMES = 4
+    RECORD_POSITIONS = 5
+    BLOCK_IDENTIFIER = 6
+    IS_PARTIAL = 7
+    BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS = 8
+
+
+_BLOCK_TYPES = frozenset(BlockType)
+_HEADER_KEYS: Mapping[int, int] = {int(each): each for each in HeaderKey}
+
+
+@dataclass(frozen=True)
+class LogFileName:
+    """What the name of a log file says.
+
+    :param file_id: id of the file group.
+    :param instant: requested time of the instant that wrote it; before table version 8 that of the
+        base file that it is for.
+    :param version: counts the log files of one name.
+    :param write_token: which task attempt wrote it; empty in old tables.
+    """
+
+    file_id: str
+    instant: str
+    version: int = 1
+    write_token: str = "1-0-1"  # noqa: S105
+
+    def __str__(self) -> str:
+        token = f"_{self.write_token}" if self.write_token else ""
+        return f".{self.file_id}_{self.instant}.log.{self.version}{token}"
+
+    @classmethod
+    def parse(cls, name: str) -> LogFileName | None:
+        """The parts of a log file's name; None for another file."""
+        match = _NAME.match(name)
+        if match is None:
+            return None
+        return cls(match["id"], match["instant"], int(match["version"]), match["token"] or "")
+
+
+@dataclass(frozen=True)
+class LogBlock:
+    """One block of a log file.
+
+    :param block_type: what it holds.
+    :param header: what its header says; keys of a later Hudi are there by their number.
+    :param content: what it holds, read when it is needed.
+    :param footer: what its footer says; nothing so far.
+    """
+
+    block_type: BlockType
+    header: Mapping[int, str]
+    content: ByteRange
+    footer: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def instant(self) -> str:
+        """Requested time of the instant that wrote it; empty for a corrupt block."""
+        return self.header.get(HeaderKey.INSTANT_TIME, "")
+
+    @property
+    def rolled_back_instant(self) -> str | None:
+        """Of a rollback command: the instant whose blocks before it are void."""
+        if self.block_type is not BlockType.COMMAND:
+            return None
+        if self.header.get(HeaderKey.COMMAND_BLOCK_TYPE) != _ROLLBACK:
+            return None
+        return self.header.get(HeaderKey.TARGET_INSTANT_TIME)
+
+    def read(self) -> bytes:
+        """The whole content."""
+        return self.content.read(0, self.content.size)
+
+
+def encode_log_block(
+    block_type: BlockType,
+    content: bytes,
+    *,
+    instant: str,
+    header: Mapping[int, str] | None = None,
+) -> bytes:
+    """A block, ready to be the next one of a log file.
+
+    :param block_type: what it holds.
+    :param content: what it holds.
+    :param instant: requested time of the writing instant.
+    :param header: what the header says beside the instant.
+    """
+    body = b"".join(
+        (
+            _TWO_INTS.pack(_FORMAT_VERSION, block_type),
+            _encode_metadata(dict(header or {}) | {HeaderKey.INSTANT_TIME: instant}),
+            _LONG.pack(len(content)),
+            content,
+            _encode_metadata({}),
+        )
+    )
+    size = len(body) + _LONG.size  # without the magic, but with the size that is repeated at the end
+    return b"".join((MAGIC, _LONG.pack(size), body, _LONG.pack(size + len(MAGIC))))
+
+
+def encode_rollback_block(instant: str, rolled_back: str) -> bytes:
+    """The command that makes the blocks of an instant before it void.
+
+    :param instant: requested time of the rollback.
+    :param rolled_back: requested time of the instant that is rolled back.
+    """
+    header: dict[int, str] = {
+        HeaderKey.TARGET_INSTANT_TIME: rolled_back,
+        HeaderKey.COMMAND_BLOCK_TYPE: _ROLLBACK,
+    }
+    return encode_log_block(BlockType.COMMAND, b"", instant=instant, header=header)
+
+
+def read_log_blocks(content: ByteRange) -> Iterator[LogBlock]:
+    """The blocks of a log file, in the order in which they were appended.
+
+    What a writer that died left behind, a block cut off in the middle, comes as a block of type
+    ``CORRUPT``; reading goes on at the next block after it, if there is one, as in Hudi. A block is
+    whole when the size before and the one behind it agree, whatever comes next: Hudi drops it where
+    a writer died while it wrote the next one's first six bytes.
+
+    :param content: the file's bytes.
+    :raises CorruptTableError: when the file does not begin with a block, or a whole block's parts
+        do not fit together.
+    :raises UnsupportedTableError: when a block is of a format or type of another version.
+    """
+    at_least = content.size if content.size <= _SMALL else _READ_AT_LEAST
+    content = ByteRange(content.read, content.size, content.name, at_least)
+    position = 0
+    while content.size - position >= len(MAGIC):
+        begin = position + len(MAGIC)
+        has_magic = content.read(position, begin) == MAGIC
+        if not has_magic and position == 0:
+            raise CorruptTableError(f"{content.name} is no log file: it begins with no block")
+        end = _end_of_block(content, begin) if has_magic else None
+        if end is None:
+            # From the next byte on: what was written of a magic may run into the next block's.
+            damaged, position = position, _next_magic(content, position + 1)
+            yield LogBlock(BlockType.CORRUPT, {}, content.part(damaged, position - damaged))
+        else:
+            yield _read_block(content, begin + _LONG.size, end - _LONG.size)
+            position = end
+
+
+def valid_log_blocks(
+    blocks: Iterable[LogBlock], is_committed: Callable[[str], bool] = lambda _: True
+) -> list[LogBlock]:
+    """The blocks whose content counts: of committed instants, not rolled back, not corrupt.
+
+    A rollback command concerns the blocks before it, so that an instant that is tried again after
+    its rollback counts (``BaseHoodieLogRecordReader.scanInternalV1``).
+
+    :param blocks: those of a file slice, log file after log file.
+    :param is_committed: whether an instant completed; asked by its requested time.
+    """
+    valid: list[LogBlock] = []
+    for block in blocks:
+        if block.block_type is BlockType.CORRUPT:
+            continue
+        rolled_back = block.rolled_back_instant
+        if rolled_back is not None:
+            # Not asked whether the rollback completed: the command is only there once it is decided.
+            valid = [each for each in valid if each.instant != rolled_back]
+        elif block.block_type is not BlockType.COMMAND and is_committed(block.instant):
+            valid.append(block)
+    return valid
+
+
+def _end_of_block(content: ByteRange, begin: int) -> int | None:
+    """Where the block ends that begins, after its magic, here; None when it is not whole."""
+    if begin + _LONG.size > content.size:
+        return None
+    (size,) = _LONG.unpack(content.read(begin, begin + _LONG.size))
+    end = begin + _LONG.size + size
+    if size < _LONG.size or end > content.size:
+        return None
+    (repeated,) = _LONG.unpack(content.read(end - _LONG.size, end))
+    return end if repeated == size + len(MAGIC) else None
+
+
+def _next_magic(content: ByteRange, begin: int) -> int:
+    for start in range(begin, content.size, _SEARCH):
+        end = min(content.size, start + _SEARCH + len(MAGIC) - 1)
+        found = content.read(start, end).find(MAGIC)
+        if found >= 0:
+            return start + found
+    return content.size
+
+
+def _read_block(content: ByteRange, begin: int, end: int) -> LogBlock:
+    try:
+        version, type_number = _TWO_INTS.unpack(content.read(begin, begin + _TWO_INTS.size))
+        if version != _FORMAT_VERSION:
+            raise UnsupportedTableError(
+                f"log file {content.name} has a block of format version {version}; read is {_FORMAT_VERSION}"
+            )
+        if type_number not in _BLOCK_TYPES:
+            raise UnsupportedTableError(f"log file {content.name} has a block of unknown type {type_number}")
+        header, position = _decode_metadata(content, begin + _TWO_INTS.size)
+        (size,) = _LONG.unpack(content.read(position, position + _LONG.size))
+        body = position + _LONG.size
+        footer, position = _decode_metadata(content, body + size)
+    except (ValueError, struct.error) as error:
+        raise CorruptTableError(f"log file {content.name} has a damaged block: {error}") from error
+    if position != end:
+        raise CorruptTableError(
+            f"log file {content.name} has a block whose parts end at byte {position} instead of {end}"
+        )
+    return LogBlock(BlockType(type_number), header, content.part(body, size), footer)
+
+
+def _encode_metadata(metadata: Mapping[int, str]) -> bytes:
+    out = bytearray(_INT.pack(len(metadata)))
+    for key, value in metadata.items():
+        data = value.encode()
+        out += _TWO_INTS.pack(key, len(data)) + data
+    return bytes(out)
+
+
+def _decode_metadata(content: ByteRange, position: int) -> tuple[dict[int, str], int]:
+    (count,) = _INT.unpack(content.read(position, position + _INT.size))
+    position += _INT.size
+    found: dict[int, str] = {}
+    for _ in range(count):
+        key, size = _TWO_INTS.unpack(content.read(position, position + _TWO_INTS.size))
+        position += _TWO_INTS.size
+        found[_HEADER_KEYS.get(key, key)] = content.read(position, position + size).decode()
+        position += size
+    return found, position

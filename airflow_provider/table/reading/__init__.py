@@ -1,0 +1,24 @@
+"""TODO"""
+
+from airflow_provider.table.reading.explain import explain
+from airflow_provider.table.reading.file_slices import FileSlice, file_slices
+from airflow_provider.table.reading.incremental import (
+    COMMIT_TIME,
+    Increment,
+    Order,
+    increment,
+    movable_checkpoint,
+)
+from airflow_provider.table.reading.snapshot import snapshot
+
+__all__ = [
+    "COMMIT_TIME",
+    "FileSlice",
+    "Increment",
+    "Order",
+    "explain",
+    "file_slices",
+    "increment",
+    "movable_checkpoint",
+    "snapshot",
+]

@@ -1,0 +1,85 @@
+"""File slices with their log files: what a merge-on-read table is made of.
+
+Reading rows out of log files is another thing; see :meth:`HudiTable.check_mergeable`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files import LogFileName
+from airflow_provider.table.hudi_table import HudiTable
+
+
+@dataclass(frozen=True)
+class FileSlice:
+    """One version of a file group: a base file and what was logged on it.
+
+    :param partition_path: partition path relative to the table.
+    :param file_id: id of the file group.
+    :param base_instant: requested time of the base file's instant; where there is no base file, of the
+        instant whose log file came first.
+    :param base_path: the base file, relative to the table; None where only log files are there.
+    :param log_paths: log files, relative to the table, in the order in which they are merged.
+    """
+
+    partition_path: str
+    file_id: str
+    base_instant: str
+    base_path: str | None
+    log_paths: tuple[str, ...] = ()
+
+    @property
+    def file_group(self) -> FileGroupId:
+        """The file group that this slice belongs to."""
+        return FileGroupId(self.partition_path, self.file_id)
+
+
+def file_slices(table: HudiTable, as_of: str | None = None) -> list[FileSlice]:
+    """The newest visible slice of every live file group, with its log files.
+
+    :param table: of either type.
+    :param as_of: see :meth:`~airflow_provider.table.timeline.active.Timeline.as_of`; now when None.
+    """
+    view, found = table.view(as_of), []
+    for partition in view.all_partitions():
+        names = list(table.storage.names(partition))
+        bases = _bases(view, partition, names)
+        logs: dict[str, list[tuple[str, int, str, str]]] = {}
+        for name in names:
+            log_file = LogFileName.parse(name)
+            if log_file is None or FileGroupId(partition, log_file.file_id) in view.replaced:
+                continue
+            # In layout 1 the name tells only the slice; a block of an instant that was rolled back is
+            # skipped when it is read.
+            if table.config.layout == 1 or view.shows(log_file.instant):
+                place = (log_file.instant, log_file.version, log_file.write_token, name)
+                logs.setdefault(log_file.file_id, []).append(place)
+        for file_id in sorted({*bases, *logs}):
+            base_instant, base_path = bases.get(file_id, ("", None))
+            on_it = [log for log in logs.get(file_id, ()) if _logged_at(view, log[0]) >= base_instant]
+            on_it.sort(key=lambda log: (_logged_at(view, log[0]), *log))
+            paths = tuple(f"{partition}/{name}".lstrip("/") for *_, name in on_it)
+            instant = base_instant or on_it[0][0]
+            found.append(FileSlice(partition, file_id, instant, base_path, paths))
+    return found
+
+
+def _bases(view: FileSystemView, partition: str, names: list[str]) -> dict[str, tuple[str, str]]:
+    newest: dict[str, tuple[str, str]] = {}
+    for name in names:
+        parsed = parse_base_file_name(name)
+        if parsed is None or FileGroupId(partition, parsed[0]) in view.replaced:
+            continue
+        if view.shows(parsed[2]):
+            path = f"{partition}/{name}".lstrip("/")
+            newest[parsed[0]] = max(newest.get(parsed[0], ("", "")), (parsed[2], path))
+    return newest
+
+
+def _logged_at(view: FileSystemView, instant: str) -> str:
+    """A log file belongs to the newest slice whose instant is not after its own completion."""
+    found = view.timeline.find(instant)
+    return (found and found.completion_time) or instant

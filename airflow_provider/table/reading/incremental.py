@@ -1,0 +1,490 @@
+"""Incremental reads: what changed in a table since a checkpoint (RFC-22, "Incremental reads").
+
+With many writers commits complete in another order than they were requested. RFC-22 names three
+ways to read on from there, and each makes another promise:
+
+``completion``
+    The checkpoint is a completion time, and completion times only grow: every commit is read
+    exactly once, as soon as it completed. This is RFC-22's ``END_COMMIT_TIME``.
+``fenced``
+    The checkpoint is a requested time, and reading stops before the first commit that is still
+    in flight: every commit is read exactly once, and after it none that was requested earlier.
+``requested``
+    The checkpoint is a requested time, and everything that completed after it is read at once;
+    the checkpoint moves only as far as no earlier commit is in flight, and until then what lies
+    beyond it is read again: every commit at least once, and never lost.
+
+A table of version 6 keeps no completion times. There ``completion`` is read as ``fenced``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import tenacity
+
+from airflow_provider.exceptions import (
+    CheckpointExpiredError,
+    InvalidInputError,
+    NoSuchInstantError,
+    UnsupportedTableError,
+)
+from airflow_provider.table.file_groups import Effect, FileGroupId, FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.schema import TableSchema
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import (
+    RESTORED_TO_COMPLETION,
+    REWRITES,
+    Action,
+    CommitMetadata,
+    Instant,
+    State,
+    Timeline,
+    WriteStat,
+    archived_commits,
+    decode,
+    format_time,
+    has_never_changed,
+    parse_time,
+    without_restored,
+)
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+COMMIT_TIME = "_hoodie_commit_time"
+
+# Every writer has a file here, named like its instant, before the instant is on the timeline.
+_HEARTBEAT_FOLDER = ".hoodie/.heartbeat"
+
+
+class Order(StrEnum):
+    """In which order commits are read, and so what a checkpoint is; see this module."""
+
+    COMPLETION = "completion"
+    FENCED = "fenced"
+    REQUESTED = "requested"
+
+
+@dataclass(frozen=True)
+class Increment:
+    """What changed in a table between two checkpoints; made by :func:`increment`.
+
+    :param table: the table.
+    :param order: which of the three options was read.
+    :param start: the checkpoint that was read from; None for a snapshot.
+    :param end: the new checkpoint, to be kept once the rows were processed; None while the
+        table holds nothing to start from.
+    :param timeline: the timeline at its end.
+    :param commits: the commits of the window in the order of their completion; clustering and
+        other rewrites are among them, but have no rows of their own.
+    :param paths: the base files that hold rows of these commits, relative to the table.
+    :param held_by: the oldest instant in flight, where it holds completed commits back
+        (``fenced``) or the new checkpoint (``requested``); None otherwise.
+    """
+
+    table: HudiTable = field(repr=False)
+    order: Order
+    start: str | None
+    end: str | None
+    timeline: Timeline = field(repr=False)
+    commits: tuple[Instant, ...] = ()
+    paths: tuple[str, ...] = field(default=(), repr=False)
+    held_by: Instant | None = None
+
+    @cached_property
+    def schema(self) -> TableSchema:
+        """The schema of the rows: the table's of now."""
+        return self.table.schema_on(self.timeline)
+
+    @property
+    def commit_times(self) -> list[str] | None:
+        """The values of ``_hoodie_commit_time`` that belong to this window; None for all."""
+        return None if self.start is None else sorted(i.requested_time for i in self.commits)
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        *,
+        meta_columns: bool = False,
+    ) -> ds.Scanner:
+        """The rows that the commits of this window wrote, as they were at its end.
+
+        A row that several of them wrote comes once. A row that was deleted, or that a later
+        commit beyond the window's end wrote again, is not told here.
+
+        :param columns: the columns to read; all when None.
+        :param filter: an expression over any columns that rows must meet as well.
+        :param meta_columns: whether Hudi's five meta columns are among all columns.
+        :return: a pyarrow scanner: ``to_table()``, ``to_batches()``, ``count_rows()`` ...
+        """
+        import pyarrow.dataset as ds  # see airflow_provider.table.read
+
+        from airflow_provider.table.reading.rows import rows_of
+
+        if (times := self.commit_times) is not None:
+            inside = ds.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
+            filter = inside if filter is None else inside & filter
+        rows = rows_of(
+            self.table.storage,
+            self.paths,
+            self.schema,
+            meta_columns=True,
+            has_never_changed=has_never_changed(self.schema, self.table.config),
+            where=filter,
+        )
+        if columns is None:
+            columns = rows.schema.names if meta_columns else self.schema.columns.names
+        return rows.scanner(columns=list(columns))
+
+
+# A commit of the window that is gone when it is to be read was reverted, or archived: what the
+# timeline says next is right.
+_looking_again = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(NoSuchInstantError),
+    stop=tenacity.stop_after_attempt(5),
+    reraise=True,
+)
+
+
+@_looking_again
+def increment(
+    table: HudiTable,
+    start: str | None = None,
+    *,
+    order: Order | str = Order.COMPLETION,
+    end: str | None = None,
+) -> Increment:
+    """What changed in a table since a checkpoint.
+
+    The timeline is listed twice; beyond that only the commits of the window are read, and of
+    the data files none. Nothing is written.
+
+    :param table: the table.
+    :param start: the checkpoint: the ``end`` of the increment before; not part of the window.
+        None starts with a snapshot: every row of the table.
+    :param order: ``completion``, ``fenced`` or ``requested``; see :class:`Order`. A checkpoint
+        belongs to one order.
+    :param end: read no commit after this checkpoint, for reading a window again or a long one
+        in parts; not with ``requested``, whose windows overlap by nature. One that is later than all that
+        has completed is no checkpoint yet: the increment's own ``end`` says how far it goes, and is the one
+        to keep.
+    :raises InvalidInputError: when a checkpoint is not an instant time, or the order is unknown.
+    :raises CheckpointExpiredError: when commits of the window were archived, files that it needs were
+        cleaned, or a restore has undone commits up to the checkpoint.
+    :raises UnsupportedTableError: for a merge-on-read table, and for one whose rows do not say which commit
+        wrote them.
+    """
+    order = _order(order)
+    table.check_mergeable()
+    if not table.config.has_meta_columns:
+        raise UnsupportedTableError(
+            f"table {table.location} has hoodie.populate.meta.fields=false: its rows do not say which commit "
+            "wrote them, so that nobody can tell what changed; read its snapshot",
+            location=table.location,
+            property="hoodie.populate.meta.fields",
+        )
+    if order is Order.COMPLETION and table.config.layout == 1:
+        order = Order.FENCED
+    start, end = _checkpoint(start, "start"), _checkpoint(end, "end")
+    if end is not None and order is Order.REQUESTED:
+        raise InvalidInputError("end: windows in requested order have no end; leave it out", end=end)
+    moment = _Moment.of(table)
+    if order is Order.COMPLETION:
+        commits = [i for i in moment.completed if _within(_completion(i), start, end)]
+        upto = _completion(commits[-1]) if commits else start
+        shown = [i for i in moment.completed if upto is not None and _completion(i) <= upto]
+    else:
+        upto = moment.fence(start, end)
+        shown = list(moment.completed)
+        if order is Order.FENCED:
+            shown = [i for i in shown if upto is not None and i.requested_time <= upto]
+        commits = [i for i in shown if _within(i.requested_time, start, None)]
+    _verify_not_archived(table, order, start, end, moment.timeline)
+    _verify_not_undone(table, order, start, moment.timeline)
+    left_out = frozenset(moment.timeline.commits()).difference(shown)
+    if start is None:
+        paths = _snapshot_paths(table, moment, commits, left_out)
+    else:
+        paths = _touched_paths(commits, moment.metadata)
+        if left_out:  # only what was superseded is ever cleaned
+            _verify_not_cleaned(table, start, paths)
+    held_by = None
+    if order is not Order.COMPLETION and moment.in_flight and moment.withholds(upto, end):
+        held_by = moment.in_flight[0]
+    return Increment(table, order, start, upto, moment.timeline, tuple(commits), tuple(paths), held_by)
+
+
+@_looking_again
+def movable_checkpoint(table: HudiTable, start: str | None = None) -> str | None:
+    """How far a consumer that reads in requested order may move its checkpoint.
+
+    RFC-22's timeline API for option 1: up to the returned time nothing is in flight, so no
+    commit can appear there any more. It is the ``end`` of ``increment(order="requested")`` at
+    this moment. What completed beyond it is read again from there.
+
+    :param table: the table.
+    :param start: the checkpoint so far.
+    :return: a requested time; ``start`` when the checkpoint may not move.
+    :raises InvalidInputError: when the checkpoint is not an instant time.
+    """
+    return _Moment.of(table).fence(_checkpoint(start, "start"), None)
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """What had completed and what was in flight at one moment.
+
+    :param timeline: the timeline.
+    :param completed: commits in the order of their completion, without a gap.
+    :param in_flight: writes that may still complete, in the order of their requested times.
+    :param metadata: reads a commit's metadata, once.
+    """
+
+    timeline: Timeline
+    completed: tuple[Instant, ...]
+    in_flight: tuple[Instant, ...]
+    metadata: Callable[[Instant], CommitMetadata]
+
+    @classmethod
+    def of(cls, table: HudiTable) -> _Moment:
+        """Look at a table.
+
+        A listing that runs while files are created may show the later one and miss the earlier.
+        So what counts as completed is what had completed when a first listing ended; the second
+        one shows all of that, and every write that was requested before. What a restore is taking away
+        counts as in flight: it vanishes commit by commit.
+        """
+        newest = max(map(_completion, table.timeline().commits()), default="")
+        heartbeats = [name for name in table.storage.names(_HEARTBEAT_FOLDER) if name.isdigit()]
+        timeline = without_restored(table.timeline())
+        commits = timeline.commits()
+        in_flight = [i for i in timeline.pending() if i.action.holds_fence]
+        in_flight += [i for i in commits if _completion(i) > newest]
+        # An instant exists from its heartbeat on. What is older than the timeline has ended.
+        first = min((i.requested_time for i in timeline.instants), default="")
+        in_flight += [
+            Instant(name, action, State.REQUESTED)
+            for name in heartbeats
+            if name > first
+            and timeline.find(name) is None
+            and (action := _action_begun(table.storage, name)).holds_fence
+        ]
+        return cls(
+            timeline,
+            tuple(i for i in commits if _completion(i) <= newest),
+            tuple(sorted(in_flight, key=_request)),
+            cache(timeline.commit_metadata),
+        )
+
+    def fence(self, start: str | None, end: str | None) -> str | None:
+        """The last requested time up to which everything has ended and stands on its own.
+
+        A commit that was merged on one with a later requested time takes that one's file groups
+        out (a rebase), or writes a key anew that it had deleted. Neither can be told without the
+        other, so they stay together.
+        """
+        first = self.in_flight[0].requested_time if self.in_flight else None
+        ready = [
+            instant
+            for instant in sorted(self.completed, key=_request)
+            if _within(instant.requested_time, start, end)
+            and (first is None or instant.requested_time < first)
+        ]
+        while ready:
+            last = ready[-1].requested_time
+            beyond = [instant for instant in self.completed if instant.requested_time > last]
+            resting = next((i for i in ready if any(self._rests_on(i, later) for later in beyond)), None)
+            if resting is None:
+                return last
+            ready = ready[: ready.index(resting)]
+        return start
+
+    def withholds(self, upto: str | None, end: str | None) -> bool:
+        """Whether a completed commit lies beyond a requested time, and not beyond the end."""
+        return any(_within(instant.requested_time, upto, end) for instant in self.completed)
+
+    def _rests_on(self, instant: Instant, later: Instant) -> bool:
+        if _completion(later) > _completion(instant):
+            return False
+        this, other = (Effect.of(each, self.metadata(each)) for each in (instant, later))
+        return not this.replaced.isdisjoint(other.written) or this.wrote_where_was_taken_out(other)
+
+
+def _touched_paths(
+    commits: Iterable[Instant],
+    metadata: Callable[[Instant], CommitMetadata],
+    *,
+    only_with_rows: bool = True,
+) -> list[str]:
+    """The base files, as of the last of some commits, in which they left rows of theirs.
+
+    No listing and no other commit is needed: what replaced or rewrote a file group that one of
+    them wrote completed after it, and so is one of them.
+
+    :param only_with_rows: leave out files in which they did not write any row anew.
+    """
+    newest: dict[FileGroupId, tuple[str, str]] = {}
+    for instant in commits:
+        described = metadata(instant)
+        replaced = _replaced(described)
+        # What is taken out is carried over, at most, into new file groups of its partition.
+        carried_over = {group.partition_path for group in replaced & newest.keys()}
+        for group in replaced:
+            newest.pop(group, None)
+        for stat in described.write_stats:
+            group = _file_group(stat)
+            known = group in newest or group.partition_path in carried_over or not only_with_rows
+            if known or _adds_rows(described, stat):
+                newest[group] = max(newest.get(group, ("", "")), (instant.requested_time, stat.path))
+    return sorted(path for _, path in newest.values())
+
+
+def _snapshot_paths(
+    table: HudiTable, moment: _Moment, commits: Sequence[Instant], left_out: frozenset[Instant]
+) -> list[str]:
+    """The base files that show exactly these commits, and what was archived before them."""
+    if not commits:
+        return []
+    view = FileSystemView(table.storage, moment.timeline.showing(lambda i: i not in left_out))
+    base_files = view.all_base_files()
+    paths = {base_file.path for base_file in base_files}
+    if left_out:
+        # What they superseded may have been cleaned, and a listing does not tell what is not there.
+        wanted = _touched_paths(commits, moment.metadata, only_with_rows=False)
+        if gone := sorted(set(wanted) - paths):
+            raise _expired(table, None, f"base file {gone[0]} of its snapshot was cleaned")
+        there = {base_file.file_group for base_file in base_files}
+        for instant in moment.timeline.commits():
+            if instant not in left_out:
+                continue
+            described = moment.metadata(instant)
+            rewritten = {_file_group(s) for s in described.write_stats if s.prev_commit != "null"}
+            if lost := sorted((rewritten | _replaced(described)) - there):
+                name = f"{lost[0].partition_path}/{lost[0].file_id}".lstrip("/")
+                raise _expired(table, None, f"file group {name} of its snapshot was cleaned")
+            there.update(map(_file_group, described.write_stats))
+    return sorted(paths)
+
+
+def _adds_rows(described: CommitMetadata, stat: WriteStat) -> bool:
+    if described.operation_type.upper() in REWRITES:
+        return False
+    only_deletes = stat.num_deletes > 0 and stat.num_inserts == stat.num_update_writes == 0
+    return not only_deletes
+
+
+def _file_group(stat: WriteStat) -> FileGroupId:
+    return FileGroupId(stat.partition_path, stat.file_id)
+
+
+def _replaced(described: CommitMetadata) -> frozenset[FileGroupId]:
+    return frozenset(
+        FileGroupId(partition, file_id) for partition, ids in described.replaced.items() for file_id in ids
+    )
+
+
+def _verify_not_archived(
+    table: HudiTable, order: Order, start: str | None, end: str | None, timeline: Timeline
+) -> None:
+    # A snapshot shows all that was archived, so it cannot be one of before.
+    after, until = (end, None) if start is None else (start, end)
+    if after is None:
+        return
+    if order is Order.COMPLETION:
+        archived = archived_commits(table.storage, completed_after=after)
+        position = _completion
+    else:
+        archived = archived_commits(table.storage, table.config.layout, requested_after=after)
+        position = _request
+    for instant in archived:
+        # Archival writes the history first and takes instants off the timeline after.
+        if _within(position(instant), None, until) and timeline.find(instant.requested_time) is None:
+            why = f"commit {instant.requested_time}, completed at {_completion(instant)}, was archived"
+            raise _expired(table, start, why)
+
+
+def _verify_not_undone(table: HudiTable, order: Order, start: str | None, timeline: Timeline) -> None:
+    """Make sure that what a consumer has read up to its checkpoint was not undone by a restore since."""
+    if start is None:
+        return
+    for restore in timeline.completed():
+        if restore.action is not Action.RESTORE or _completion(restore) <= start:
+            continue
+        said = decode(timeline.read(restore))
+        back_to = (said.get("extraMetadata") or {}).get(RESTORED_TO_COMPLETION)
+        undone = min(said["instantsToRollback"], default=start)
+        # What was undone had completed after the commit that the table went back to.
+        if start > back_to if order is Order.COMPLETION and back_to else start >= undone:
+            why = f"restore {restore.requested_time} has undone commits from before it"
+            raise _expired(table, start, why)
+
+
+def _verify_not_cleaned(table: HudiTable, start: str | None, paths: Iterable[str]) -> None:
+    by_folder: dict[str, set[str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        by_folder.setdefault(folder, set()).add(name)
+    for folder, names in sorted(by_folder.items()):
+        if gone := names - set(table.storage.names(folder)):
+            path = f"{folder}/{min(gone)}".lstrip("/")
+            raise _expired(table, start, f"base file {path} of its window was cleaned")
+
+
+def _expired(table: HudiTable, start: str | None, why: str) -> CheckpointExpiredError:
+    asked = "a snapshot of the past" if start is None else f"the changes since checkpoint {start}"
+    return CheckpointExpiredError(
+        f"table {table.location}: {asked} cannot be read any more: {why}; "
+        "start again from a snapshot of now, that is with neither a checkpoint nor an end (start=None)",
+        location=table.location,
+        checkpoint=start,
+    )
+
+
+def _action_begun(storage: Storage, instant: str) -> Action:
+    """What the heartbeat of an instant that is not on the timeline yet says that it is; a write otherwise."""
+    try:
+        said = json.loads(storage.read(f"{_HEARTBEAT_FOLDER}/{instant}"))["action"]
+    except (FileNotFoundError, ValueError, KeyError):  # it has ended just now, or it is the JVM's, and empty
+        return Action.COMMIT
+    return Action(said) if said in set(Action) else Action.COMMIT
+
+
+def _order(order: Order | str) -> Order:
+    try:
+        return Order(order)
+    except ValueError:
+        known = ", ".join(Order)
+        raise InvalidInputError(f"order {order!r} is unknown; known: {known}", order=str(order)) from None
+
+
+def _checkpoint(text: str | None, name: str) -> str | None:
+    if text is None:
+        return None
+    try:
+        return format_time(parse_time(text))
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"{name}: {error}; give the 'end' of an increment", checkpoint=text
+        ) from error
+
+
+def _within(time: str, start: str | None, end: str | None) -> bool:
+    return (start is None or time > start) and (end is None or time <= end)
+
+
+def _request(instant: Instant) -> str:
+    return instant.requested_time
+
+
+def _completion(instant: Instant) -> str:
+    return instant.completion_time or ""

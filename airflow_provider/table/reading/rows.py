@@ -1,0 +1,170 @@
+"""The rows of base files as a pyarrow dataset, whichever columns each file has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from airflow_provider.table.files import FileColumns
+from airflow_provider.table.schema import TableSchema, with_meta_columns
+from airflow_provider.table.skipping import has_nan, named_columns
+from airflow_provider.table.storage import Storage
+
+_AT_ONCE = 8  # footers that are read at the same time
+
+
+def rows_of(
+    storage: Storage,
+    paths: Sequence[str],
+    schema: TableSchema,
+    *,
+    meta_columns: bool = False,
+    has_never_changed: bool = False,
+    where: pc.Expression | None = None,
+) -> ds.Dataset:
+    """The rows of base files, with the table's columns.
+
+    :param storage: the table's storage.
+    :param paths: of the files, relative to the table.
+    :param schema: the table's schema.
+    :param meta_columns: whether Hudi's own columns come first.
+    :param has_never_changed: whether all files are known to have the table's columns; else that is looked for
+        when the dataset is scanned.
+    :param where: only rows for which this is true; all when None.
+    """
+    columns = with_meta_columns(schema.columns) if meta_columns else schema.columns
+    if not paths:
+        nothing = ds.dataset(columns.empty_table())
+        return nothing if where is None else nothing.filter(where)
+    filesystem, base = storage.arrow()
+    files = ds.dataset(
+        [f"{base}/{path}" for path in paths], schema=columns, format="parquet", filesystem=filesystem
+    )
+    if has_never_changed and (where is None or not has_nan(where)):
+        return files if where is None else files.filter(where)
+    return EvolvedRows(files, [FileColumns.of(storage, path, schema) for path in paths], where)
+
+
+class EvolvedRows(ds.Dataset):  # type: ignore[misc]  # as far as pyarrow's stubs go
+    """Rows of files that may have other columns, and other types, than the table.
+
+    Arrow's own reader goes by names and has types of its own mind. Where a file has exactly the table's it
+    reads it; all others are brought to the table's columns, row group by row group, while they are scanned.
+
+    :param files: the files, as pyarrow has them.
+    :param columns: what becomes of their columns, one a file.
+    """
+
+    def __init__(
+        self, files: ds.Dataset, columns: Sequence[FileColumns], filter: pc.Expression | None = None
+    ) -> None:
+        self._files = files
+        self._columns = columns
+        self._filter = filter
+
+    def __reduce__(self) -> Any:
+        return EvolvedRows, (self._files, self._columns, self._filter)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The rows' columns."""
+        return self._files.schema
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """What is true of all rows: nothing is known."""
+        return pc.scalar(True)
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the files."""
+        found: list[str] = self._files.files
+        return found
+
+    def filter(self, expression: pc.Expression) -> EvolvedRows:
+        """The rows for which an expression is true; see :meth:`pyarrow.dataset.Dataset.filter`."""
+        both = expression if self._filter is None else self._filter & expression
+        return EvolvedRows(self._files, self._columns, both)
+
+    def scanner(
+        self,
+        columns: Sequence[str] | Mapping[str, pc.Expression] | None = None,
+        filter: pc.Expression | None = None,
+        **options: Any,
+    ) -> ds.Scanner:
+        """See :meth:`pyarrow.dataset.Dataset.scanner`."""
+        if filter is None or self._filter is None:
+            filter = self._filter if filter is None else filter
+        else:
+            filter = self._filter & filter
+        skips = filter is None or not has_nan(filter)
+        if skips and all(self._is_same):
+            return self._files.scanner(columns=columns, filter=filter, **options)
+        needed = self._needed(columns, filter)
+        schema = pa.schema([self.schema.field(name) for name in needed])
+        rows = self._batches(schema, filter if skips else None)
+        return ds.Scanner.from_batches(rows, schema=schema, columns=columns or None, filter=filter, **options)
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Any:
+        """Not to be had: a fragment has its file's own columns.
+
+        :raises NotImplementedError: always.
+        """
+        raise NotImplementedError("files of other columns than the table's; scan the dataset instead")
+
+    def replace_schema(self, schema: pa.Schema) -> Any:
+        """Not to be had; see :meth:`get_fragments`."""
+        raise NotImplementedError("select columns when the dataset is scanned instead")
+
+    def join(self, *arguments: Any, **options: Any) -> Any:
+        """Not to be had; see :meth:`get_fragments`."""
+        raise NotImplementedError("join what to_table() gives instead")
+
+    join_asof = join
+
+    def sort_by(self, sorting: Any, **options: Any) -> ds.Dataset:
+        """See :meth:`pyarrow.dataset.Dataset.sort_by`; holds all rows in memory."""
+        return ds.InMemoryDataset(self.to_table(**options).sort_by(sorting))
+
+    @cached_property
+    def _fragments(self) -> list[Any]:
+        return list(self._files.get_fragments())
+
+    @cached_property
+    def _is_same(self) -> list[bool]:
+        with ThreadPoolExecutor(_AT_ONCE, "footers") as pool:
+            stored = pool.map(lambda fragment: fragment.physical_schema, self._fragments)
+            names = self.schema.names
+            return [each.is_same(file, names) for each, file in zip(self._columns, stored, strict=True)]
+
+    def _needed(
+        self, columns: Sequence[str] | Mapping[str, pc.Expression] | None, filter: pc.Expression | None
+    ) -> list[str]:
+        names = self.schema.names
+        if columns is None:
+            return list(names)
+        asked = set(columns) if not isinstance(columns, Mapping) else set()
+        for expression in columns.values() if isinstance(columns, Mapping) else ():
+            asked.update(named_columns(expression, names))
+        if filter is not None:
+            asked.update(named_columns(filter, names))
+        # Rows that no column is asked of are to be counted all the same.
+        return [name for name in names if name in asked] or names[:1]
+
+    def _batches(self, schema: pa.Schema, filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+        names = schema.names
+        for fragment, columns, same in zip(self._fragments, self._columns, self._is_same, strict=True):
+            if same:
+                scan = fragment.scanner(schema=schema, filter=filter)
+                yield from scan.to_batches()
+                continue
+            wanted = columns.stored(fragment.physical_schema, names) or fragment.physical_schema.names[:1]
+            for batch in fragment.to_batches(columns=wanted):
+                brought = columns.bring(pa.Table.from_batches([batch]), names)
+                yield from pa.Table.from_arrays(brought.columns, schema=schema).to_batches()

@@ -1,0 +1,40 @@
+"""TODO"""
+
+from airflow_provider.table.schema.arrow_avro import (
+    META_COLUMNS,
+    arrow_to_avro,
+    avro_to_arrow,
+    conform,
+    with_meta_columns,
+    without_meta_columns,
+)
+from airflow_provider.table.schema.column_types import to_schema, type_name
+from airflow_provider.table.schema.conversion import Origin, Origins, converted
+from airflow_provider.table.schema.evolution import FILL, ColumnChange, check_roles, evolved, widened
+from airflow_provider.table.schema.schema_on_read import LATEST_SCHEMA, ColumnIds, history_path, read_history
+from airflow_provider.table.schema.table_schema import SCHEMA, TableSchema
+
+__all__ = [
+    "FILL",
+    "LATEST_SCHEMA",
+    "META_COLUMNS",
+    "SCHEMA",
+    "ColumnChange",
+    "ColumnIds",
+    "Origin",
+    "Origins",
+    "TableSchema",
+    "arrow_to_avro",
+    "avro_to_arrow",
+    "check_roles",
+    "conform",
+    "converted",
+    "evolved",
+    "history_path",
+    "read_history",
+    "to_schema",
+    "type_name",
+    "widened",
+    "with_meta_columns",
+    "without_meta_columns",
+]

@@ -1,0 +1,28 @@
+"""TODO"""
+
+from airflow_provider.table.skipping.predicates import (
+    COMPARISONS,
+    Filter,
+    Where,
+    alternatives,
+    expression,
+    has_nan,
+    literal,
+    named_columns,
+    parse_filter,
+)
+from airflow_provider.table.skipping.selection import Selection, select_files
+
+__all__ = [
+    "COMPARISONS",
+    "Filter",
+    "Selection",
+    "Where",
+    "alternatives",
+    "expression",
+    "has_nan",
+    "literal",
+    "named_columns",
+    "parse_filter",
+    "select_files",
+]

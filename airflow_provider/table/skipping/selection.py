@@ -1,0 +1,360 @@
+"""Which base files a query has to open: by partition, by record key, by statistics of columns.
+
+A file is skipped only where it is sure that none of its rows is asked for. What cannot be known, such as
+the statistics of a column that came later, or of a file whose statistics were never kept, skips nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from itertools import product
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider.exceptions import NotATableError, TableServiceError
+from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.keys import partition_values, record_keys
+from airflow_provider.table.metadata_table import ColumnStats, MetadataPartition, ValueType, value_type
+from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.schema import META_COLUMNS, converted, with_meta_columns
+from airflow_provider.table.skipping.predicates import (
+    Filter,
+    Where,
+    alternatives,
+    expression,
+    may_match,
+    named_columns,
+)
+
+_RECORD_KEY = META_COLUMNS[2]
+_MOST_KEYS = 10_000  # that are looked up for one query
+
+PARTITION_COLUMNS = "partition columns"
+"""In :class:`Step`: what the partition paths themselves say."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one index did for a query.
+
+    :param index: the metadata partition; or :data:`PARTITION_COLUMNS`.
+    :param considered: partitions or files that it was asked about; None where it was asked about all files
+        of the snapshot, and nobody has counted them.
+    :param skipped: how many of them need not be opened; None likewise.
+    :param of: ``partitions`` or ``files``.
+    """
+
+    index: str
+    considered: int | None
+    skipped: int | None
+    of: str = "files"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The base files that a query has to open, and why only those.
+
+    :param base_files: the files.
+    :param steps: what was skipped, one after the other.
+    :param listed_by: ``files``, or ``folders`` where that index could not be used.
+    """
+
+    base_files: tuple[BaseFile, ...]
+    steps: tuple[Step, ...]
+    listed_by: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that it says, JSON-able."""
+        return {
+            "listed_by": self.listed_by,
+            "steps": [
+                {"index": s.index, "considered": s.considered, "skipped": s.skipped, "of": s.of}
+                for s in self.steps
+            ],
+            "files": len(self.base_files),
+            "bytes": sum(each.size for each in self.base_files),
+            "paths": [each.path for each in self.base_files],
+        }
+
+
+def select_files(
+    view: FileSystemView,
+    config: TableConfig,
+    schema: pa.Schema,
+    where: Where | None = None,
+    *,
+    files_in_table: int | None = None,
+) -> Selection:
+    """The base files in which there can be rows that a query asks for.
+
+    :param view: the snapshot.
+    :param config: the table's configuration.
+    :param schema: its data columns.
+    :param where: what the query asks for; everything when None.
+    :param files_in_table: how many the snapshot has, where somebody has counted them: a look-up by key does
+        not list them.
+    :raises InvalidInputError: when that cannot be evaluated over the table's columns.
+    """
+    schema = with_meta_columns(schema)
+    query = None if where is None else expression(where, schema)
+    steps: list[Step] = []
+    found: list[BaseFile] | None = None
+    if where is not None:
+        found = _by_key(view, config, schema, where)
+        if found is not None:
+            skipped = None if files_in_table is None else files_in_table - len(found)
+            steps.append(Step(MetadataPartition.RECORD_INDEX, files_in_table, skipped))
+    if found is None:
+        partitions = view.all_partitions()
+        if query is not None:
+            partitions = _by_partition(partitions, config, schema, query, steps)
+            if config.partition_fields:
+                partitions = _by_partition_statistics(view, schema, query, partitions, steps)
+        view.look_at(partitions)
+        found = [base_file for partition in partitions for base_file in view.base_files(partition)]
+    if query is not None:
+        found = _by_statistics(view, schema, query, found, steps)
+    uses_files = view.indexes is not None and view.indexes.has(MetadataPartition.FILES)
+    return Selection(tuple(found), tuple(steps), "files" if uses_files else "folders")
+
+
+# --- by partition -------------------------------------------------------------------------------
+
+
+def _by_partition(
+    partitions: list[str], config: TableConfig, schema: pa.Schema, query: pc.Expression, steps: list[Step]
+) -> list[str]:
+    if not config.partition_fields or not named_columns(query, config.partition_fields):
+        return partitions
+    known = [_of_partition(partition, config, schema) for partition in partitions]
+    kept = [each for each, may in zip(partitions, may_match(query, schema, known), strict=True) if may]
+    steps.append(Step(PARTITION_COLUMNS, len(partitions), len(partitions) - len(kept), "partitions"))
+    return kept
+
+
+def _of_partition(path: str, config: TableConfig, schema: pa.Schema) -> dict[str, list[pc.Expression]]:
+    try:
+        texts = partition_values(path, config)
+    except NotATableError:
+        return {}  # somebody else's way to name folders
+    known = {}
+    for column, text in zip(config.partition_fields, texts, strict=True):
+        kind = schema.field(column).type if column in schema.names else None
+        # Where null goes, an empty text goes too; and of what is in a path not all has one reading.
+        if text is not None and kind is not None and _is_plain(kind):
+            try:
+                known[column] = [pc.field(column) == pa.scalar(text).cast(kind)]
+            except pa.ArrowInvalid:
+                continue
+    return known
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_date32(kind)
+        or pa.types.is_boolean(kind)
+    )
+
+
+# --- by record key ------------------------------------------------------------------------------
+
+
+def _by_key(
+    view: FileSystemView, config: TableConfig, schema: pa.Schema, where: Where
+) -> list[BaseFile] | None:
+    """The files with the record keys that a query names; None where it names none, or nobody knows."""
+    keys = _record_keys(where, config, schema)
+    if keys is None or view.indexes is None:
+        return None
+    locations = view.indexes.locations(keys)
+    if locations is None:
+        return None
+    groups = {FileGroupId(each.partition_path, each.file_id) for each in locations.values()}
+    found = [base_file for group in sorted(groups) if (base_file := view.base_file(group)) is not None]
+    if len(found) < len(groups):
+        return None  # it is not of this snapshot
+    return found
+
+
+def _record_keys(where: Where, config: TableConfig, schema: pa.Schema) -> set[str] | None:
+    """The record keys of which each row has one that filters ask for; None where they leave it open."""
+    found: set[str] = set()
+    for group in alternatives(where):
+        values = [_values_of(column, group, schema) for column in config.record_key_fields]
+        if not values or not all(values):
+            return None
+        rows = list(product(*(each or () for each in values)))
+        if len(rows) + len(found) > _MOST_KEYS:
+            return None
+        fields = [schema.field(name) for name in config.record_key_fields]
+        columns = [
+            pa.array(column, field.type)
+            for column, field in zip(zip(*rows, strict=True), fields, strict=True)
+        ]
+        try:
+            found.update(record_keys(pa.table(columns, config.record_key_fields), config).to_pylist())
+        except TableServiceError:
+            return None  # such a key cannot be
+    return found or None
+
+
+def _values_of(column: str, group: Sequence[Filter], schema: pa.Schema) -> list[Any] | None:
+    for name, operator, value in group:
+        if name == column and operator in ("=", "==", "in"):
+            values = list(value) if operator == "in" else [value]
+            try:
+                return [pa.scalar(each).cast(schema.field(column).type).as_py() for each in values]
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                return None
+    return None
+
+
+# --- by statistics ------------------------------------------------------------------------------
+
+
+def _by_statistics(
+    view: FileSystemView,
+    schema: pa.Schema,
+    query: pc.Expression,
+    base_files: list[BaseFile],
+    steps: list[Step],
+) -> list[BaseFile]:
+    columns = named_columns(query, schema.names)
+    if view.indexes is None or not columns or not base_files:
+        return base_files
+    stats = view.indexes.column_stats([each.path for each in base_files], columns)
+    if stats is None:
+        return base_files
+    cases = _Cases(schema)
+    known = [cases.of(stats.get(each.path, {}), columns) for each in base_files]
+    kept = [each for each, may in zip(base_files, may_match(query, schema, known), strict=True) if may]
+    steps.append(Step(MetadataPartition.COLUMN_STATS, len(base_files), len(base_files) - len(kept)))
+    return kept
+
+
+def _by_partition_statistics(
+    view: FileSystemView,
+    schema: pa.Schema,
+    query: pc.Expression,
+    partitions: list[str],
+    steps: list[Step],
+) -> list[str]:
+    columns = named_columns(query, schema.names)
+    if view.indexes is None or not columns or not partitions:
+        return partitions
+    stats = view.indexes.partition_stats(partitions, columns)
+    if stats is None:
+        return partitions
+    cases = _Cases(schema)
+    known = [cases.of(stats.get(each, {}), columns) for each in partitions]
+    kept = [each for each, may in zip(partitions, may_match(query, schema, known), strict=True) if may]
+    skipped = len(partitions) - len(kept)
+    steps.append(Step(MetadataPartition.PARTITION_STATS, len(partitions), skipped, "partitions"))
+    return kept
+
+
+class _Cases:
+    """What statistics say, as expressions of which one is true for each row of a file, or partition."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._nulls: dict[str, pc.Expression] = {}
+        self._nans: dict[str, pc.Expression] = {}
+
+    def of(
+        self, stats: Mapping[str, ColumnStats], columns: Iterable[str]
+    ) -> dict[str, Collection[pc.Expression]]:
+        found: dict[str, Collection[pc.Expression]] = {}
+        for column in columns:
+            if column in stats and (cases := self._of_column(column, stats[column])):
+                found[column] = cases
+        return found
+
+    def _of_column(self, column: str, stats: ColumnStats) -> list[pc.Expression] | None:
+        kind = self._schema.field(column).type
+        cases = [self._nulls.setdefault(column, pc.field(column).is_null())] if stats.null_count else []
+        if stats.null_count >= stats.value_count:
+            return cases or None
+        ends = _bounds(stats, kind)
+        if ends is None:
+            return None
+        field = pc.field(column)
+        low, high = ends
+        # Minus zero equals zero, and is not in a list that has only the other.
+        is_one = low == high and not (pa.types.is_floating(kind) and low.as_py() == 0)
+        # Only of a single value is it known what it is not.
+        cases.append(field == low if is_one else (field >= low) & (field <= high))
+        if pa.types.is_floating(kind):  # Parquet's statistics leave out what is not a number
+            cases.append(self._nans.setdefault(column, field == pa.scalar(float("nan"), kind)))
+        return cases
+
+
+_FAMILIES: Sequence[frozenset[ValueType]] = (
+    frozenset({ValueType.INT, ValueType.LONG, ValueType.FLOAT, ValueType.DOUBLE}),
+    frozenset({ValueType.TIMESTAMP_MILLIS, ValueType.TIMESTAMP_MICROS, ValueType.TIMESTAMP_NANOS}),
+    frozenset(
+        {
+            ValueType.LOCAL_TIMESTAMP_MILLIS,
+            ValueType.LOCAL_TIMESTAMP_MICROS,
+            ValueType.LOCAL_TIMESTAMP_NANOS,
+        }
+    ),
+    frozenset({ValueType.BYTES, ValueType.FIXED}),
+)
+"""Types between which a column may change, so that values keep their order."""
+
+
+def _bounds(stats: ColumnStats, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar] | None:
+    """Smallest and largest value with the type that the column has now; None where they are not known."""
+    now, then = value_type(kind), stats.value_type
+    if stats.min_value is None or stats.max_value is None or now is None or then is None:
+        return None
+    if now != then and not any(now in family and then in family for family in _FAMILIES):
+        return None
+    try:
+        low, high = (
+            _scalar(each.value, then, stats.type_info) for each in (stats.min_value, stats.max_value)
+        )
+        # As the rows of a file whose column was narrower are read.
+        found = converted(pa.array([low, high]), kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ArithmeticError, ValueError, TypeError):
+        return None
+    return found[0], found[1]
+
+
+_UNITS = {"MILLIS": "ms", "MICROS": "us", "NANOS": "ns"}
+_PLAIN: Mapping[ValueType, pa.DataType] = {
+    ValueType.BOOLEAN: pa.bool_(),
+    ValueType.INT: pa.int32(),
+    ValueType.LONG: pa.int64(),
+    ValueType.FLOAT: pa.float32(),
+    ValueType.DOUBLE: pa.float64(),
+    ValueType.STRING: pa.string(),
+    ValueType.BYTES: pa.binary(),
+    ValueType.FIXED: pa.binary(),
+}
+
+
+def _scalar(value: Any, kind: ValueType, type_info: str | None) -> pa.Scalar:
+    if kind in _PLAIN:
+        return pa.scalar(value, _PLAIN[kind])
+    if kind is ValueType.DECIMAL:
+        precision, scale = map(int, (type_info or "").split(","))
+        unscaled = int.from_bytes(value, "big", signed=True)
+        return pa.scalar(Decimal(unscaled).scaleb(-scale), pa.decimal256(precision, scale))
+    if kind is ValueType.DATE:
+        return pa.scalar(date(1970, 1, 1) + timedelta(value), pa.date32())
+    if kind is ValueType.TIME_MILLIS:
+        return pa.array([value], pa.int32()).cast(pa.time32("ms"))[0]
+    if kind is ValueType.TIME_MICROS:
+        return pa.array([value], pa.int64()).cast(pa.time64("us"))[0]
+    unit = _UNITS[kind.name.rpartition("_")[2]]
+    zone = None if kind.name.startswith("LOCAL") else "UTC"
+    return pa.array([value], pa.int64()).cast(pa.timestamp(unit, zone))[0]

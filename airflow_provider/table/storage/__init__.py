@@ -1,0 +1,23 @@
+"""TODO"""
+
+from airflow_provider.table.storage.byte_range import ByteRange
+from airflow_provider.table.storage.durability import (
+    DEFAULT_DURABILITY,
+    DURABILITY,
+    PUBLISHED_FOLDERS,
+    Durability,
+)
+from airflow_provider.table.storage.full_storage import told_when_full
+from airflow_provider.table.storage.storage import CLOCK_PREFIX, FileStatus, Storage
+
+__all__ = [
+    "CLOCK_PREFIX",
+    "DEFAULT_DURABILITY",
+    "DURABILITY",
+    "PUBLISHED_FOLDERS",
+    "ByteRange",
+    "Durability",
+    "FileStatus",
+    "Storage",
+    "told_when_full",
+]

@@ -1,0 +1,217 @@
+"""Files on a local disk, by the system calls alone.
+
+Python's file objects make ten of three, and fsspec's three times as many again. Where the disk is to be
+forced, each step says so to it; see :mod:`~airflow_provider.table.storage.durability`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import BinaryIO, cast
+
+from airflow_provider.table.storage.durability import Disk, Place
+
+STAGED = ".staged-"
+"""What the names of files begin with that have not got theirs yet."""
+
+
+def read(target: str) -> bytes:
+    """The file's content.
+
+    :param target: absolute path.
+    :raises FileNotFoundError: when there is no such file.
+    """
+    descriptor = os.open(target, os.O_RDONLY)
+    try:
+        size, parts = os.fstat(descriptor).st_size, []
+        while part := os.read(descriptor, size + 1):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
+def delete_folder(target: str) -> None:
+    """Delete a folder with all that is in it.
+
+    :param target: absolute path; an absent folder is deleted already. One into which somebody puts something
+        in this moment stays.
+    """
+    with suppress(OSError):
+        with os.scandir(target) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    delete_folder(entry.path)
+                else:
+                    with suppress(FileNotFoundError):
+                        os.unlink(entry.path)  # noqa: PTH108
+        os.rmdir(target)  # noqa: PTH106
+
+
+def put(disk: Disk | None, target: str, data: bytes) -> None:
+    """Create or replace a file in one step.
+
+    :param disk: to be forced; None where it need not be.
+    :param target: absolute path.
+    :param data: the content.
+    """
+    staged = _stage(target, data)
+    if disk is None:
+        delete_checksum(target)
+        os.replace(staged, target)  # noqa: PTH105
+        return
+    if disk.place(target) in (Place.DATA, Place.STAGED) and _moved(staged, target):
+        disk.wrote_data(target)
+        return
+    # What is replaced may be in use already, so that it must not be lost either.
+    disk.wrote(staged)
+    disk.force()
+    delete_checksum(target)
+    os.replace(staged, target)  # noqa: PTH105
+    disk.named(target)
+    disk.force()
+
+
+def put_if_absent(disk: Disk | None, target: str, data: bytes) -> bool:
+    """Create a file with its whole content in one step, unless it exists.
+
+    :param disk: to be forced; None where it need not be.
+    :param target: absolute path.
+    :param data: the content.
+    :return: True when this call created it.
+    """
+    place = disk.place(target) if disk is not None else None
+    is_step = disk is not None and place is Place.ORDERED
+    # A hard link appears whole or not at all and never replaces: a rename would replace,
+    # and O_EXCL followed by a write would show readers an empty file.
+    staged = _stage(target, data) if data else None
+    try:
+        if disk is not None and is_step:
+            if staged is not None:
+                disk.wrote(staged)
+            disk.force()
+        if staged is not None:
+            os.link(staged, target)
+        else:
+            os.close(_create(target))
+    except FileExistsError:
+        return False
+    finally:
+        if staged is not None:
+            os.unlink(staged)  # noqa: PTH108
+    if disk is None:
+        return True
+    if is_step or place is Place.CLAIM:  # a claim is there before whatever it stands for
+        disk.named(target)
+        disk.end_step()
+    else:
+        disk.wrote_data(target)
+    return True
+
+
+def link_if_absent(disk: Disk | None, source: str, target: str) -> bool:
+    """Give a file a second name, unless that name is taken.
+
+    :param disk: to be forced; None where it need not be.
+    :param source: absolute path.
+    :param target: absolute path.
+    :return: True when this call made the target.
+    :raises FileNotFoundError: when there is no source.
+    """
+    if disk is not None:
+        disk.force()
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return False
+    except FileNotFoundError:
+        folder = os.path.dirname(target)  # noqa: PTH120
+        if os.path.isdir(folder):  # noqa: PTH112
+            raise
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - as every other way to make a file does
+        return link_if_absent(disk, source, target)
+    if disk is not None:
+        disk.named(target)
+        disk.end_step()
+    return True
+
+
+def create(disk: Disk | None, target: str) -> BinaryIO:
+    """Open a file for writing; its folder is made.
+
+    :param disk: to be forced; None where it need not be.
+    :param target: absolute path.
+    """
+    descriptor = _open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    if disk is None:
+        return open(descriptor, "wb")  # noqa: PTH123
+    return cast(BinaryIO, _DataFile(descriptor, lambda: disk.wrote_data(target)))
+
+
+def delete_checksum(target: str) -> None:
+    """Delete what Hadoop's ``ChecksumFileSystem`` keeps beside a file that it has written.
+
+    With the checksum of other content it refuses to read the file, and without one it reads any: so the
+    checksum goes first.
+
+    :param target: absolute path of a file that is about to be replaced or deleted.
+    """
+    if "/.hoodie/commit_log/" in target:
+        return  # Hadoop writes nothing there
+    folder, _, name = target.rpartition("/")
+    with suppress(FileNotFoundError):
+        os.unlink(f"{folder}/.{name}.crc")  # noqa: PTH108
+
+
+class _DataFile(io.BufferedWriter):
+    """A file that is written bit by bit, and told of once it is whole."""
+
+    def __init__(self, descriptor: int, written: Callable[[], None]) -> None:
+        super().__init__(io.FileIO(descriptor, "wb"))
+        self._written = written
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._written()
+
+
+def _open(target: str, flags: int) -> int:
+    try:
+        return os.open(target, flags, 0o666)
+    except FileNotFoundError:
+        # Path costs more than the system calls here.
+        os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
+        return os.open(target, flags, 0o666)
+
+
+def _create(target: str) -> int:
+    return _open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+
+
+def _stage(target: str, data: bytes) -> str:
+    staged = f"{target.rpartition('/')[0]}/{STAGED}{os.urandom(16).hex()}"
+    descriptor = _create(staged)
+    try:
+        left = memoryview(data)
+        while left:  # a disk that gets full takes a part
+            left = left[os.write(descriptor, left) :]
+    except OSError as error:
+        os.unlink(staged)  # noqa: PTH108
+        error.filename = target
+        raise
+    finally:
+        os.close(descriptor)
+    return staged
+
+
+def _moved(staged: str, target: str) -> bool:
+    try:
+        os.link(staged, target)
+    except FileExistsError:
+        return False
+    os.unlink(staged)  # noqa: PTH108
+    return True

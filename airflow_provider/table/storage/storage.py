@@ -1,0 +1,476 @@
+"""The one seam between the engine and the place where a table lives.
+
+Exactly the operations that the commit protocol needs; everything above is written
+against :class:`Storage`, so that a test can put a fault or a scheduler in between.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from stat import S_ISDIR
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import fsspec
+import pyarrow.fs
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.spec import AbstractFileSystem
+
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.table.storage import local_files
+from airflow_provider.table.storage.durability import DEFAULT_DURABILITY, Disk, Durability, Place
+
+
+class FileStatus(NamedTuple):
+    """What a listing says about one file or folder.
+
+    :param path: path relative to the storage's root, ``/`` separated.
+    :param size: bytes.
+    :param modified: seconds since the epoch, by the storage's clock.
+    :param is_directory: whether it is a folder.
+    """
+
+    path: str
+    size: int
+    modified: float
+    is_directory: bool
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+
+class Storage:
+    """A folder on a file system known to fsspec; all paths are relative to it.
+
+    :param root: absolute local path, or a URL such as ``s3://bucket/lake/flights``.
+    :param options: keyword arguments of the fsspec file system.
+    :ivar timeline_zone: of the table here, in which its instant times are written: ``UTC``, ``LOCAL`` or a
+        name; see :mod:`~airflow_provider.table.timeline.zone`.
+    :ivar timeline_layout: of the table here.
+    :raises InvalidInputError: when the root is a relative path or its scheme is unknown.
+    """
+
+    _is_local = False
+    _disk: Disk | None = None
+
+    def __init__(self, root: str, options: Mapping[str, Any] | None = None) -> None:
+        self.options = dict(options or {})
+        if root.startswith("file://"):
+            root = root.removeprefix("file://")
+        if "://" not in root and not Path(root).is_absolute():
+            raise InvalidInputError(
+                f"table location {root!r} is a relative path; give an absolute path or a URL", location=root
+            )
+        try:
+            filesystem, stripped = fsspec.core.url_to_fs(root, **self.options)
+        except (ValueError, ImportError) as error:
+            raise InvalidInputError(
+                f"table location {root!r} cannot be opened: {error}", location=root
+            ) from error
+        self.root = root.rstrip("/") or "/"
+        self._filesystem: AbstractFileSystem = filesystem
+        self._base = str(stripped).rstrip("/")
+        self._is_local = isinstance(filesystem, LocalFileSystem)
+        self._disk = Disk(self._base) if self._is_local else None
+        self._within: dict[str, Storage] = {}
+        self._clock: tuple[float, float] | None = None
+        self.timeline_zone = "UTC"
+        self.timeline_layout = 2
+
+    def __getstate__(self) -> dict[str, Any]:
+        of_table = {name: getattr(self, name) for name in _OF_TABLE}
+        return {"root": self.root, "options": self.options, "of_table": of_table}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Storage.__init__(self, state["root"], state["options"])
+        for name, value in state["of_table"].items():
+            setattr(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.root!r})"
+
+    def url(self, path: str) -> str:
+        """The path as other programs know it: absolute, with the root's scheme."""
+        return f"{self.root}/{path}" if path else self.root
+
+    def within(self, folder: str) -> Storage:
+        """The storage of a folder in this one; each time the same, so that what is known of it stays known.
+
+        :param folder: path relative to this storage's root.
+        """
+        if folder not in self._within:
+            self._within[folder] = Storage(self.url(folder), self.options)
+            self._within[folder]._disk = self._disk
+        return self._within[folder]
+
+    def parents(self) -> Iterator[Storage]:
+        """The storage of each folder around this one, from the inside out.
+
+        A local one is followed to where it really is.
+        """
+        if self._is_local:
+            for folder in Path(self._base or "/").resolve().parents:
+                yield Storage(str(folder), self.options)
+            return
+        scheme, _, rest = self.root.partition("://")
+        while rest := rest.rpartition("/")[0].rstrip("/"):
+            yield Storage(f"{scheme}://{rest}", self.options)
+
+    def walk(self) -> Iterator[tuple[str, list[str]]]:
+        """The folders at any depth, each with the names of its files; an outer one comes before an inner one.
+
+        What cannot be listed is left out.
+        """
+        self._filesystem.invalidate_cache()
+        walk = os.walk(self._base) if self._is_local else self._filesystem.walk(self._base)
+        for folder, _, files in walk:
+            yield str(folder).removeprefix(self._base).strip("/"), list(files)
+
+    @property
+    def durability(self) -> Durability:
+        """What a power failure may take; see :mod:`~airflow_provider.table.storage.durability`."""
+        return self._disk.level if self._disk is not None else DEFAULT_DURABILITY
+
+    @durability.setter
+    def durability(self, level: Durability) -> None:
+        if self._disk is not None:
+            self._disk.level = level
+
+    def sync(self, *folders: str) -> None:
+        """Force to the disk what was done through this object, so that it survives a power failure.
+
+        :param folders: relative to the root of the table: of these also what others have put there.
+        :raises OSError: when the disk does not take it.
+        """
+        if (disk := self._forced()) is not None:
+            disk.force(*folders)
+
+    def sync_later(self, paths: Iterable[str] = (), *, folders: Iterable[str] = ()) -> None:
+        """Force to the disk what other processes have written, together with the next step.
+
+        :param paths: of files, relative to the root.
+        :param folders: relative to the root: the names in them.
+        """
+        if (disk := self._forced()) is not None:
+            for path in paths:
+                disk.wrote_data(self._absolute(path))
+            for folder in folders:
+                disk.named(f"{self._absolute(folder)}/")
+
+    def _forced(self, *but: Place, path: str = "") -> Disk | None:
+        """The disk, where it is to be forced; None for files in places that need not be."""
+        disk = self._disk
+        if disk is None or disk.level is Durability.NONE:
+            return None
+        return None if but and disk.place(self._absolute(path)) in but else disk
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Create a file with its whole content in one atomic step, unless it exists.
+
+        This is what safety rests on: of any number of callers exactly one creates the
+        file, and no reader sees a part of it.
+
+        :return: True when this call created the file, False when it was there.
+        """
+        target = self._absolute(path)
+        if self._is_local:
+            return local_files.put_if_absent(self._forced(Place.FLEETING, path=path), target, data)
+        try:
+            try:
+                self._filesystem.pipe_file(target, data, mode="create")
+            except FileNotFoundError:  # a file system with folders; an object store has none
+                self._filesystem.makedirs(target.rpartition("/")[0], exist_ok=True)
+                self._filesystem.pipe_file(target, data, mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+    @property
+    def moves_atomically(self) -> bool:
+        """Whether :meth:`move_if_absent` is one atomic step, so that no late one can come after it."""
+        return self._is_local
+
+    def move_if_absent(self, source: str, target: str) -> bool:
+        """Give a file another name, unless that name is taken; in both cases the old name goes.
+
+        On a local file system the content is never in this process's hands, so that a process
+        that was paused here cannot bring the target back after somebody deleted both.
+
+        :return: True when this call made the target, False when it was there.
+        :raises FileNotFoundError: when there is no source, whether or not there is a target.
+        """
+        if not self._is_local:
+            moved = self.put_if_absent(target, self.read(source))
+            self.delete(source)
+            return moved
+        moved = Storage.link_if_absent(self, source, target)
+        self.sync_later(folders=[target.rpartition("/")[0]])  # it may be another one's link
+        Storage.delete(self, source)
+        return moved
+
+    def link_if_absent(self, source: str, target: str) -> bool:
+        """Give a file a second name, or on an object store a copy, unless that name is taken.
+
+        :return: True when this call made the target, False when it was there.
+        :raises FileNotFoundError: when there is no source.
+        """
+        if not self._is_local:
+            return self.put_if_absent(target, self.read(source))
+        disk = self._forced(Place.FLEETING, path=target)
+        return local_files.link_if_absent(disk, self._absolute(source), self._absolute(target))
+
+    def put(self, path: str, data: bytes) -> None:
+        """Create or replace a file; a reader sees the old or the new content, whole."""
+        target = self._absolute(path)
+        if not self._is_local:
+            self._filesystem.pipe_file(target, data)
+            return
+        local_files.put(self._forced(Place.CLAIM, Place.FLEETING, path=path), target, data)
+
+    def read(self, path: str) -> bytes:
+        """The file's content.
+
+        :raises FileNotFoundError: when there is no such file.
+        """
+        if self._is_local:
+            return local_files.read(self._absolute(path))
+        return cast(bytes, self._filesystem.cat_file(self._absolute(path)))
+
+    @property
+    def worth_skipping(self) -> int:
+        """Bytes between two parts of a file from which on two requests are quicker than one."""
+        return _WORTH_SKIPPING_HERE if self._is_local else _WORTH_SKIPPING_AFAR
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """A part of the file's content, in one request.
+
+        :param start: position of the first byte.
+        :param end: position after the last byte; behind the file's end there are none.
+        :raises FileNotFoundError: when there is no such file.
+        """
+        if self._is_local:
+            with open(self._absolute(path), "rb", buffering=0) as source:  # noqa: PTH123
+                return os.pread(source.fileno(), end - start, start)
+        return cast(bytes, self._filesystem.cat_file(self._absolute(path), start=start, end=end))
+
+    def list(self, path: str, *, recursive: bool = False) -> list[FileStatus]:
+        """Files and folders under a folder; an absent folder is an empty one.
+
+        :param recursive: whether to descend; then folders themselves are left out.
+        """
+        target = self._absolute(path)
+        self._filesystem.invalidate_cache(target)
+        try:
+            if recursive:
+                found = self._filesystem.find(target, detail=True).values()
+            elif self._is_local:
+                return _scan(path, target)
+            else:
+                found = self._filesystem.ls(target, detail=True)
+        except FileNotFoundError:
+            return []
+        statuses = [self._status(info) for info in found]
+        return [status for status in statuses if status.path != path and not _is_staged(status.name)]
+
+    def names(self, path: str) -> Iterable[str]:
+        """Names of the files and folders in a folder, and nothing more about them.
+
+        Cheaper than :meth:`list` where only the name says something, as on the timeline.
+        """
+        target = self._absolute(path)
+        try:
+            if self._is_local:
+                found = os.listdir(target)  # noqa: PTH208 - names are all that is wanted
+            else:
+                self._filesystem.invalidate_cache(target)
+                found = [
+                    name.rstrip("/").rpartition("/")[2] for name in self._filesystem.ls(target, detail=False)
+                ]
+        except FileNotFoundError:
+            return []
+        # Thousands, several times a commit: a call for each would take as long as the listing.
+        return [name for name in found if name[0] != _STAGED[0] or not _is_staged(name)]
+
+    def sizes(self, path: str) -> Mapping[str, int | None]:
+        """Names of the files and folders in a folder, with their bytes where the listing tells these too.
+
+        A local one does not, and an object store's does: there it spares a request a file.
+        """
+        if self._is_local:
+            return dict.fromkeys(self.names(path))
+        return {status.name: status.size for status in self.list(path)}
+
+    def folders_holding(self, *names: str) -> Iterable[str]:
+        """Folders, at any depth, in which there is a file of one of these names; the root is ``""``.
+
+        Nothing is looked for in ``.hoodie``, nor, where that costs something, below such a folder.
+
+        :param names: of the files.
+        """
+        if self._is_local:
+            return _walk(self._base, "", names)
+        found = (status.path for status in self.list("", recursive=True) if status.name in names)
+        folders = dict.fromkeys(path.rpartition("/")[0] for path in found)
+        return [folder for folder in folders if not f"{folder}/".startswith(_OWN_FOLDER)]
+
+    def stat(self, path: str) -> FileStatus | None:
+        """What is known of one file or folder; None when it does not exist."""
+        target = self._absolute(path)
+        try:
+            if self._is_local:
+                info = os.stat(target)  # noqa: PTH116
+                return FileStatus(path, info.st_size, info.st_mtime, S_ISDIR(info.st_mode))
+            self._filesystem.invalidate_cache(target)
+            return self._status(self._filesystem.info(target))
+        except FileNotFoundError:
+            return None
+
+    def delete(self, path: str) -> bool:
+        """Delete one file.
+
+        :return: True when this call deleted it, False when it was not there.
+        """
+        target = self._absolute(path)
+        if (disk := self._forced(Place.CLAIM, Place.FLEETING, path=path)) is not None:
+            disk.before_deletion(target)
+        try:
+            if self._is_local:
+                local_files.delete_checksum(target)
+                os.unlink(target)  # noqa: PTH108
+            else:
+                self._filesystem.rm_file(target)
+        except FileNotFoundError:
+            return False
+        if disk is not None:
+            disk.deleted(target)
+        return True
+
+    def delete_folder(self, path: str) -> None:
+        """Delete a folder and all that is in it; an absent one is deleted already.
+
+        Nothing is forced to the disk, and what is put there in this moment may stay: it is for files that are
+        gone for everybody else as well.
+
+        :param path: relative to the root.
+        """
+        target = self._absolute(path)
+        if self._is_local:
+            local_files.delete_folder(target)
+            return
+        self._filesystem.invalidate_cache(target)
+        with suppress(FileNotFoundError):
+            self._filesystem.rm(target, recursive=True)
+
+    def clock(self, *, anew: bool = False) -> float:
+        """The time by the storage's own clock, in seconds since the epoch.
+
+        How old a file is shows the storage's clock alone: this machine's may go before or behind it. It is
+        read off a file that is put for this, and carried on by this process's time for up to a minute. Where
+        nothing can be put it is this machine's.
+
+        :param anew: whether it has to be read now.
+        """
+        here = time.monotonic()
+        if self._clock is None or anew or here - self._clock[0] > _CLOCK_SECONDS:
+            self._clock = (here, self._read_clock())
+        read_at, told = self._clock
+        return told + (here - read_at)
+
+    def _read_clock(self) -> float:
+        path = f"{CLOCK_PREFIX}{os.urandom(16).hex()}"
+        try:
+            self.put(path, b"")
+            status = self.stat(path)
+            self.delete(path)
+        except OSError:  # for who may only read
+            status = None
+        return time.time() if status is None else status.modified
+
+    def create(self, path: str) -> BinaryIO:
+        """Open a data file for writing; its folder is made.
+
+        Not atomic: data files become visible by a commit, not by their existence.
+        """
+        target = self._absolute(path)
+        if self._is_local:
+            return local_files.create(self._forced(), target)
+        return cast(BinaryIO, self._filesystem.open(target, "wb"))
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file for reading.
+
+        :raises FileNotFoundError: when there is no such file.
+        """
+        return cast(BinaryIO, self._filesystem.open(self._absolute(path), "rb"))
+
+    def arrow(self) -> tuple[pyarrow.fs.FileSystem, str]:
+        """The pyarrow file system and the root's path in it, for dataset scans."""
+        if self._is_local:
+            return pyarrow.fs.LocalFileSystem(), self._base
+        return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(self._filesystem)), self._base
+
+    def _absolute(self, path: str) -> str:
+        return f"{self._base}/{path}" if path else self._base
+
+    def _status(self, info: Mapping[str, Any]) -> FileStatus:
+        modified = info.get("mtime", info.get("LastModified", info.get("created", 0.0)))
+        if hasattr(modified, "timestamp"):
+            modified = modified.timestamp()
+        relative = str(info["name"]).rstrip("/").removeprefix(self._base).lstrip("/")
+        return FileStatus(relative, int(info.get("size") or 0), float(modified), info["type"] == "directory")
+
+
+_OF_TABLE = ("durability", "timeline_zone", "timeline_layout")
+"""What a table says to the storage object that it is opened with."""
+
+CLOCK_PREFIX = ".hoodie/.clock-"
+
+_CLOCK_SECONDS = 60.0
+
+_WORTH_SKIPPING_HERE = 64 * 1024
+_WORTH_SKIPPING_AFAR = 256 * 1024
+
+_STAGED = local_files.STAGED
+
+
+_OWN_FOLDER = ".hoodie/"
+
+
+def _walk(base: str, path: str, names: tuple[str, ...]) -> Iterator[str]:
+    # os.scandir tells folders without a stat; a partition's many files are not looked at.
+    target = f"{base}/{path}" if path else base
+    if any(os.path.exists(f"{target}/{name}") for name in names):  # noqa: PTH110
+        yield path
+        return
+    try:
+        with os.scandir(target) as entries:
+            folders = [entry.name for entry in entries if entry.is_dir() and entry.name != _OWN_FOLDER[:-1]]
+    except FileNotFoundError:
+        return
+    for folder in folders:
+        yield from _walk(base, f"{path}/{folder}" if path else folder, names)
+
+
+def _is_staged(name: str) -> bool:
+    return name.startswith(_STAGED)
+
+
+def _scan(path: str, target: str) -> list[FileStatus]:
+    # os.scandir, because fsspec's local listing stats every entry several times.
+    prefix = f"{path}/" if path else ""
+    found = []
+    with os.scandir(target) as entries:
+        for entry in entries:
+            if _is_staged(entry.name):
+                continue
+            try:
+                info = entry.stat()
+            except FileNotFoundError:
+                continue  # deleted between the listing and the stat
+            found.append(FileStatus(prefix + entry.name, info.st_size, info.st_mtime, entry.is_dir()))
+    return found

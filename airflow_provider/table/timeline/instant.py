@@ -1,0 +1,190 @@
+"""Instants: what happened to a table, when, and how far it got.
+
+File names are those of timeline layout 2 (table version 8 and later): Hudi's
+``InstantFileNameGeneratorV2``. A completed instant carries both its requested and its
+completion time: ``<requested>_<completed>.<action>``. Layout 1 (table version 6,
+``InstantFileNameGeneratorV1``) has no completion time: ``<requested>.<action>``. Readers of such
+tables order commits by their requested times, so that stands for the completion time here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import StrEnum
+from functools import lru_cache
+
+from airflow_provider.exceptions import InvalidInputError
+
+
+class Action(StrEnum):
+    """What an instant does, in Hudi's words; an archival is one of the commit log only."""
+
+    COMMIT = "commit"
+    DELTA_COMMIT = "deltacommit"
+    REPLACE_COMMIT = "replacecommit"
+    CLUSTERING = "clustering"
+    COMPACTION = "compaction"
+    LOG_COMPACTION = "logcompaction"
+    CLEAN = "clean"
+    ROLLBACK = "rollback"
+    RESTORE = "restore"
+    SAVEPOINT = "savepoint"
+    INDEXING = "indexing"
+    SCHEMA_COMMIT = "schemacommit"
+    ARCHIVE = "archive"
+
+    @property
+    def when_completed(self) -> Action:
+        """The action under which Hudi records the completed instant."""
+        return _WHEN_COMPLETED.get(self, self)
+
+    @property
+    def when_pending(self) -> tuple[Action, ...]:
+        """The actions under which a completed instant of this action may have been pending."""
+        return tuple(action for action in Action if action.when_completed is self)
+
+    @property
+    def holds_fence(self) -> bool:
+        """Whether a pending instant of this action can still show rows, so that fenced readers wait for it.
+
+        Table services change no row, an indexing neither, and a rollback takes away what nobody has seen.
+        """
+        return self in WRITE_ACTIONS
+
+
+_WHEN_COMPLETED = {
+    Action.CLUSTERING: Action.REPLACE_COMMIT,
+    Action.COMPACTION: Action.COMMIT,
+    Action.LOG_COMPACTION: Action.DELTA_COMMIT,
+}
+
+WRITE_ACTIONS = frozenset({Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT})
+"""Actions whose completed instants put base files into the table."""
+
+
+class State(StrEnum):
+    """How far an instant got."""
+
+    REQUESTED = "requested"
+    INFLIGHT = "inflight"
+    COMPLETED = "completed"
+
+
+_TIME = r"\d{14}(?:\d{3})?"
+_COMPLETED = re.compile(rf"^({_TIME})_({_TIME})\.([a-z]+)$")
+_PENDING = re.compile(rf"^({_TIME})\.([a-z]+)\.(requested|inflight)$")
+_INFLIGHT_COMMIT = re.compile(rf"^({_TIME})\.inflight$")
+_COMPLETED_IN_LAYOUT_1 = re.compile(rf"^({_TIME})\.([a-z]+)$")
+
+
+@dataclass(frozen=True)
+class Instant:
+    """One state of one action on the timeline.
+
+    :param requested_time: ``yyyyMMddHHmmssSSS``, in the table's time zone; unique in a table.
+    :param action: what it does.
+    :param state: how far it got.
+    :param completion_time: as the requested time; only when completed.
+    :param layout: timeline layout version, which says how its file is named.
+    """
+
+    requested_time: str
+    action: Action
+    state: State
+    completion_time: str | None = None
+    layout: int = field(default=2, compare=False, repr=False)
+
+    @property
+    def file_name(self) -> str:
+        """The file's name in the timeline folder."""
+        if self.state is State.COMPLETED:
+            if self.layout == 1:
+                return f"{self.requested_time}.{self.action.when_completed}"
+            return f"{self.requested_time}_{self.completion_time}.{self.action.when_completed}"
+        if self.state is State.INFLIGHT and self.action is Action.COMMIT:
+            return f"{self.requested_time}.inflight"
+        return f"{self.requested_time}.{self.action}.{self.state}"
+
+    @classmethod
+    @lru_cache(maxsize=4_096)  # a timeline is listed again and again
+    def parse(cls, file_name: str, layout: int = 2) -> Instant | None:
+        """The instant that a timeline file stands for; None for any other file.
+
+        :param file_name: without its folder.
+        :param layout: timeline layout version.
+        """
+        if match := _INFLIGHT_COMMIT.match(file_name):
+            return cls(match[1], Action.COMMIT, State.INFLIGHT, layout=layout)
+        try:
+            if match := _PENDING.match(file_name):
+                return cls(match[1], Action(match[2]), State(match[3]), layout=layout)
+            if layout == 2 and (match := _COMPLETED.match(file_name)):
+                return cls(match[1], Action(match[3]), State.COMPLETED, match[2])
+            if layout == 1 and (match := _COMPLETED_IN_LAYOUT_1.match(file_name)):
+                return cls(match[1], Action(match[2]), State.COMPLETED, match[1], layout)
+        except ValueError:
+            pass  # an action of a later Hudi
+        return None
+
+
+def format_time(moment: datetime, zone: tzinfo = UTC) -> str:
+    """A moment as an instant time: ``yyyyMMddHHmmssSSS``.
+
+    :param zone: in which the table writes its times, by
+        :func:`~airflow_provider.table.timeline.timeline_zone`.
+    """
+    return moment.astimezone(zone).strftime("%Y%m%d%H%M%S%f")[:17]
+
+
+def parse_time(text: str, zone: tzinfo = UTC) -> datetime:
+    """The moment of an instant time; 14 digits count as their last millisecond (Hudi's rule).
+
+    :param zone: see :func:`format_time`.
+    :raises InvalidInputError: when the text is not 14 or 17 digits of a date.
+    """
+    padded = f"{text}999" if len(text) == 14 else text
+    try:
+        # A tenth of the time of strptime, which would also take fewer digits.
+        if found := _DIGITS.fullmatch(padded):
+            year, month, day, hour, minute, second, milliseconds = map(int, found.groups())
+            return datetime(year, month, day, hour, minute, second, milliseconds * 1000, zone)
+    except ValueError:
+        pass  # no such day, or hour
+    raise InvalidInputError(
+        f"instant time {text!r} is not of the form yyyyMMddHHmmssSSS (17 digits)", instant=text
+    )
+
+
+_DIGITS = re.compile(r"(\d{4})" + r"(\d{2})" * 5 + r"(\d{3})", re.ASCII)
+
+
+def now(zone: tzinfo = UTC) -> str:
+    """The current instant time by this machine's clock.
+
+    :param zone: see :func:`format_time`.
+    """
+    return format_time(datetime.now(UTC), zone)
+
+
+def age(text: str, now: float, zone: tzinfo = UTC) -> float:
+    """Seconds since an instant time.
+
+    0 for one that is ahead of the clock, as times are where many commits complete in one millisecond.
+
+    :param text: the instant time.
+    :param now: seconds since the epoch, by :meth:`~airflow_provider.table.storage.storage.Storage.clock`.
+    :param zone: see :func:`format_time`.
+    """
+    return max(0.0, now - parse_time(text, zone).timestamp())
+
+
+def after(text: str) -> str:
+    """The instant time one millisecond later."""
+    return format_time(parse_time(text) + timedelta(milliseconds=1))
+
+
+def before(text: str) -> str:
+    """The instant time one millisecond earlier."""
+    return format_time(parse_time(text) - timedelta(milliseconds=1))

@@ -1,0 +1,142 @@
+"""The schema of a table: what its newest commit says (Hudi's ``TableSchemaResolver``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from operator import attrgetter
+from weakref import WeakKeyDictionary
+
+from airflow_provider.exceptions import NoSuchInstantError, UnsupportedTableError
+from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig
+from airflow_provider.table.schema import LATEST_SCHEMA, SCHEMA, ColumnIds, TableSchema, read_history
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline.active import Timeline
+from airflow_provider.table.timeline.archived import content_of
+from airflow_provider.table.timeline.metadata import (
+    REWRITES,
+    CommitMetadata,
+    decode_commit_metadata,
+    stored_text,
+)
+
+_KEEP_SCHEMA = REWRITES | {"INDEX"}  # WriteOperationType.canUpdateSchema
+
+
+def table_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> TableSchema:
+    """The schema of a table at the moment of a timeline.
+
+    One or two small files are read, each once for a storage object.
+
+    :param storage: the table's storage.
+    :param timeline: the timeline.
+    :param config: the table's configuration.
+    :raises UnsupportedTableError: when neither a commit nor the configuration says it.
+    """
+    found = next(_said(storage, timeline), None) or created_schema(config)
+    if found is None:
+        raise UnsupportedTableError(
+            f"table {storage.root}: no schema in {PROPERTIES_PATH} and no commit with one",
+            location=storage.root,
+        )
+    if config.drops_partition_columns:
+        found = _with_folders(found, config)
+    if found.ids is None or found.ids.older:
+        return found
+    completed = {each.requested_time for each in timeline.commits()}
+    older = read_history(storage, lambda each: each in completed or each < timeline.starts)
+    return replace(found, ids=replace(found.ids, older=older))
+
+
+def _with_folders(schema: TableSchema, config: TableConfig) -> TableSchema:
+    """A schema with the partition columns; source: ``TableSchemaResolver.appendPartitionColumns``.
+
+    :raises UnsupportedTableError: when the folders' names are something else than their values.
+    """
+    if not config.folders_hold_values:
+        raise UnsupportedTableError(
+            f"table {config.name!r} has hoodie.datasource.write.drop.partition.columns=true and the key "
+            f"generator {config.key_generator}: no folder tells {list(config.partition_fields)}; read "
+            "it with the Hudi that made it",
+            table=config.name,
+            property="hoodie.datasource.write.drop.partition.columns",
+        )
+    record = json.loads(schema.text)
+    there = {each["name"] for each in record["fields"]}
+    record["fields"] += [
+        {"name": name, "type": ["null", "string"], "default": None}
+        for name in config.partition_fields
+        if name not in there
+    ]
+    return replace(schema, text=json.dumps(record), folders=config)
+
+
+def has_never_changed(schema: TableSchema, config: TableConfig) -> bool:
+    """Whether every base file of a table has the table's columns, as far as can be told without a look.
+
+    Columns are added and become wider, and never the other way round; all else needs schema on read.
+
+    :param schema: the table's schema.
+    :param config: the table's configuration.
+    """
+    created = created_schema(config)
+    is_by_names = schema.ids is None and schema.folders is None
+    return is_by_names and created is not None and created.columns.equals(schema.columns)
+
+
+def says_schema_after(storage: Storage, timeline: Timeline, instant: str) -> bool:
+    """Whether a commit that was requested later than another one says what the table's schema is.
+
+    :param storage: the table's storage.
+    :param timeline: the timeline.
+    :param instant: requested time of the other one.
+    """
+    later = timeline.showing(lambda each: each.requested_time > instant)
+    return next(_said(storage, later), None) is not None
+
+
+def created_schema(config: TableConfig) -> TableSchema | None:
+    """The schema that a table was created with; None where its properties do not tell.
+
+    :param config: the table's configuration.
+    """
+    return None if config.create_schema is None else TableSchema(config.create_schema)
+
+
+_known: WeakKeyDictionary[Storage, dict[str, TableSchema | None]] = WeakKeyDictionary()
+
+
+def _said(storage: Storage, timeline: Timeline) -> Iterator[TableSchema]:
+    """The schemas that commits say, that of the commit that was requested last first."""
+    known = _known.setdefault(storage, {})
+    for instant in sorted(timeline.commits(), key=attrgetter("requested_time"), reverse=True):
+        if instant.file_name not in known:  # what a completed instant says never changes
+            try:
+                content = content_of(storage, timeline, instant)
+            except NoSuchInstantError:  # undone in this moment: it says nothing any more
+                continue
+            before = next(reversed(known.values()), None)
+            is_same = before is not None and _is_said_in(before, content)
+            known[instant.file_name] = before if is_same else schema_said(decode_commit_metadata(content))
+        if (schema := known[instant.file_name]) is not None:
+            yield schema
+
+
+def _is_said_in(schema: TableSchema, content: bytes) -> bool:
+    # A look at the bytes costs a fraction of decoding what a commit says of each file that it has written.
+    if schema.ids is not None or stored_text(SCHEMA) + stored_text(schema.text) not in content:
+        return False
+    return not any(name.encode() in content for name in (LATEST_SCHEMA, *_KEEP_SCHEMA))
+
+
+def schema_said(metadata: CommitMetadata) -> TableSchema | None:
+    """The table's schema from a commit on; None where the commit says nothing of it.
+
+    :param metadata: of the commit.
+    """
+    text = metadata.extra_metadata.get(SCHEMA)
+    if not text or metadata.operation_type.upper() in _KEEP_SCHEMA:
+        return None
+    latest = metadata.extra_metadata.get(LATEST_SCHEMA)
+    return TableSchema(text, ColumnIds(latest) if latest else None)

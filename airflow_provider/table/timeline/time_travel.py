@@ -1,0 +1,127 @@
+"""The timeline as it was at a moment, also where what completed later was archived; whether it is settled.
+
+Completion times increase in the order of the commits, and each commit is published before the next one is
+put. So what the timeline shows up to its newest completion never changes. After that a writer may have
+decided its completion time, and stand still before its commit: as long as it does, a moment that is later
+has no answer that lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_provider.exceptions import SnapshotNotSettledError
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline.active import Timeline
+from airflow_provider.table.timeline.archived import archived_commits, newest_archived
+from airflow_provider.table.timeline.instant import (
+    WRITE_ACTIONS,
+    Action,
+    Instant,
+    before,
+    format_time,
+    now,
+    parse_time,
+)
+from airflow_provider.table.timeline.undoing import undone_by
+from airflow_provider.table.timeline.zone import timeline_zone
+
+
+def settled_timeline(storage: Storage, load: Callable[[], Timeline], moment: str) -> Timeline:
+    """A table's timeline, on which nothing can complete any more up to a moment.
+
+    :param storage: the table's storage.
+    :param load: loads the active timeline.
+    :param moment: see :meth:`Timeline.as_of`.
+    :raises InvalidInputError: when the moment is not an instant time.
+    :raises SnapshotNotSettledError: when a write may still complete by then, or the moment names an instant
+        that is pending: it means right after that one once it has completed.
+    """
+    asked = format_time(parse_time(moment))
+    timeline = load()
+    if timeline.names_commit(moment):
+        return timeline
+    # A listing that runs while files are created may show the later one and miss the earlier. What had
+    # completed when it ended is on the next one.
+    newest, timeline = timeline.newest_completion, load()
+    is_past = (
+        asked <= newest or next(archived_commits(storage, completed_after=before(asked)), None) is not None
+    )
+    told = f"table {storage.root}: the snapshot as of {moment} is not settled yet"
+    commits = timeline.commits()
+    known = f", or as of {commits[-1].completion_time}, its newest commit" if commits else ""
+    waited_for = [
+        each
+        for each in timeline.pending()
+        if _is_named(storage, each, moment) or (not is_past and _may_complete_by(storage, each, asked))
+    ]
+    undone = _being_undone(timeline) if waited_for else frozenset()
+    for pending in waited_for:
+        if pending.requested_time not in undone:  # it looks pending while a restore takes it away
+            raise SnapshotNotSettledError(
+                f"{told}: {pending.action} {pending.requested_time} is {pending.state} and may complete by "
+                f"then; read without as_of{known}, or again once that write has ended; where its writer is "
+                "dead, `table-services rollback` ends it",
+                instant=moment,
+                pending=pending.requested_time,
+            )
+    if not is_past and asked > now(timeline_zone(storage)):
+        raise SnapshotNotSettledError(
+            f"{told}: that moment has not come, and whatever completes until then belongs to it; "
+            f"read without as_of{known}",
+            instant=moment,
+        )
+    return timeline
+
+
+def timeline_as_of(storage: Storage, timeline: Timeline, moment: str) -> Timeline:
+    """A timeline as it was right after a moment.
+
+    A commit that was requested early and completed after the moment is pending on it, also where it was
+    archived since: readers would take it for committed.
+
+    :param storage: the table's storage.
+    :param timeline: the active timeline.
+    :param moment: see :meth:`Timeline.as_of`.
+    :raises InvalidInputError: when the moment is not an instant time.
+    :raises NoSuchInstantError: when nothing had completed by then.
+    """
+    shown = timeline.as_of(moment)
+    # After the timeline: what it does not show any more is in the archive.
+    later = archived_commits(storage, completed_after=timeline.bound(moment))
+    hidden = [each for each in later if timeline.find(each.requested_time) is None]
+    return shown.hiding(hidden) if hidden else shown
+
+
+def without_restored(timeline: Timeline) -> Timeline:
+    """A timeline without the commits that a restore is taking away in this moment.
+
+    It takes one after the other, and the files that a snapshot in between needs may have been cleaned.
+
+    :param timeline: the active timeline.
+    """
+    undone = _being_undone(timeline)
+    return timeline.showing(lambda i: i.requested_time not in undone) if undone else timeline
+
+
+def _being_undone(timeline: Timeline) -> frozenset[str]:
+    restores = (each for each in timeline.pending() if each.action is Action.RESTORE)
+    return frozenset[str]().union(*(undone_by(timeline, each) for each in restores))
+
+
+def _is_named(storage: Storage, pending: Instant, moment: str) -> bool:
+    # Right after it, once it has completed: also after all that completes before it does.
+    if pending.requested_time != moment or pending.action.when_completed not in WRITE_ACTIONS:
+        return False
+    return _may_complete(storage, pending)
+
+
+def _may_complete_by(storage: Storage, pending: Instant, moment: str) -> bool:
+    if not pending.action.holds_fence or pending.requested_time > moment:
+        return False
+    return _may_complete(storage, pending)
+
+
+def _may_complete(storage: Storage, pending: Instant) -> bool:
+    # Not what was put late, by somebody who stood still: archival passes nothing that may yet complete.
+    return pending.layout != 2 or pending.requested_time > newest_archived(storage)

@@ -1,0 +1,59 @@
+"""Which instants a rollback or a restore undoes, as the timeline says.
+
+Both are final from their plan on, whoever has made it: from then on files are deleted, and who finds the plan
+finishes it (Hudi's ``BaseRollbackActionExecutor``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.table.timeline.active import Timeline
+from airflow_provider.table.timeline.instant import Action, Instant, State
+from airflow_provider.table.timeline.metadata import decode
+
+UNDOING = frozenset({Action.ROLLBACK, Action.RESTORE})
+
+
+def undone_by(timeline: Timeline, undoing: Instant) -> frozenset[str]:
+    """The instants that a rollback or a restore undoes.
+
+    :param timeline: an active timeline that shows it.
+    :param undoing: the rollback or the restore, in any state.
+    :return: their requested times; none where it was archived meanwhile.
+    """
+    if (plan := timeline.plan(undoing)) is not None:
+        return named_in(plan)
+    if undoing.state is not State.COMPLETED:
+        return frozenset()
+    try:
+        content = timeline.read(undoing)
+    except NoSuchInstantError:
+        return frozenset()
+    return named_in(decode(content)) if content else frozenset()
+
+
+def find_undoing(timeline: Timeline, instant: str) -> Instant | None:
+    """The rollback or restore on a timeline that undoes an instant.
+
+    :param timeline: the active timeline.
+    :param instant: requested time of what may have been undone; what undoes it was requested later.
+    """
+    for each in timeline.instants:
+        later = each.action in UNDOING and each.requested_time > instant
+        if later and instant in undone_by(timeline, each):
+            return each
+    return None
+
+
+def named_in(record: Mapping[str, Any]) -> frozenset[str]:
+    """The instants that the plan, or the metadata, of a rollback or a restore names.
+
+    :param record: Hudi's own record.
+    """
+    if planned := record.get("instantToRollback"):
+        return frozenset({str(planned["commitTime"])})
+    named = (*(record.get("instantsToRollback") or ()), *(record.get("commitsRollback") or ()))
+    return frozenset(str(each if isinstance(each, str) else each["commitTime"]) for each in named)
