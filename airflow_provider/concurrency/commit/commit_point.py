@@ -38,8 +38,8 @@ def commit(
 
     What follows from the moment is given to the entry here: its sequence, its completion time, what was
     archived, and the indexes, unless the entry changes them. A requested time that ``decide`` took from the
-    moment (:meth:`~airflow_provider.concurrency.commit.concurrent_changes.Moment.request_instant`) is good for that moment
-    only: where the place is lost, it goes, with all that was staged under it.
+    moment (:meth:`~airflow_provider.concurrency.commit.concurrent_changes.Moment.request_instant`)
+    is good for that moment only: where the place is lost, it goes, with all that was staged under it.
 
     Once the entry is put, it is true. A publication that fails is logged, and finished by whoever comes next.
     What another Hudi writer has undone, by a rollback or a restore on the timeline, the log says first.

@@ -1,4 +1,7 @@
-"""TODO"""
+"""Who excludes whom: the rules, priorities, writes in flight, open transactions, and other engines.
+
+``rules`` are pure functions over two descriptions of writes. The other modules find those descriptions.
+"""
 
 from airflow_provider.concurrency.conflicts.foreign_writers import (
     OWNER,

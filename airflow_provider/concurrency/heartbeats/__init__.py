@@ -1,4 +1,4 @@
-"""TODO"""
+"""Heartbeats: which writer is alive, by the storage's clock."""
 
 from airflow_provider.concurrency.heartbeats.heartbeat import (
     Heartbeat,

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Indexes inside a commit: which there are, what a write logs to them, and how their state changes."""
 
 from airflow_provider.concurrency.indexes.changes import (
     COLUMNS,

@@ -1,4 +1,8 @@
-"""TODO"""
+"""The commit log: entries, the log itself, unique instant times, and what became of an instant.
+
+The log is the total order of a table's commits. Only :func:`airflow_provider.concurrency.commit.commit`
+appends to it. A new kind of entry is added in ``log_entry`` and must stay readable by older releases.
+"""
 
 from airflow_provider.concurrency.log.commit_log import COMMIT_LOG_FOLDER, CommitLog
 from airflow_provider.concurrency.log.fate import Fate, commit_of, fate_of, find_rollback

@@ -1,4 +1,4 @@
-"""TODO"""
+"""The end of a metastore transaction at its tables, and the recovery of those whose owners died."""
 
 from airflow_provider.concurrency.transactions.recovery import recover_transactions
 from airflow_provider.concurrency.transactions.transactions import (

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Undoing: the rollback of writes that did not commit, and the revert of commits that did."""
 
 from airflow_provider.concurrency.undo.revert import revert, revert_rewrite
 from airflow_provider.concurrency.undo.rollback import rollback, rollback_dead_writers

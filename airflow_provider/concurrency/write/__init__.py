@@ -1,4 +1,8 @@
-"""TODO"""
+"""A write from its begin to its commit.
+
+Begin with ``begin`` and ``writer``; ``committing`` decides at the commit point whether the write wins, merges
+again, or raises.
+"""
 
 from airflow_provider.concurrency.write.begin import begin_planned, begin_write
 from airflow_provider.concurrency.write.operation_lookup import find_operation, find_operations

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Locks that the JVM's Hudi shares: its ``FileSystemBasedLockProvider`` and ``StorageBasedLockProvider``."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""The lock in ZooKeeper, at the node that Hudi's Curator lock uses."""

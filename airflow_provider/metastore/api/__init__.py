@@ -1,4 +1,7 @@
-"""TODO"""
+"""The class :class:`Metastore`, in parts.
+
+Each method opens one database transaction and calls functions of the rooms below. Rules belong there, not here.
+"""
 
 from airflow_provider.metastore.api.catalog_api import CatalogApi
 from airflow_provider.metastore.api.housekeeping import EVENT_TTL_SECONDS, Housekeeper, Recover

@@ -1,4 +1,9 @@
-"""TODO"""
+"""Databases, tables, partitions, functions and column statistics, as Hive's catalog has them.
+
+Each module holds functions of one database connection; the caller's database transaction contains them. A
+function that changes the catalog appends its notification event in the same transaction. Begin with
+:mod:`~airflow_provider.metastore.catalog.catalog`.
+"""
 
 from airflow_provider.metastore.catalog.catalog import get_table, object_name
 from airflow_provider.metastore.catalog.column_statistics import ColumnStatistics

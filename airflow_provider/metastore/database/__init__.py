@@ -1,4 +1,8 @@
-"""TODO"""
+"""The metastore's database: its tables, its connections, and the group commit of small transactions.
+
+Only this room knows how SQLite and PostgreSQL differ. A change of
+:mod:`~airflow_provider.metastore.database.schema` needs a migration in ``metastore/migrations``.
+"""
 
 from airflow_provider.metastore.database.engine import MetastoreEngine, RunStatement, mask_url, parse_url
 from airflow_provider.metastore.database.group_commit import GroupOperation, Request

@@ -1,6 +1,7 @@
 """Locks and unlocks of several threads in one database transaction.
 
-See :mod:`airflow_provider.metastore.database.group_commit`. On PostgreSQL one statement gives those locks that nothing
+See :mod:`airflow_provider.metastore.database.group_commit`.
+On PostgreSQL one statement gives those locks that nothing
 stands in the way of; what has to wait, and what is refused, is left to the functions that do one at a time:
 :mod:`airflow_provider.metastore.locks.locks`.
 """

@@ -1,4 +1,9 @@
-"""TODO"""
+"""What the metastore speaks of: catalog objects, locks, snapshots, write ids, table names.
+
+These are values. Nothing here opens a database or imports SQLAlchemy, so a Spark job and a Thrift client use
+them as the server does. Begin with :mod:`~airflow_provider.metastore.model.objects`; visibility
+(``ValidTxnList``, ``ValidWriteIdList``) is in :mod:`~airflow_provider.metastore.model.write_ids`.
+"""
 
 from airflow_provider.metastore.model.lock_objects import (
     LOCK_TIMEOUT_SECONDS,

@@ -1,4 +1,4 @@
-"""TODO"""
+"""The notification log: what happened, in one order that all readers agree on; and who has read how far."""
 
 from airflow_provider.metastore.notifications.notifications import (
     MESSAGE_FORMAT,

@@ -1,4 +1,8 @@
-"""TODO"""
+"""Global transactions, and the write ids that they allocate on tables.
+
+Each module holds functions of one database connection. The two ``*_group`` modules do the same for several
+threads in one database transaction. Begin with :mod:`~airflow_provider.metastore.transactions.transactions`.
+"""
 
 from airflow_provider.metastore.transactions.system_user import system_user
 from airflow_provider.metastore.transactions.table_changes import TableChange

@@ -1,6 +1,7 @@
 """Opens and commits of several threads in one database transaction.
 
-See :mod:`airflow_provider.metastore.database.group_commit`. Done here is what nothing stands in the way of; what is
+See :mod:`airflow_provider.metastore.database.group_commit`.
+Done here is what nothing stands in the way of; what is
 different (a commit of what is not open, a transaction that only reads) is left to the functions that do one
 at a time: :mod:`airflow_provider.metastore.transactions.transactions`.
 """

@@ -1,6 +1,7 @@
 """Write ids for several threads in one database transaction.
 
-See :mod:`airflow_provider.metastore.database.group_commit`. Done here is what nothing stands in the way of; the first
+See :mod:`airflow_provider.metastore.database.group_commit`.
+Done here is what nothing stands in the way of; the first
 write id of a table, one that is there already and what is refused are left to
 :mod:`airflow_provider.metastore.transactions.table_write_ids`.
 """

@@ -1,4 +1,7 @@
-"""TODO"""
+"""What operators share: connections, templates, Spark jobs, priorities, and errors in Airflow's terms.
+
+Nothing here is public. A concrete operator has at most three of these classes below it.
+"""
 
 from airflow_provider.operators._base.long_running_job import ServingSparkJob
 from airflow_provider.operators._base.priority import priority_number, priority_of_run

@@ -1,4 +1,7 @@
-"""TODO"""
+"""Cleaning: which file slices no reader needs any more, and their deletion, also in the metadata table.
+
+The decision is ``clean_plan``, a function of the timeline; ``cleaning`` carries it out and may be repeated.
+"""
 
 from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, CleanPlan, Retention
 from airflow_provider.services.cleaning.cleaning import clean, plan_clean

@@ -1,4 +1,8 @@
-"""TODO"""
+"""Clustering: the plan, its execution group by group, and the order in which rows are laid out.
+
+A plan is chosen in ``clustering_plan`` and carried out in ``clustering``; ``clustering_task`` rewrites one
+group and runs in a Spark executor or in this process.
+"""
 
 from airflow_provider.services.clustering.clustering import (
     clustering_progress,

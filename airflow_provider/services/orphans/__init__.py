@@ -1,4 +1,4 @@
-"""TODO"""
+"""Files that no timeline names: how they are found, and when it is safe to delete them."""
 
 from airflow_provider.services.orphans.found_files import FilesLeft, Found, there_and_gone
 from airflow_provider.services.orphans.orphans import (

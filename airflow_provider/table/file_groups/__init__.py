@@ -1,4 +1,4 @@
-"""TODO"""
+"""File groups and file slices: which of them a timeline, and a reader's write ids, show."""
 
 from airflow_provider.table.file_groups.cleans import (
     ORPHANED_INSTANTS,

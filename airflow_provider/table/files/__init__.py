@@ -1,4 +1,7 @@
-"""TODO"""
+"""The files of a table: base files, log files, markers, bloom filters and partition metadata.
+
+Their bytes are Hudi's. A change here is judged by the JVM's Hudi and by hudi-rs.
+"""
 
 from airflow_provider.table.files.base_file_reader import (
     BaseFileFooter,

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Reading rows without Spark: snapshots, incremental reads, and what a query has to open."""
 
 from airflow_provider.table.reading.explain import explain
 from airflow_provider.table.reading.file_slices import FileSlice, file_slices

@@ -1,4 +1,7 @@
-"""TODO"""
+"""A table's columns: Arrow and Avro types, evolution, conversion of values, and schema on read.
+
+Begin with :class:`TableSchema`. Nothing here reads storage, but for the history of schema on read.
+"""
 
 from airflow_provider.table.schema.arrow_avro import (
     META_COLUMNS,

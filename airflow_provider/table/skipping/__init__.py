@@ -1,4 +1,4 @@
-"""TODO"""
+"""Data skipping: which base files a query has to open, by partition, key, and column statistics."""
 
 from airflow_provider.table.skipping.predicates import (
     COMPARISONS,

@@ -1,4 +1,7 @@
-"""TODO"""
+"""Storage: every read, listing, conditional put and move that the engine makes.
+
+The engine reaches files through :class:`Storage` only; tests replace it to lose answers or power.
+"""
 
 from airflow_provider.table.storage.byte_range import ByteRange
 from airflow_provider.table.storage.durability import (

@@ -1,4 +1,7 @@
-"""TODO"""
+"""The timeline: instants, active and archived, in both layouts, and the metadata in their files.
+
+Begin with ``instant`` and ``active``. What Hudi reads is written here; its format is fixed.
+"""
 
 from airflow_provider.table.timeline.active import TIMELINE_FOLDER, Timeline, instant_path, timeline_folder
 from airflow_provider.table.timeline.archive_files import append_history, merge_history

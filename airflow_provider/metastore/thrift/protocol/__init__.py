@@ -1,4 +1,7 @@
-"""TODO"""
+"""What client and server share: the interface definition, structs, errors, SASL, and URLs.
+
+The ``.thrift`` files are excerpts of Hive's; field ids must stay Hive's.
+"""
 
 from airflow_provider.metastore.thrift.protocol.errors import from_hive, in_hive
 from airflow_provider.metastore.thrift.protocol.idl import hive

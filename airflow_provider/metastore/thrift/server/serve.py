@@ -70,8 +70,8 @@ class ServiceOptions:
     :param tls_certificate: file with the server's certificate; None for no TLS.
     :param tls_key: file with its key.
     :param tls_client_ca: file with who may sign clients' certificates; None to ask for none.
-    :param users: file of users, see :func:`~airflow_provider.metastore.thrift.protocol.read_users`; None to let
-        everybody in.
+    :param users: file of users, see :func:`~airflow_provider.metastore.thrift.protocol.read_users`; None
+        to let everybody in.
     """
 
     url: str
