@@ -1,6 +1,7 @@
 """The class :class:`Metastore`, in parts.
 
-Each method opens one database transaction and calls functions of the rooms below. Rules belong there, not here.
+Each method opens one database transaction and calls functions of the rooms below. Rules belong
+there, not here.
 """
 
 from airflow_provider.metastore.api.catalog_api import CatalogApi

@@ -1,6 +1,7 @@
-"""A metastore behind a Thrift server.
+"""A metastore behind a Thrift server, ours or Hive's own.
 
-It has the methods of :class:`~airflow_provider.metastore.api.Metastore`. The server may be ours or Hive's own. Begin with :mod:`~airflow_provider.metastore.thrift.client.client`.
+Its methods are those of :class:`~airflow_provider.metastore.api.Metastore`. Begin with
+:mod:`~airflow_provider.metastore.thrift.client.client`.
 """
 
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
