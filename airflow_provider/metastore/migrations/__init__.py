@@ -1,0 +1,1 @@
+"""Migrations of the metastore's database, run by Alembic; each release adds at most one version."""

@@ -15,7 +15,6 @@ _NOT_FOR_CLUSTERS = frozenset(
         "operators",
         "sensors",
         "triggers",
-        "plugins",
         "replication",
         "cli.py",
         "get_provider_info.py",

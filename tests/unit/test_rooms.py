@@ -1,0 +1,62 @@
+"""The house: each folder is a room with a face, small enough to be seen at once."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import airflow_provider
+
+HOUSE = Path(airflow_provider.__file__).parent
+ROOMS = sorted(path.parent for path in HOUSE.rglob("__init__.py") if path.parent != HOUSE)
+INNER_ROOMS = [
+    room for room in ROOMS if room.parent != HOUSE and "import" in (room / "__init__.py").read_text()
+]
+MODULES = sorted(HOUSE.rglob("*.py"))
+MOST_MODULES = 14
+
+
+def dotted(path: Path) -> str:
+    parts = path.relative_to(HOUSE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def imported_at_once(module: Path) -> tuple[str, ...]:
+    """What a module imports when it is imported itself; what a function imports is its own business."""
+    body = ast.parse(module.read_text()).body
+    return tuple(node.module for node in body if isinstance(node, ast.ImportFrom) and node.module)
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=dotted)
+def test_a_room_says_what_lives_in_it_and_is_seen_at_once(room: Path) -> None:
+    assert ast.get_docstring(ast.parse((room / "__init__.py").read_text())), (
+        f"{dotted(room)} has no docstring"
+    )
+    modules = [path.name for path in room.glob("*.py") if path.name != "__init__.py"]
+    assert len(modules) <= MOST_MODULES, f"{dotted(room)} needs walls: {modules}"
+
+
+@pytest.mark.parametrize("room", INNER_ROOMS, ids=dotted)
+def test_a_room_is_entered_by_its_face(room: Path) -> None:
+    inside = dotted(room)
+    deep = [
+        f"{dotted(module)} imports {name}"
+        for module in MODULES
+        if room not in module.parents
+        for name in imported_at_once(module)
+        if name.startswith(f"{inside}.")
+    ]
+    assert deep == []
+
+
+def test_the_rooms_are_found() -> None:
+    """The tests above would pass in an empty house."""
+    assert {dotted(room) for room in INNER_ROOMS} >= {
+        "airflow_provider.table.timeline",
+        "airflow_provider.concurrency.commit",
+        "airflow_provider.metastore.thrift.protocol",
+    }
