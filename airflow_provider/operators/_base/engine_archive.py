@@ -15,8 +15,7 @@ _NOT_FOR_CLUSTERS = frozenset(
         "operators",
         "sensors",
         "triggers",
-        "replication",
-        "cli.py",
+        "cli",
         "get_provider_info.py",
     }
 )
