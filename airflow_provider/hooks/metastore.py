@@ -17,12 +17,7 @@ from airflow_provider.hooks.connection_form import form_fields, read_extras
 from airflow_provider.metastore import AnyMetastore, TableTransaction, open_metastore, table_transaction
 from airflow_provider.metastore.database import parse_url
 from airflow_provider.metastore.model import split_table_name
-from airflow_provider.metastore.thrift.protocol import (
-    ThriftUrl,
-    is_thrift_url,
-    parse_thrift_url,
-    shows_password,
-)
+from airflow_provider.metastore.thrift.url import ThriftUrl, is_thrift_url, parse_thrift_url, shows_password
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -36,10 +36,10 @@ from airflow_provider.metastore.model import (
     LockResponse,
     LockState,
     LockType,
+    system_user,
     waits_for,
 )
-from airflow_provider.metastore.thrift.protocol import is_thrift_url, parse_thrift_url
-from airflow_provider.metastore.transactions import system_user
+from airflow_provider.metastore.thrift.url import is_thrift_url, parse_thrift_url
 from airflow_provider.table.storage import Storage
 
 if TYPE_CHECKING:

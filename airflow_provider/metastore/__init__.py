@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_provider.metastore.any_metastore import AnyMetastore, open_metastore
-    from airflow_provider.metastore.api import Metastore, RecoveredTxn
+    from airflow_provider.metastore.api import Metastore
     from airflow_provider.metastore.cache import CachedStore, CacheStatistics, MissReason, open_cached_store
     from airflow_provider.metastore.model import (
         Column,
+        Consumer,
         DatabaseInfo,
+        EventType,
         FunctionInfo,
         Insertion,
         LockComponent,
@@ -23,19 +25,24 @@ if TYPE_CHECKING:
         LockResponse,
         LockState,
         LockType,
+        NotificationEvent,
         PartitionInfo,
         PartitionSpec,
+        Purged,
         ReaderSession,
         ReadSnapshot,
         TableInfo,
         TableSnapshot,
+        TableWriteInfo,
+        TxnInfo,
+        TxnState,
+        TxnType,
         ValidTxnList,
         ValidWriteIdList,
         compare,
     )
-    from airflow_provider.metastore.notifications import Consumer, EventType, NotificationEvent, Purged
     from airflow_provider.metastore.table_transactions import TableTransaction, table_transaction
-    from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo, TxnState, TxnType
+    from airflow_provider.metastore.timeouts import RecoveredTxn
 
 __all__ = [
     "AnyMetastore",
@@ -81,9 +88,9 @@ _MODULES = {
     "CacheStatistics": "cache.cached_store",
     "CachedStore": "cache.cached_store",
     "Column": "model.objects",
-    "Consumer": "notifications.notifications",
+    "Consumer": "model.events",
     "DatabaseInfo": "model.objects",
-    "EventType": "notifications.notifications",
+    "EventType": "model.events",
     "FunctionInfo": "model.objects",
     "Insertion": "model.objects",
     "LockComponent": "model.lock_objects",
@@ -93,20 +100,20 @@ _MODULES = {
     "LockType": "model.lock_objects",
     "Metastore": "api.metastore",
     "MissReason": "cache.cached_store",
-    "NotificationEvent": "notifications.notifications",
+    "NotificationEvent": "model.events",
     "PartitionInfo": "model.objects",
     "PartitionSpec": "model.objects",
-    "Purged": "notifications.notifications",
+    "Purged": "model.events",
     "ReadSnapshot": "model.write_ids",
     "ReaderSession": "model.reader",
-    "RecoveredTxn": "api.timeout_api",
+    "RecoveredTxn": "timeouts",
     "TableInfo": "model.objects",
     "TableSnapshot": "model.write_ids",
     "TableTransaction": "table_transactions",
-    "TableWriteInfo": "transactions.transactions",
-    "TxnInfo": "transactions.transactions",
-    "TxnState": "transactions.transactions",
-    "TxnType": "transactions.transactions",
+    "TableWriteInfo": "model.transaction_objects",
+    "TxnInfo": "model.transaction_objects",
+    "TxnState": "model.transaction_objects",
+    "TxnType": "model.transaction_objects",
     "ValidTxnList": "model.write_ids",
     "ValidWriteIdList": "model.write_ids",
     "compare": "model.write_ids",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider.metastore.api import Metastore, open_embedded_metastore
-from airflow_provider.metastore.thrift.protocol import is_thrift_url
+from airflow_provider.metastore.thrift.url import is_thrift_url
 
 if TYPE_CHECKING:
     from airflow_provider.metastore.thrift.client import ThriftMetastore
@@ -19,7 +19,7 @@ def open_metastore(url: str, *, timeout_seconds: float = 30.0) -> AnyMetastore:
 
     :param url: a SQLAlchemy URL as for :func:`open_embedded_metastore`, or
         ``thrift://host:port[,host2:port2]`` of servers of one Hive Metastore, ours or another; see
-        :func:`~airflow_provider.metastore.thrift.protocol.parse_thrift_url`. The first call
+        :func:`~airflow_provider.metastore.thrift.url.parse_thrift_url`. The first call
         reaches out.
     :param timeout_seconds: how long a call may wait for other processes, or for a server's answer.
     :raises InvalidInputError: when the URL cannot be one of a metastore.

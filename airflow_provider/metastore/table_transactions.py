@@ -14,8 +14,7 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
 )
 from airflow_provider.metastore.any_metastore import AnyMetastore
-from airflow_provider.metastore.model import Insertion, PartitionSpec
-from airflow_provider.metastore.transactions import system_user
+from airflow_provider.metastore.model import Insertion, PartitionSpec, system_user
 
 log = logging.getLogger(__name__)
 

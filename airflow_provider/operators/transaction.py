@@ -24,7 +24,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.metastore import AnyMetastore, TxnState
-from airflow_provider.metastore.transactions import system_user
+from airflow_provider.metastore.model import system_user
 from airflow_provider.operators._base import TaskOperation, failing_without_retries
 
 if TYPE_CHECKING:

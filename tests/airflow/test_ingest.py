@@ -22,7 +22,7 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import TxnState
-from airflow_provider.metastore.catalog.hive_json import decode_partition
+from airflow_provider.metastore.model.hive_json import decode_partition
 from airflow_provider.operators import CreateTableOperator
 from airflow_provider.operators._base.priority import priority_number
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from airflow_provider.metastore import EventType, NotificationEvent, ValidWriteIdList
-from airflow_provider.metastore.catalog.hive_json import decode_partition, decode_table, decode_write_id
+from airflow_provider.metastore.model.hive_json import decode_partition, decode_table, decode_write_id
 
 from .replicas import DATABASE, Read, shown_partitions, shown_table
 

@@ -20,7 +20,7 @@ from airflow_provider.metastore import (
     TableInfo,
     open_metastore,
 )
-from airflow_provider.metastore.catalog.hive_json import (
+from airflow_provider.metastore.model.hive_json import (
     decode_partition,
     decode_table,
     encode_database,
@@ -29,8 +29,8 @@ from airflow_provider.metastore.catalog.hive_json import (
 )
 from airflow_provider.metastore.thrift.client.connections import ThriftConnections
 from airflow_provider.metastore.thrift.protocol.idl import hive as protocol
-from airflow_provider.metastore.thrift.protocol.url import parse_thrift_url
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
+from airflow_provider.metastore.thrift.url import parse_thrift_url
 
 BESIDE = {
     "4": {"i32": 1_700_000_000},

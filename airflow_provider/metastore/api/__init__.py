@@ -9,7 +9,6 @@ from airflow_provider.metastore.api.housekeeping import EVENT_TTL_SECONDS, House
 from airflow_provider.metastore.api.lock_api import LockApi
 from airflow_provider.metastore.api.metastore import Metastore, open_embedded_metastore
 from airflow_provider.metastore.api.notification_api import NotificationApi
-from airflow_provider.metastore.api.timeout_api import RecoveredTxn, TimeoutApi
 from airflow_provider.metastore.api.transaction_api import TransactionApi
 
 __all__ = [
@@ -20,8 +19,6 @@ __all__ = [
     "Metastore",
     "NotificationApi",
     "Recover",
-    "RecoveredTxn",
-    "TimeoutApi",
     "TransactionApi",
     "open_embedded_metastore",
 ]

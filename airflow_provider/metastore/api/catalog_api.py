@@ -271,7 +271,7 @@ class CatalogApi:
         """
 
         # Imported here: its parser costs more than opening a metastore.
-        from airflow_provider.metastore.catalog.partition_filter import partition_filter
+        from airflow_provider.metastore.partition_filter import partition_filter
 
         def look(connection: Connection) -> list[PartitionInfo]:
             owner, found = partitions.get_table_and_partitions(connection, database, table)

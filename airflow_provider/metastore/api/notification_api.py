@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from airflow_provider.metastore import notifications
 from airflow_provider.metastore.database import MetastoreEngine
-from airflow_provider.metastore.notifications import Consumer, NotificationEvent, Purged, notifications
+from airflow_provider.metastore.model import Consumer, NotificationEvent, Purged
 
 _ALL_EVENTS = 1_000
 

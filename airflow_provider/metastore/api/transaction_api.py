@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from airflow_provider.metastore.api.timeout_api import TimeoutApi
 from airflow_provider.metastore.catalog import catalog, partitions
 from airflow_provider.metastore.database import Counter, MetastoreEngine, counted
 from airflow_provider.metastore.model import (
@@ -14,9 +13,14 @@ from airflow_provider.metastore.model import (
     PartitionSpec,
     ReadSnapshot,
     TableSnapshot,
+    TableWriteInfo,
+    TxnInfo,
+    TxnState,
+    TxnType,
     ValidTxnList,
     ValidWriteIdList,
 )
+from airflow_provider.metastore.timeouts import TimeoutApi
 from airflow_provider.metastore.transactions import (
     TRANSACTIONS,
     WRITE_IDS,
@@ -24,10 +28,6 @@ from airflow_provider.metastore.transactions import (
     CommitTxn,
     OpenTxn,
     TableChange,
-    TableWriteInfo,
-    TxnInfo,
-    TxnState,
-    TxnType,
     table_write_ids,
     transactions,
 )

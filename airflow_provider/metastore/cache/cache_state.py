@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from airflow_provider.metastore.cache.cached_tables import CachedTable, CachedTables, memory_of
 from airflow_provider.metastore.catalog import catalog, functions, partitions
-from airflow_provider.metastore.model import NO_OPEN, DatabaseInfo, FunctionInfo, ValidTxnList
+from airflow_provider.metastore.model import NO_OPEN, DatabaseInfo, FunctionInfo, ValidTxnList, partition_key
 from airflow_provider.metastore.notifications import current_event_id
 from airflow_provider.metastore.transactions import table_write_ids, transactions
 
@@ -150,9 +150,7 @@ def read_table(
         write_ids,
         event_id,
         tagged_at=snapshot.event_id,
-        partitions=None
-        if found is None
-        else {partitions.partition_key(table, one.values): one for one in found},
+        partitions=None if found is None else {partition_key(table, one.values): one for one in found},
     )
 
 

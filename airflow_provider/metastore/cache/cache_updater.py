@@ -24,15 +24,17 @@ from airflow_provider.exceptions import (
 from airflow_provider.metastore.api import Metastore
 from airflow_provider.metastore.cache.cache_state import CacheState, TxnSnapshot, read_table, read_txns
 from airflow_provider.metastore.cache.cached_tables import CachedTable
-from airflow_provider.metastore.catalog import decode_partition, decode_table, decode_write_id
 from airflow_provider.metastore.database import Counter, counted
-from airflow_provider.metastore.model import DEFAULT_PARTITION, NO_WRITE_ID
-from airflow_provider.metastore.notifications import (
+from airflow_provider.metastore.model import (
+    DEFAULT_PARTITION,
+    NO_WRITE_ID,
     EventType,
     NotificationEvent,
-    current_event_id,
-    next_events,
+    decode_partition,
+    decode_table,
+    decode_write_id,
 )
+from airflow_provider.metastore.notifications import current_event_id, next_events
 from airflow_provider.metastore.transactions import open_table_write_ids, table_write_ids_of
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from airflow_provider.metastore.api import Metastore, open_embedded_metastore
 from airflow_provider.metastore.cache.cache_state import CachedCatalog, CacheState, read_catalog, read_table
 from airflow_provider.metastore.cache.cache_updater import CacheUpdater
 from airflow_provider.metastore.cache.cached_tables import CachedTable
-from airflow_provider.metastore.catalog import catalog, functions, partition_filter, partitions
+from airflow_provider.metastore.catalog import catalog, functions, partitions
 from airflow_provider.metastore.model import (
     DatabaseInfo,
     FunctionInfo,
@@ -33,8 +33,10 @@ from airflow_provider.metastore.model import (
     ReaderSession,
     TableInfo,
     ValidWriteIdList,
+    partition_key,
 )
 from airflow_provider.metastore.notifications import current_event_id
+from airflow_provider.metastore.partition_filter import partition_filter
 
 T = TypeVar("T")
 
@@ -252,7 +254,7 @@ class CachedStore:
         """As :meth:`get_partition`, with the table as of the same moment."""
 
         def look(copy: CachedTable) -> tuple[TableInfo, PartitionInfo]:
-            key = partitions.partition_key(copy.table, values)
+            key = partition_key(copy.table, values)
             found = (copy.partitions or {}).get(key)
             if found is None:
                 raise partitions.no_such_partition(copy.table, key)

@@ -9,8 +9,7 @@ from typing import Any
 
 from cachetools import Cache, LRUCache
 
-from airflow_provider.metastore.catalog import partition_key
-from airflow_provider.metastore.model import PartitionInfo, TableInfo, ValidWriteIdList
+from airflow_provider.metastore.model import PartitionInfo, TableInfo, ValidWriteIdList, partition_key
 
 
 @dataclass
@@ -21,7 +20,7 @@ class CachedTable:
     :param write_ids: the write ids whose changes the copy is known to hold.
     :param event_id: the copy holds every change up to this event, and those that were applied since.
     :param tagged_at: ``write_ids`` is the state at this event; commits after it are still to come.
-    :param partitions: by :func:`~airflow_provider.metastore.catalog.partition_key`; None when
+    :param partitions: by :func:`~airflow_provider.metastore.model.partition_key`; None when
         nobody asked for them yet.
     """
 

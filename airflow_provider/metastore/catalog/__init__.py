@@ -7,24 +7,11 @@ function that changes the catalog appends its notification event in the same tra
 
 from airflow_provider.metastore.catalog.catalog import get_table, object_name
 from airflow_provider.metastore.catalog.column_statistics import ColumnStatistics
-from airflow_provider.metastore.catalog.hive_json import (
-    decode_partition,
-    decode_table,
-    decode_write_id,
-    encode_table,
-)
-from airflow_provider.metastore.catalog.partition_filter import partition_filter
-from airflow_provider.metastore.catalog.partitions import get_table_and_partitions, partition_key
+from airflow_provider.metastore.catalog.partitions import get_table_and_partitions
 
 __all__ = [
     "ColumnStatistics",
-    "decode_partition",
-    "decode_table",
-    "decode_write_id",
-    "encode_table",
     "get_table",
     "get_table_and_partitions",
     "object_name",
-    "partition_filter",
-    "partition_key",
 ]

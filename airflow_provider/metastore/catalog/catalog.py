@@ -21,7 +21,6 @@ from airflow_provider.exceptions import (
     MetastoreError,
     NoSuchObjectError,
 )
-from airflow_provider.metastore.catalog.hive_json import encode_database, encode_table
 from airflow_provider.metastore.database import (
     Counter,
     counters,
@@ -32,8 +31,16 @@ from airflow_provider.metastore.database import (
     tables,
     write_id_sequences,
 )
-from airflow_provider.metastore.model import NO_WRITE_ID, Column, DatabaseInfo, TableInfo
-from airflow_provider.metastore.notifications import EventType, append_event
+from airflow_provider.metastore.model import (
+    NO_WRITE_ID,
+    Column,
+    DatabaseInfo,
+    EventType,
+    TableInfo,
+    encode_database,
+    encode_table,
+)
+from airflow_provider.metastore.notifications import append_event
 
 # Hive's own rule (MetaStoreUtils.validateName); `:`, `.` and `$` would break snapshot strings.
 _NAME = re.compile(r"[A-Za-z0-9_]{1,128}")

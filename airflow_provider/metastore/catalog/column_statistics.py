@@ -14,14 +14,9 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, sel
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
 from airflow_provider.metastore.catalog.catalog import get_table
-from airflow_provider.metastore.catalog.partitions import (
-    MOST_VARIABLES,
-    no_such_partition,
-    partition_ids,
-    partition_key,
-)
+from airflow_provider.metastore.catalog.partitions import MOST_VARIABLES, no_such_partition, partition_ids
 from airflow_provider.metastore.database import column_statistics, current_millis
-from airflow_provider.metastore.model import PartitionValues, TableInfo
+from airflow_provider.metastore.model import PartitionValues, TableInfo, partition_key
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,9 @@ from sqlalchemy import Connection, Row, delete, select
 
 from airflow_provider.exceptions import AlreadyExistsError, NoSuchObjectError
 from airflow_provider.metastore.catalog.catalog import append_catalog_event, get_database, object_name
-from airflow_provider.metastore.catalog.hive_json import encode_function
 from airflow_provider.metastore.database import current_millis, databases, insert_if_absent
 from airflow_provider.metastore.database import functions as function_rows
-from airflow_provider.metastore.model import FunctionInfo
-from airflow_provider.metastore.notifications import EventType
+from airflow_provider.metastore.model import EventType, FunctionInfo, encode_function
 
 _FUNCTIONS = select(function_rows, databases.c.name.label("database_name")).join(databases)
 

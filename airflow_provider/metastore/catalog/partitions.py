@@ -8,20 +8,22 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
-from airflow_provider.exceptions import AlreadyExistsError, InvalidInputError, NoSuchObjectError
+from airflow_provider.exceptions import AlreadyExistsError, NoSuchObjectError
 from airflow_provider.metastore.catalog.catalog import get_table, table_fields
-from airflow_provider.metastore.catalog.hive_json import encode_partition
 from airflow_provider.metastore.database import current_millis
 from airflow_provider.metastore.database import partitions as partition_rows
 from airflow_provider.metastore.model import (
     DEFAULT_PARTITION,
+    EventType,
     Insertion,
     PartitionInfo,
     PartitionSpec,
     PartitionValues,
     TableInfo,
+    encode_partition,
+    partition_key,
 )
-from airflow_provider.metastore.notifications import EventType, append_event
+from airflow_provider.metastore.notifications import append_event
 
 MOST_VARIABLES = 1_000
 """In one statement; SQLite allows 32,766, PostgreSQL 65,535."""
@@ -219,29 +221,6 @@ def append_insert_events(
             append_event(connection, EventType.INSERT, message, database=owner.database, table=owner.name)
         )
     return fired
-
-
-def partition_key(table: TableInfo, values: Sequence[str | None]) -> str:
-    """A partition's values as the one key under which it is stored.
-
-    :raises InvalidInputError: when the values do not fit the table's partition keys.
-    """
-    keys = [key.name for key in table.partition_keys]
-    if len(values) != len(keys) or not keys:
-        raise InvalidInputError(
-            f"table {table.full_name}: partition {tuple(values)!r} has {len(values)} values, the table has "
-            f"{len(keys)} partition keys {keys}",
-            table=table.full_name,
-        )
-    for name, value in zip(keys, values, strict=True):
-        if value is not None and (not isinstance(value, str) or not value):
-            raise InvalidInputError(
-                f"table {table.full_name}: partition key {name!r} has the value {value!r}; give a string "
-                "that is not empty, or None for null",
-                table=table.full_name,
-            )
-    normal = [None if value == DEFAULT_PARTITION else value for value in values]
-    return json.dumps(normal, ensure_ascii=False, separators=(",", ":"))
 
 
 def partition_ids(

@@ -35,8 +35,8 @@ from sqlalchemy import (
 
 from airflow_provider.exceptions import NoSuchLockError, TransactionOpenError
 from airflow_provider.metastore.database import current_millis, lock_components, locks, txns
-from airflow_provider.metastore.model import LockComponent, LockInfo, LockState, LockType, waits_for
-from airflow_provider.metastore.transactions import TxnState, transactions
+from airflow_provider.metastore.model import LockComponent, LockInfo, LockState, LockType, TxnState, waits_for
+from airflow_provider.metastore.transactions import transactions
 
 # A waiting lock is checked many times a second; a heartbeat each time would be a write each time.
 _CHECKS_BEAT_AFTER = 0.1

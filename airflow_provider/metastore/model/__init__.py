@@ -5,6 +5,23 @@ them as the server does. Begin with :mod:`~airflow_provider.metastore.model.obje
 (``ValidTxnList``, ``ValidWriteIdList``) is in :mod:`~airflow_provider.metastore.model.write_ids`.
 """
 
+from airflow_provider.metastore.model.events import (
+    MESSAGE_FORMAT,
+    Consumer,
+    EventType,
+    NewEvent,
+    NotificationEvent,
+    Purged,
+)
+from airflow_provider.metastore.model.hive_json import (
+    decode_partition,
+    decode_table,
+    decode_write_id,
+    encode_database,
+    encode_function,
+    encode_partition,
+    encode_table,
+)
 from airflow_provider.metastore.model.lock_objects import (
     LOCK_TIMEOUT_SECONDS,
     LockComponent,
@@ -31,9 +48,12 @@ from airflow_provider.metastore.model.objects import (
     PartitionSpec,
     PartitionValues,
     TableInfo,
+    partition_key,
 )
 from airflow_provider.metastore.model.reader import NOW, Reader, ReaderSession
+from airflow_provider.metastore.model.system_user import system_user
 from airflow_provider.metastore.model.table_name import is_location, split_table_name
+from airflow_provider.metastore.model.transaction_objects import TableWriteInfo, TxnInfo, TxnState, TxnType
 from airflow_provider.metastore.model.write_ids import (
     NO_OPEN,
     ReadSnapshot,
@@ -49,13 +69,16 @@ __all__ = [
     "HUDI",
     "LOCK_TIMEOUT_SECONDS",
     "MANAGED_TABLE",
+    "MESSAGE_FORMAT",
     "NOW",
     "NO_ID",
     "NO_OPEN",
     "NO_WRITE_ID",
     "PROVIDER",
     "Column",
+    "Consumer",
     "DatabaseInfo",
+    "EventType",
     "FunctionInfo",
     "Insertion",
     "LockComponent",
@@ -63,19 +86,35 @@ __all__ = [
     "LockResponse",
     "LockState",
     "LockType",
+    "NewEvent",
+    "NotificationEvent",
     "PartitionInfo",
     "PartitionSpec",
     "PartitionValues",
+    "Purged",
     "ReadSnapshot",
     "Reader",
     "ReaderSession",
     "TableInfo",
     "TableSnapshot",
+    "TableWriteInfo",
+    "TxnInfo",
+    "TxnState",
+    "TxnType",
     "ValidTxnList",
     "ValidWriteIdList",
     "compare",
+    "decode_partition",
+    "decode_table",
+    "decode_write_id",
+    "encode_database",
+    "encode_function",
+    "encode_partition",
+    "encode_table",
     "is_location",
     "must_wait",
+    "partition_key",
     "split_table_name",
+    "system_user",
     "waits_for",
 ]

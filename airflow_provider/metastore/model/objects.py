@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from airflow_provider.exceptions import InvalidInputError
 
 NO_WRITE_ID = -1
 """What Hive's messages and requests say where no write id belongs to a change."""
@@ -145,3 +148,26 @@ class FunctionInfo:
     class_name: str
     owner: str | None = None
     resources: tuple[str, ...] = ()
+
+
+def partition_key(table: TableInfo, values: Sequence[str | None]) -> str:
+    """A partition's values as the one key under which it is stored.
+
+    :raises InvalidInputError: when the values do not fit the table's partition keys.
+    """
+    keys = [key.name for key in table.partition_keys]
+    if len(values) != len(keys) or not keys:
+        raise InvalidInputError(
+            f"table {table.full_name}: partition {tuple(values)!r} has {len(values)} values, the table has "
+            f"{len(keys)} partition keys {keys}",
+            table=table.full_name,
+        )
+    for name, value in zip(keys, values, strict=True):
+        if value is not None and (not isinstance(value, str) or not value):
+            raise InvalidInputError(
+                f"table {table.full_name}: partition key {name!r} has the value {value!r}; give a string "
+                "that is not empty, or None for null",
+                table=table.full_name,
+            )
+    normal = [None if value == DEFAULT_PARTITION else value for value in values]
+    return json.dumps(normal, ensure_ascii=False, separators=(",", ":"))

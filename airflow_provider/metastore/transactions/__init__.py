@@ -4,7 +4,6 @@ Each module holds functions of one database connection. The two ``*_group`` modu
 threads in one database transaction. Begin with :mod:`~airflow_provider.metastore.transactions.transactions`.
 """
 
-from airflow_provider.metastore.transactions.system_user import system_user
 from airflow_provider.metastore.transactions.table_changes import TableChange
 from airflow_provider.metastore.transactions.table_write_ids import (
     last_write_id,
@@ -13,13 +12,7 @@ from airflow_provider.metastore.transactions.table_write_ids import (
     txn_of_write_id,
 )
 from airflow_provider.metastore.transactions.transaction_group import TRANSACTIONS, CommitTxn, OpenTxn
-from airflow_provider.metastore.transactions.transactions import (
-    TableWriteInfo,
-    TxnInfo,
-    TxnState,
-    TxnType,
-    lock_open,
-)
+from airflow_provider.metastore.transactions.transactions import lock_open
 from airflow_provider.metastore.transactions.write_id_group import WRITE_IDS, AllocateWriteId
 
 __all__ = [
@@ -29,14 +22,9 @@ __all__ = [
     "CommitTxn",
     "OpenTxn",
     "TableChange",
-    "TableWriteInfo",
-    "TxnInfo",
-    "TxnState",
-    "TxnType",
     "last_write_id",
     "lock_open",
     "open_table_write_ids",
-    "system_user",
     "table_write_ids_of",
     "txn_of_write_id",
 ]

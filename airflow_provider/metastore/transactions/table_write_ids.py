@@ -19,14 +19,17 @@ from airflow_provider.metastore.database import (
     txns,
     write_id_sequences,
 )
-from airflow_provider.metastore.model import NO_OPEN, ValidTxnList, ValidWriteIdList
-from airflow_provider.metastore.notifications import EventType, NewEvent, append_events
-from airflow_provider.metastore.transactions.transactions import (
+from airflow_provider.metastore.model import (
+    NO_OPEN,
+    EventType,
+    NewEvent,
     TxnState,
     TxnType,
-    is_table_of_sequence,
-    lock_open,
+    ValidTxnList,
+    ValidWriteIdList,
 )
+from airflow_provider.metastore.notifications import append_events
+from airflow_provider.metastore.transactions.transactions import is_table_of_sequence, lock_open
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ from airflow_provider.metastore.database import (
     current_millis,
     txns,
 )
-from airflow_provider.metastore.notifications import MESSAGE_FORMAT, append_events
+from airflow_provider.metastore.model import MESSAGE_FORMAT, TxnState, TxnType
+from airflow_provider.metastore.notifications import append_events
 from airflow_provider.metastore.transactions import transactions
-from airflow_provider.metastore.transactions.transactions import TxnState, TxnType, commit_event, open_event
+from airflow_provider.metastore.transactions.transactions import commit_event, open_event
 
 
 @dataclass(frozen=True)

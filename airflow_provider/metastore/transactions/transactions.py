@@ -10,8 +10,6 @@ locked counter and so have no gaps, and which Hudi instants a transaction wrote 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from enum import IntEnum, StrEnum
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, select, update
@@ -37,33 +35,18 @@ from airflow_provider.metastore.database import (
     txns,
     write_id_sequences,
 )
-from airflow_provider.metastore.model import NO_OPEN, ValidTxnList
-from airflow_provider.metastore.notifications import (
+from airflow_provider.metastore.model import (
+    NO_OPEN,
     EventType,
     NewEvent,
-    append_events,
-    current_event_id,
+    TableWriteInfo,
+    TxnInfo,
+    TxnState,
+    TxnType,
+    ValidTxnList,
 )
+from airflow_provider.metastore.notifications import append_events, current_event_id
 
-
-class TxnType(IntEnum):
-    """What a transaction is for; Hive's numbers."""
-
-    DEFAULT = 0
-    REPL_CREATED = 1
-    READ_ONLY = 2
-    COMPACTION = 3
-
-
-class TxnState(StrEnum):
-    """What became of a transaction; the letters that Hive stores."""
-
-    OPEN = "o"
-    COMMITTED = "c"
-    ABORTED = "a"
-
-
-# Built once: making a statement costs more than running it.
 _OPEN = insert(txns).values(opened_at=current_millis(), heartbeat_at=current_millis())
 _LOCK = select(txns).where(txns.c.id == bindparam("txn")).with_for_update()
 # Those of several that are open, and that nobody works on.
@@ -85,57 +68,6 @@ _CLOSE = (
 )
 # A transaction's locks end with it.
 _END_LOCKS = delete(locks).where(locks.c.txn_id.in_(bindparam("txns", expanding=True)))
-
-
-@dataclass(frozen=True)
-class TxnInfo:
-    """A transaction.
-
-    :param id: 1 for the first; each is its predecessor's + 1.
-    :param state: open, committed or aborted.
-    :param user: who opened it.
-    :param host: where it was opened.
-    :param agent: what opened it, such as a task instance.
-    :param commit_on_recovery: whether recovery may commit it; see
-        :meth:`airflow_provider.metastore.api.Metastore.recover_timed_out`.
-    :param opened_at: seconds since the epoch, by the database's clock.
-    :param heartbeat_at: its last heartbeat, as ``opened_at``.
-    :param event_id: its COMMIT_TXN or ABORT_TXN event; None while it is open. For one that only
-        reads, which leaves no event, the last event when it ended.
-    :param txn_type: what it is for.
-    """
-
-    id: int
-    state: TxnState
-    user: str
-    host: str
-    agent: str | None
-    commit_on_recovery: bool
-    opened_at: float
-    heartbeat_at: float
-    event_id: int | None
-    txn_type: TxnType = TxnType.DEFAULT
-
-
-@dataclass(frozen=True)
-class TableWriteInfo:
-    """What a transaction wrote, or may have written, into one table.
-
-    :param txn_id: the transaction.
-    :param database: the table's database, by its present name.
-    :param table: the table, by its present name.
-    :param location: the table's folder or URL.
-    :param write_id: the transaction's write id there, None when it took none.
-    :param instant: requested time of the Hudi instant; None when a write id was taken but no instant
-        was recorded: then the table's timeline must tell by the txn id in its commit metadata.
-    """
-
-    txn_id: int
-    database: str
-    table: str
-    location: str
-    write_id: int | None
-    instant: str | None
 
 
 def open_txn(

@@ -17,9 +17,8 @@ from sqlalchemy import Connection, text
 
 from airflow_provider.metastore.catalog import catalog
 from airflow_provider.metastore.database import GroupOperation, Request, RunStatement
-from airflow_provider.metastore.notifications import MESSAGE_FORMAT
+from airflow_provider.metastore.model import MESSAGE_FORMAT, TxnType
 from airflow_provider.metastore.transactions import table_write_ids, transactions
-from airflow_provider.metastore.transactions.transactions import TxnType
 
 
 @dataclass(frozen=True)

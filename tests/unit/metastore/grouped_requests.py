@@ -23,8 +23,8 @@ from airflow_provider.metastore.database.schema import (
     write_id_sequences,
 )
 from airflow_provider.metastore.locks.lock_group import LOCKS, Lock, Unlock
+from airflow_provider.metastore.model.transaction_objects import TxnType
 from airflow_provider.metastore.transactions.transaction_group import TRANSACTIONS, CommitTxn, OpenTxn
-from airflow_provider.metastore.transactions.transactions import TxnType
 from airflow_provider.metastore.transactions.write_id_group import WRITE_IDS, AllocateWriteId
 
 _PLACES = [("lake", None), ("lake", "t1"), ("lake", "t2"), ("other", "t1")]

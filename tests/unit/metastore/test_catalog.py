@@ -21,7 +21,7 @@ from airflow_provider.metastore import (
     PartitionSpec,
     TableInfo,
 )
-from airflow_provider.metastore.catalog.hive_json import decode_table
+from airflow_provider.metastore.model.hive_json import decode_table
 
 ID = Column("id", "bigint")
 

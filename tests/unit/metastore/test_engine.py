@@ -25,7 +25,7 @@ from airflow_provider.metastore.database import schema
 from airflow_provider.metastore.transactions import transactions
 from tests.unit.metastore.conftest import only_database
 
-MIGRATIONS = Path(schema.__file__).parent / "migrations"
+MIGRATIONS = Path(schema.__file__).parents[1] / "migrations"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.metastore import AnyMetastore, Column, PartitionInfo, PartitionSpec
-from airflow_provider.metastore.catalog.partition_filter import partition_filter
+from airflow_provider.metastore.partition_filter import partition_filter
 
 KEYS = (Column("year", "int"), Column("dest", "string"))
 PARTITIONS = [("2012", "a"), ("2013", "b"), ("2013", None), (None, "a%"), ("10", "B"), ("x", "a")]

@@ -18,7 +18,7 @@ from airflow_provider.metastore import (
     PartitionInfo,
     PartitionSpec,
 )
-from airflow_provider.metastore.catalog.hive_json import decode_partition, decode_write_id
+from airflow_provider.metastore.model.hive_json import decode_partition, decode_write_id
 
 
 def events_of(metastore: AnyMetastore, event_type: EventType) -> list[NotificationEvent]:

@@ -22,7 +22,7 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 from airflow_provider.metastore.thrift.protocol.idl import hive
-from airflow_provider.metastore.thrift.protocol.url import Server, ThriftUrl, parse_thrift_url
+from airflow_provider.metastore.thrift.url import Server, ThriftUrl, parse_thrift_url
 
 
 @pytest.mark.parametrize(

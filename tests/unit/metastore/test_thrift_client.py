@@ -21,7 +21,7 @@ from airflow_provider.metastore import Column, Metastore, PartitionSpec
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 from airflow_provider.metastore.thrift.protocol.errors import from_hive, in_hive
 from airflow_provider.metastore.thrift.protocol.idl import hive
-from airflow_provider.metastore.thrift.protocol.url import Server, ThriftUrl, parse_thrift_url
+from airflow_provider.metastore.thrift.url import Server, ThriftUrl, parse_thrift_url
 from tests.unit.metastore.test_thrift_server import table as hives_table
 
 by_server = pytest.mark.parametrize("metastore", ["server"], indirect=True)

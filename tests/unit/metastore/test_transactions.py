@@ -25,7 +25,7 @@ from airflow_provider.metastore import (
     TxnType,
     ValidTxnList,
 )
-from airflow_provider.metastore.catalog.hive_json import decode_partition, decode_write_id
+from airflow_provider.metastore.model.hive_json import decode_partition, decode_write_id
 
 Silence = Callable[[int, float], None]
 NO_OPEN = 9223372036854775807

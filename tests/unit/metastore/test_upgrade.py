@@ -23,7 +23,7 @@ from airflow_provider.metastore import (
 from airflow_provider.metastore.database import schema
 from airflow_provider.metastore.database.engine import MetastoreEngine
 
-MIGRATIONS = Path(schema.__file__).parent / "migrations"
+MIGRATIONS = Path(schema.__file__).parents[1] / "migrations"
 
 DATA = """
 INSERT INTO metastore_databases (id, name, location, comment, parameters, created_at)

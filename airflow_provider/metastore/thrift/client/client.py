@@ -33,7 +33,7 @@ class ThriftMetastore(TransactionClient, LockClient):
     :class:`~airflow_provider.exceptions.UnsupportedByServerError`; so does, from a Hive, what only a server
     of ours has: consumers of the notification log, for example.
 
-    :param url: see :func:`~airflow_provider.metastore.thrift.protocol.parse_thrift_url`.
+    :param url: see :func:`~airflow_provider.metastore.thrift.url.parse_thrift_url`.
     :param timeout_seconds: how long a connection may take to be made, and an answer to come.
     :raises InvalidInputError: when the URL has another form, or a file that it names cannot be used.
     """

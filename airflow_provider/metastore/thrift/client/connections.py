@@ -26,7 +26,8 @@ from airflow_provider.exceptions import (
     TableServiceError,
     UnsupportedByServerError,
 )
-from airflow_provider.metastore.thrift.protocol import Server, ThriftUrl, from_hive, hive, parse_thrift_url
+from airflow_provider.metastore.thrift.protocol import from_hive, hive
+from airflow_provider.metastore.thrift.url import Server, ThriftUrl, parse_thrift_url
 
 _BROKEN = (OSError, EOFError, TTransportException, TProtocolException)
 _PLAIN = "PLAIN"
@@ -42,7 +43,7 @@ class ThriftClient:
     :class:`~airflow_provider.exceptions.MetastoreUnavailableError` when no server can be reached; one that
     must not be done twice is not sent twice, and the error says when its answer got lost.
 
-    :param url: see :func:`~airflow_provider.metastore.thrift.protocol.parse_thrift_url`.
+    :param url: see :func:`~airflow_provider.metastore.thrift.url.parse_thrift_url`.
     :param timeout_seconds: how long a connection may take to be made, and an answer to come.
     :raises InvalidInputError: when the URL has another form, or a file that it names cannot be used.
     """

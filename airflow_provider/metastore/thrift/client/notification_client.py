@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_provider.exceptions import EventsExpiredError, InvalidInputError
-from airflow_provider.metastore.notifications import Consumer, EventType, NotificationEvent
+from airflow_provider.metastore.model import Consumer, EventType, NotificationEvent
 from airflow_provider.metastore.thrift.client.connections import ThriftClient
 from airflow_provider.metastore.thrift.protocol import hive
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from airflow_provider.exceptions import UnsupportedByServerError
-from airflow_provider.metastore.catalog import partition_key
-from airflow_provider.metastore.model import PartitionInfo, PartitionSpec, Reader, TableInfo
+from airflow_provider.metastore.model import PartitionInfo, PartitionSpec, Reader, TableInfo, partition_key
 from airflow_provider.metastore.thrift.client.catalog_client import CatalogClient
 from airflow_provider.metastore.thrift.client.reader_client import as_of_now
 from airflow_provider.metastore.thrift.protocol import (

@@ -11,13 +11,16 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
     UnsupportedByServerError,
 )
-from airflow_provider.metastore.api import TimeoutApi
 from airflow_provider.metastore.model import (
     NO_OPEN,
     Insertion,
     PartitionSpec,
     ReadSnapshot,
     TableSnapshot,
+    TableWriteInfo,
+    TxnInfo,
+    TxnState,
+    TxnType,
     ValidTxnList,
     ValidWriteIdList,
 )
@@ -25,7 +28,7 @@ from airflow_provider.metastore.thrift.client.connections import NO_AGENT
 from airflow_provider.metastore.thrift.client.notification_client import NotificationClient
 from airflow_provider.metastore.thrift.client.partition_client import PartitionClient
 from airflow_provider.metastore.thrift.protocol import hive, partition_texts
-from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo, TxnState, TxnType
+from airflow_provider.metastore.timeouts import TimeoutApi
 
 _STATES = {
     hive.TxnState.OPEN: TxnState.OPEN,

@@ -21,30 +21,15 @@ from airflow_provider.metastore.thrift.protocol.structs import (
     table_struct,
     values_in_name,
 )
-from airflow_provider.metastore.thrift.protocol.url import (
-    DEFAULT_PORT,
-    Server,
-    ThriftUrl,
-    is_loopback,
-    is_thrift_url,
-    parse_thrift_url,
-    shows_password,
-)
 
 __all__ = [
-    "DEFAULT_PORT",
     "EncodedTable",
-    "Server",
     "TableStructs",
-    "ThriftUrl",
     "database_struct",
     "from_hive",
     "function_struct",
     "hive",
     "in_hive",
-    "is_loopback",
-    "is_thrift_url",
-    "parse_thrift_url",
     "partition_name",
     "partition_struct",
     "partition_texts",
@@ -53,7 +38,6 @@ __all__ = [
     "read_function",
     "read_partition",
     "read_table",
-    "shows_password",
     "table_struct",
     "values_in_name",
 ]

@@ -18,7 +18,6 @@ from thriftpy2.transport import TMemoryBuffer
 from thriftpy2.utils import serialize
 
 from airflow_provider.exceptions import NoSuchObjectError
-from airflow_provider.metastore.catalog import decode_table, encode_table
 from airflow_provider.metastore.model import (
     DEFAULT_PARTITION,
     EXTERNAL_TABLE,
@@ -31,6 +30,8 @@ from airflow_provider.metastore.model import (
     PartitionInfo,
     PartitionValues,
     TableInfo,
+    decode_table,
+    encode_table,
 )
 from airflow_provider.metastore.thrift.protocol.idl import hive
 from airflow_provider.metastore.thrift.protocol.spark_properties import is_derived, spark_properties

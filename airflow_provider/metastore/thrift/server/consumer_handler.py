@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_provider.metastore.api import Metastore
 from airflow_provider.metastore.database import Counter, counted
-from airflow_provider.metastore.notifications import Consumer
+from airflow_provider.metastore.model import Consumer
 from airflow_provider.metastore.thrift.protocol import hive
 
 

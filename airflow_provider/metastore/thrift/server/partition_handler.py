@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
-from airflow_provider.metastore.catalog import get_table_and_partitions, partition_filter
+from airflow_provider.metastore.catalog import get_table_and_partitions
 from airflow_provider.metastore.model import (
     DEFAULT_PARTITION,
     NO_WRITE_ID,
@@ -17,6 +17,7 @@ from airflow_provider.metastore.model import (
     Reader,
     TableInfo,
 )
+from airflow_provider.metastore.partition_filter import partition_filter
 from airflow_provider.metastore.thrift.protocol import (
     TableStructs,
     hive,

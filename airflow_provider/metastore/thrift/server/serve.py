@@ -24,7 +24,7 @@ from airflow_provider.metastore.api import (
 from airflow_provider.metastore.cache import CachedStore, open_cached_store
 from airflow_provider.metastore.database import mask_url, parse_url
 from airflow_provider.metastore.model import LOCK_TIMEOUT_SECONDS
-from airflow_provider.metastore.thrift.protocol import DEFAULT_PORT, TableStructs, is_loopback
+from airflow_provider.metastore.thrift.protocol import TableStructs
 from airflow_provider.metastore.thrift.server.catalog_handler import CatalogHandler
 from airflow_provider.metastore.thrift.server.consumer_handler import ConsumerHandler
 from airflow_provider.metastore.thrift.server.partition_handler import PartitionHandler
@@ -35,6 +35,7 @@ from airflow_provider.metastore.thrift.server.server import MetastoreServer
 from airflow_provider.metastore.thrift.server.statistics_handler import StatisticsHandler
 from airflow_provider.metastore.thrift.server.transaction_handler import TransactionHandler
 from airflow_provider.metastore.thrift.server.warehouse import Warehouse
+from airflow_provider.metastore.thrift.url import DEFAULT_PORT, is_loopback
 
 log = logging.getLogger(__name__)
 

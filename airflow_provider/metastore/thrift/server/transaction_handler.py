@@ -21,11 +21,14 @@ from airflow_provider.metastore.model import (
     LockInfo,
     LockState,
     LockType,
+    NotificationEvent,
     PartitionSpec,
+    TxnInfo,
+    TxnState,
+    TxnType,
     ValidTxnList,
     ValidWriteIdList,
 )
-from airflow_provider.metastore.notifications import NotificationEvent
 from airflow_provider.metastore.thrift.protocol import hive, partition_values, read_partition
 from airflow_provider.metastore.thrift.server.processor import Grouped
 from airflow_provider.metastore.transactions import (
@@ -34,9 +37,6 @@ from airflow_provider.metastore.transactions import (
     AllocateWriteId,
     CommitTxn,
     OpenTxn,
-    TxnInfo,
-    TxnState,
-    TxnType,
     last_write_id,
     lock_open,
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_provider.exceptions import MetastoreUnavailableError
-from airflow_provider.metastore.transactions import TableWriteInfo, TxnInfo
+from airflow_provider.metastore.model import TableWriteInfo, TxnInfo
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_provider.exceptions import MetastoreError
-from airflow_provider.metastore.model import (
+from airflow_provider.metastore.model.objects import (
     DEFAULT_PARTITION,
     MANAGED_TABLE,
     NO_WRITE_ID,

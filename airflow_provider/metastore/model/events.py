@@ -1,0 +1,120 @@
+"""Notification events, and who reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+MESSAGE_FORMAT = "json-0.2"
+"""Hive's name for plain JSON bodies (JSONMessageEncoder)."""
+
+
+class EventType(StrEnum):
+    """What an event tells; Hive's names (EventMessage.EventType). A rename is ALTER_TABLE."""
+
+    CREATE_DATABASE = "CREATE_DATABASE"
+    ALTER_DATABASE = "ALTER_DATABASE"
+    DROP_DATABASE = "DROP_DATABASE"
+    CREATE_TABLE = "CREATE_TABLE"
+    ALTER_TABLE = "ALTER_TABLE"
+    DROP_TABLE = "DROP_TABLE"
+    ADD_PARTITION = "ADD_PARTITION"
+    ALTER_PARTITION = "ALTER_PARTITION"
+    DROP_PARTITION = "DROP_PARTITION"
+    INSERT = "INSERT"
+    CREATE_FUNCTION = "CREATE_FUNCTION"
+    DROP_FUNCTION = "DROP_FUNCTION"
+    OPEN_TXN = "OPEN_TXN"
+    COMMIT_TXN = "COMMIT_TXN"
+    ABORT_TXN = "ABORT_TXN"
+    ALLOC_WRITE_ID = "ALLOC_WRITE_ID"
+
+
+@dataclass(frozen=True)
+class NotificationEvent:
+    """One entry of the notification log.
+
+    :param event_id: 1 for the first; each is its predecessor's + 1.
+    :param event_time: seconds since the epoch, by the writer's clock: for people and for
+        retention; the order is that of the ids.
+    :param event_type: equal to one of :class:`EventType`, or a name that a newer release writes.
+    :param database: the database it is about; None for OPEN_TXN, COMMIT_TXN, ABORT_TXN.
+    :param table: the table it is about (after a rename its new name), None as above.
+    :param message: the body, with Hive's field names.
+    :param message_format: ``json-0.2``.
+    """
+
+    event_id: int
+    event_time: int
+    event_type: str
+    database: str | None
+    table: str | None
+    message: dict[str, Any]
+    message_format: str = MESSAGE_FORMAT
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A registered reader of the notification log.
+
+    :param name: its name.
+    :param event_id: the last event that it has applied.
+    :param updated_at: seconds since the epoch, by the database's clock, of its registration
+        or last advance.
+    :param expiry_seconds: after so long without an advance it counts as gone; None for never.
+    :param is_live: whether it was not gone, when it was looked up.
+    :param silent_seconds: how long ago ``updated_at`` was, when it was looked up, by the database's clock.
+    """
+
+    name: str
+    event_id: int
+    updated_at: float
+    expiry_seconds: float | None = None
+    is_live: bool = True
+    silent_seconds: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True)
+class Purged:
+    """What a retention run did.
+
+    :param removed: number of events removed.
+    :param oldest_event_id: the oldest event that is left, or the id that the next event gets.
+    :param held_back_by: names of the live consumers that have not read the oldest event left although
+        it is older than the time to live; empty when none holds events back.
+    :param left_behind: names of the consumers that are gone (see :attr:`Consumer.expiry_seconds`)
+        and have not read the events removed by now: they have to be restarted.
+    """
+
+    removed: int
+    oldest_event_id: int
+    held_back_by: tuple[str, ...]
+    left_behind: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NewEvent:
+    """An event that is to be written.
+
+    :param event_type: what it tells.
+    :param message: the body, without the fields that all bodies have.
+    :param database: the database it is about, if any.
+    :param table: the table it is about, if any.
+    """
+
+    event_type: EventType
+    message: Mapping[str, Any]
+    database: str | None = None
+    table: str | None = None
+
+    def body(self, now: int) -> str:
+        """The message as it is stored.
+
+        :param now: when it happens, in seconds since the epoch.
+        """
+        return json.dumps(
+            {"server": "", "servicePrincipal": "", "timestamp": now, **self.message}, ensure_ascii=False
+        )
