@@ -1,4 +1,4 @@
-"""The commit protocol, the conflict rules, priorities and heartbeats (design sections 4, 5)."""
+"""The commit protocol, the conflict rules, priorities and heartbeats."""
 
 from airflow_provider.concurrency.commit import CommitResult, Rebase, Rebased
 from airflow_provider.concurrency.conflicts import (

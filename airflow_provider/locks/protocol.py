@@ -30,7 +30,7 @@ class LockProvider(Protocol):
     """A table lock: mutual exclusion that makes commits fair and cheap.
 
     It does not make them safe: any lease can run out while its holder is paused. Safety is
-    the commit log's (design section 4), so a provider only has to be honest: one holder
+    the commit log's, so a provider only has to be honest: one holder
     at a time as far as leases allow, and :meth:`is_held` false once the lease is lost.
 
     One object is one contender. It is not re-entrant.

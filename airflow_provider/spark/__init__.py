@@ -1,4 +1,4 @@
-"""The PySpark jobs: ingestion, clustering, reading back, and the sessions they run in (design section 8)."""
+"""The PySpark jobs: ingestion, clustering, reading back, and the sessions they run in."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from airflow_provider.concurrency.conflicts.open_transactions import (
     hold,
     release,
 )
-from airflow_provider.concurrency.conflicts.pending_instants import (
+from airflow_provider.concurrency.conflicts.pending_writes import (
     PendingInstant,
     action_of,
     others_writing,

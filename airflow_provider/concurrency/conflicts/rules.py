@@ -242,7 +242,7 @@ def conflicts_with(
 def _rollback_of_this_write(
     committing: WriteDescription, other: WriteDescription, _: ConflictPolicy
 ) -> Outcome | None:
-    """Only a rollback kills a writer, and nothing brings it back (design section 4)."""
+    """Only a rollback kills a writer, and nothing brings it back."""
     return Outcome.ROLLED_BACK if other.rolls_back == committing.instant else None
 
 

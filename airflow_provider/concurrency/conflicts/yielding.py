@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import tenacity
 
-from airflow_provider.concurrency.conflicts.pending_instants import writers_above
+from airflow_provider.concurrency.conflicts.pending_writes import writers_above
 from airflow_provider.concurrency.heartbeats import observe
 from airflow_provider.exceptions import LockUnavailableError
 from airflow_provider.locks import LockProvider

@@ -1,7 +1,7 @@
 """The commit log: the totally ordered record of what was committed, planned, kept, and is dead.
 
 ``.hoodie/commit_log/<20-digit sequence>.json``: each entry is created once, by
-put-if-absent, and never changed. The entry *is* the commit point (design section 4).
+put-if-absent, and never changed. The entry *is* the commit point (see ARCHITECTURE.md).
 Everything else on storage, the completed instant included, is derived from it and can be
 derived again by anybody.
 

@@ -1,4 +1,4 @@
-"""Ending the metastore transactions of writers that died: the timeline is the truth (design section 6)."""
+"""Ending the metastore transactions of writers that died: the timeline is the truth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A writer: begins, plans, writes, commits, publishes (design section 4).
+"""A writer: begins, plans, writes, commits, publishes (see ARCHITECTURE.md).
 
 ::
 

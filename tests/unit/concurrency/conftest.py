@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.concurrency.conflicts import pending_instants as in_flight
+from airflow_provider.concurrency.conflicts import pending_writes as in_flight
 
 
 @pytest.fixture(autouse=True)

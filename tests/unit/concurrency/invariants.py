@@ -1,4 +1,4 @@
-"""What must hold after any run (design section 4, C1-C5 and C7)."""
+"""What must hold after any run (C1-C5 and C7 of ARCHITECTURE.md)."""
 
 from __future__ import annotations
 

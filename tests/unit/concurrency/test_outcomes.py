@@ -1,4 +1,4 @@
-"""The full outcome table of design section 5: who does what about whom."""
+"""The full table of the conflict rules: who does what about whom."""
 
 from __future__ import annotations
 

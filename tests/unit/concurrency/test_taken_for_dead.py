@@ -29,7 +29,7 @@ from airflow_provider.concurrency import (
     rollback_dead_writers,
     schedule,
 )
-from airflow_provider.concurrency.conflicts.pending_instants import PendingInstant
+from airflow_provider.concurrency.conflicts.pending_writes import PendingInstant
 from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER, heartbeat_path, observe
 from airflow_provider.concurrency.log.log_entry import Plan, Revert, Rollback
 from airflow_provider.exceptions import HeartbeatExpiredError, InstantRolledBackError

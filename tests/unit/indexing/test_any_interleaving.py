@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from airflow_provider.concurrency.conflicts import pending_instants as in_flight
+from airflow_provider.concurrency.conflicts import pending_writes as in_flight
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.services.cleaning.cleaning import pending_cleans, run_clean
 from airflow_provider.services.compaction import compact
