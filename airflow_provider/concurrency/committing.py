@@ -13,7 +13,12 @@ from airflow_provider.concurrency.conflicts import Conflict, Outcome, WriteDescr
 from airflow_provider.concurrency.content import Content, Rebase, Rebased
 from airflow_provider.concurrency.fate import find_rollback
 from airflow_provider.concurrency.history import Change, Moment
-from airflow_provider.concurrency.in_flight import others_writing, wait_for_clustering, wait_for_instant
+from airflow_provider.concurrency.in_flight import (
+    others_writing,
+    wait_for_clustering,
+    wait_for_instant,
+    wait_for_others_to_tell,
+)
 from airflow_provider.concurrency.log_entry import Commit
 from airflow_provider.concurrency.missed import log_missed
 from airflow_provider.concurrency.new_keys import same_new_keys
@@ -76,6 +81,7 @@ class Committing:
         self._to_revert: list[Commit] = []
         self._unrevertible: set[str] = set()
         self._turn_ends: float | None = None  # while this write has its turn
+        self._patience_for_others = 0.0  # until then it waits for other engines; it waits for none in a turn
         # What others find pending on the metadata table's timeline they take for a dead writer's.
         self._is_shared = write.lock.excludes_hudi
 
@@ -87,8 +93,11 @@ class Committing:
         while entry is None:
             # In its turn a write that was begun again holds the lock from its beginning on.
             with nullcontext() if self._write.lock.is_held() else self._write.lock:
-                entry = self._commit_under_lock()
-            if entry is None:
+                has_to_wait = self._may_be_built_on_by_an_earlier_one()
+                entry = None if has_to_wait else self._commit_under_lock()
+            if has_to_wait:
+                wait_for_others_to_tell(self._storage, self._patience_for_others - time.monotonic())
+            elif entry is None:
                 self._make_up()
         return entry
 
@@ -96,11 +105,23 @@ class Committing:
         write = self._write
         if not self._is_shared or write.lock.is_held():
             return
-        deadline = time.monotonic() + SECONDS_FOR_ANOTHER_ENGINE
+        deadline = self._patience_for_others = time.monotonic() + SECONDS_FOR_ANOTHER_ENGINE
         for other, file_groups in others_writing(self._storage).items():
             if file_groups is None or file_groups & self._content.touched:
                 log.info("instant %s waits for %s of another Hudi writer", write.instant, other)
                 wait_for_instant(write.table, other, max(0.0, deadline - time.monotonic()))
+
+    def _may_be_built_on_by_an_earlier_one(self) -> bool:
+        """Whether a write of another Hudi writer, requested before this one, has not chosen its base yet.
+
+        A JVM takes its requested time, lets go of the lock, and looks at the table later. If this write
+        completed in between, the JVM would build on it. But file slices are in the order of requested times:
+        all readers would take this write's slice for the newer one, and the JVM's rows would be lost.
+        """
+        if not self._is_shared or time.monotonic() >= self._patience_for_others:
+            return False
+        others = others_writing(self._storage).items()
+        return any(groups is None and other < self._write.instant for other, groups in others)
 
     # --- the entry ------------------------------------------------------------------------
 
