@@ -51,8 +51,8 @@ def drop_index(
     ``files`` is what the others rest on: without it the whole metadata table goes. ``partition_stats``
     goes with ``column_stats``.
 
-    Those that are not kept here (:mod:`~airflow_provider.table.metadata_table.not_kept`) are dropped as any
-    other.
+    Those that are not kept here (see :mod:`~airflow_provider.table.metadata_table.foreign_partitions`) are
+    dropped as any other.
 
     :param table: the table.
     :param partitions: the indexes; see :func:`~airflow_provider.indexing.schedule.schedule_index`. One that

@@ -18,7 +18,7 @@ from airflow_provider.indexing.status import index_status
 from airflow_provider.metastore import open_metastore
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
-from airflow_provider.table.timeline.archived import archived
+from airflow_provider.table.timeline.archived_timeline import archived
 from airflow_provider.table.timeline.instant import WRITE_ACTIONS, Instant, parse_time
 from airflow_provider.table.timeline.metadata import CommitMetadata
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from hudi import HudiTableBuilder
 
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.reading.snapshot import snapshot
+from airflow_provider.table.reading.snapshots import snapshot
 from dags_examples.demo.flights import COLUMNS, read_flights
 
 EXAMPLES = Path(__file__).parents[2] / "dags_examples"

@@ -12,7 +12,7 @@ from airflow_provider.concurrency import pending_instants
 from airflow_provider.metastore import TxnInfo, TxnState
 from airflow_provider.operators import IngestOperator
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.reading.snapshot import snapshot
+from airflow_provider.table.reading.snapshots import snapshot
 
 COLUMNS = {"id": "bigint", "day": "string", "fare": "double"}
 

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.operators import ArchiveTimelineOperator
-from airflow_provider.table.timeline.archived import archived_instants
+from airflow_provider.table.timeline.archived_timeline import archived_instants
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import COLUMNS, rows_of
 

@@ -15,7 +15,7 @@ from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.log.log_entry import Commit
 from airflow_provider.metastore import ValidTxnList, open_metastore
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.reading.snapshot import snapshot
+from airflow_provider.table.reading.snapshots import snapshot
 from dags_examples.demo.flights import land
 from tests.airflow.example_flights import EXAMPLES, check_rows, connection, some_flights
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider.hooks import TableHook
 from airflow_provider.sensors import PriorCommitsFenceSensor
-from airflow_provider.table.reading.file_slices import file_slices
+from airflow_provider.table.reading.slices import file_slices
 from tests.unit.table.conftest import JvmTables, jvm_tables
 
 __all__ = ["jvm_tables"]

@@ -24,7 +24,7 @@ from airflow_provider.operators import (
     RollbackFailedWritesOperator,
 )
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.reading.snapshot import snapshot
+from airflow_provider.table.reading.snapshots import snapshot
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import COLUMNS, in_thread, rows_of, write_rows
 from tests.airflow.processes import has_written, until

@@ -14,7 +14,7 @@ from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.concurrency.log.log_entry import Commit, Plan, Restore, Revert, Rollback
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_names import parse_base_file_name
-from airflow_provider.table.timeline.archived import archived, archived_instants
+from airflow_provider.table.timeline.archived_timeline import archived, archived_instants
 from airflow_provider.table.timeline.instant import WRITE_ACTIONS, Action
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import tempfile
 import time
@@ -118,5 +119,11 @@ def until_both_have_enough(theirs: Theirs, ours: Ours, services: Ours) -> list[s
 
 def reasons(side: Side) -> str:
     """Why writes were lost, the most frequent first."""
-    counted = Counter(why[:300] for why in side.lost)
+    counted = Counter(_cause(why) for why in side.lost)
     return f"lost by {side.name}: {counted.most_common(5)}"
+
+
+def _cause(why: str) -> str:
+    """Of an error of the JVM, what has caused it in the end."""
+    *_, last = re.findall(r"^Caused by: .*", why, re.MULTILINE) or [why]
+    return last[:300]

@@ -27,7 +27,7 @@ from airflow_provider.metastore import Column, open_metastore
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_groups.view import FileGroupId
 from airflow_provider.table.properties import PROPERTIES_PATH, parse_properties
-from airflow_provider.table.timeline.archived import HISTORY_FOLDER
+from airflow_provider.table.timeline.archived_timeline import HISTORY_FOLDER
 from tests.unit.services.indexed_table import check_indexes, commit, indexed_table
 
 

@@ -8,7 +8,7 @@ from airflow_provider.concurrency.indexes.changes import (
     publish_index_change,
     settle_index_config,
 )
-from airflow_provider.concurrency.indexes.initial_base_files import (
+from airflow_provider.concurrency.indexes.first_base_files import (
     BaseFiles,
     are_there,
     initial_base_files,

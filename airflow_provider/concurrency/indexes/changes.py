@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from airflow_provider.concurrency.indexes.initial_base_files import complete_base_files, drop_base_files
+from airflow_provider.concurrency.indexes.first_base_files import complete_base_files, drop_base_files
 from airflow_provider.concurrency.indexes.state import read_properties
 from airflow_provider.concurrency.log import CommitLog, LogEntry, Plan
 from airflow_provider.exceptions import NotATableError

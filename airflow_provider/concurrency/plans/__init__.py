@@ -1,6 +1,6 @@
 """Plans of table services: scheduled on a static view, published like commits (RFC-22)."""
 
-from airflow_provider.concurrency.plans.schedule import ServicePlan, reserved_file_groups, schedule
+from airflow_provider.concurrency.plans.scheduling import ServicePlan, reserved_file_groups, schedule
 from airflow_provider.concurrency.plans.service_failures import (
     MAX_FAILURES,
     Service,

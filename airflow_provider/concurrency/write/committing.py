@@ -21,6 +21,7 @@ from airflow_provider.concurrency.conflicts import (
     turn_seconds,
     wait_for_clustering,
     wait_for_instant,
+    wait_for_others_to_tell,
     why_no_turn_helps,
 )
 from airflow_provider.concurrency.log import Commit, CommitLog, find_rollback
@@ -76,6 +77,7 @@ class Committing:
         self._to_revert: list[Commit] = []
         self._unrevertible: set[str] = set()
         self._turn_ends: float | None = None  # while this write has its turn
+        self._patience_for_others = 0.0  # until then it waits for other engines; it waits for none in a turn
         # What others find pending on the metadata table's timeline they take for a dead writer's.
         self._is_shared = write.lock.excludes_hudi
 
@@ -87,8 +89,11 @@ class Committing:
         while entry is None:
             # In its turn a write that was begun again holds the lock from its beginning on.
             with nullcontext() if self._write.lock.is_held() else self._write.lock:
-                entry = self._commit_under_lock()
-            if entry is None:
+                has_to_wait = self._may_be_built_on_by_an_earlier_one()
+                entry = None if has_to_wait else self._commit_under_lock()
+            if has_to_wait:
+                wait_for_others_to_tell(self._storage, self._patience_for_others - time.monotonic())
+            elif entry is None:
                 self._make_up()
         return entry
 
@@ -96,11 +101,23 @@ class Committing:
         write = self._write
         if not self._is_shared or write.lock.is_held():
             return
-        deadline = time.monotonic() + SECONDS_FOR_ANOTHER_ENGINE
+        deadline = self._patience_for_others = time.monotonic() + SECONDS_FOR_ANOTHER_ENGINE
         for other, file_groups in others_writing(self._storage).items():
             if file_groups is None or file_groups & self._content.touched:
                 log.info("instant %s waits for %s of another Hudi writer", write.instant, other)
                 wait_for_instant(write.table, other, max(0.0, deadline - time.monotonic()))
+
+    def _may_be_built_on_by_an_earlier_one(self) -> bool:
+        """Whether a write of another Hudi writer, requested before this one, has not chosen its base yet.
+
+        A JVM takes its requested time, lets go of the lock, and looks at the table later. If this write
+        completed in between, the JVM would build on it. But file slices are in the order of requested times:
+        all readers would take this write's slice for the newer one, and the JVM's rows would be lost.
+        """
+        if not self._is_shared or time.monotonic() >= self._patience_for_others:
+            return False
+        others = others_writing(self._storage).items()
+        return any(groups is None and other < self._write.instant for other, groups in others)
 
     # --- the entry ------------------------------------------------------------------------
 

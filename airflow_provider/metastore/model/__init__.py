@@ -51,9 +51,9 @@ from airflow_provider.metastore.model.objects import (
     partition_key,
 )
 from airflow_provider.metastore.model.reader import NOW, Reader, ReaderSession
-from airflow_provider.metastore.model.system_user import system_user
 from airflow_provider.metastore.model.table_name import is_location, split_table_name
 from airflow_provider.metastore.model.transaction_objects import TableWriteInfo, TxnInfo, TxnState, TxnType
+from airflow_provider.metastore.model.users import system_user
 from airflow_provider.metastore.model.write_ids import (
     NO_OPEN,
     ReadSnapshot,

@@ -6,6 +6,7 @@ keeping it while others write, are not.
 """
 
 from airflow_provider.table.metadata_table.changes import Records, TableChange, records_of
+from airflow_provider.table.metadata_table.foreign_partitions import not_kept, refusal
 from airflow_provider.table.metadata_table.index_definitions import (
     DEFINITIONS_PATH,
     IndexDefinition,
@@ -22,7 +23,6 @@ from airflow_provider.table.metadata_table.keys import (
     files_key,
     partition_of_files_key,
 )
-from airflow_provider.table.metadata_table.not_kept import not_kept, refusal
 from airflow_provider.table.metadata_table.partitions import (
     MetadataPartition,
     estimated_file_groups,

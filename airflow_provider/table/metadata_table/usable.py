@@ -15,6 +15,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.table.files import BloomFilter
+from airflow_provider.table.metadata_table.foreign_partitions import not_kept
 from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.keys import (
     ALL_PARTITIONS,
@@ -24,7 +25,6 @@ from airflow_provider.table.metadata_table.keys import (
     partition_of_files_key,
     partition_stats_key,
 )
-from airflow_provider.table.metadata_table.not_kept import not_kept
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import (

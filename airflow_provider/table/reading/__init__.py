@@ -1,7 +1,6 @@
 """Reading rows without Spark: snapshots, incremental reads, and what a query has to open."""
 
-from airflow_provider.table.reading.explain import explain
-from airflow_provider.table.reading.file_slices import FileSlice, file_slices
+from airflow_provider.table.reading.explanation import explain
 from airflow_provider.table.reading.incremental import (
     COMMIT_TIME,
     Increment,
@@ -9,7 +8,8 @@ from airflow_provider.table.reading.incremental import (
     increment,
     movable_checkpoint,
 )
-from airflow_provider.table.reading.snapshot import snapshot
+from airflow_provider.table.reading.slices import FileSlice, file_slices
+from airflow_provider.table.reading.snapshots import snapshot
 
 __all__ = [
     "COMMIT_TIME",

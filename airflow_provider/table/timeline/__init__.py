@@ -5,7 +5,7 @@ Begin with ``instant`` and ``active``. What Hudi reads is written here; its form
 
 from airflow_provider.table.timeline.active import TIMELINE_FOLDER, Timeline, instant_path, timeline_folder
 from airflow_provider.table.timeline.archive_files import append_history, merge_history
-from airflow_provider.table.timeline.archived import (
+from airflow_provider.table.timeline.archived_timeline import (
     ArchivedInstant,
     archived,
     archived_commits,

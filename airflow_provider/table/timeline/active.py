@@ -301,7 +301,9 @@ _ONE_PAGE = 400
 
 def _active(storage: Storage) -> frozenset[str]:
     """Names of the instants' files without those that were archived before they were listed."""
-    from airflow_provider.table.timeline.archived import newest_archived  # which rests on this module
+    from airflow_provider.table.timeline.archived_timeline import (
+        newest_archived,  # which rests on this module
+    )
 
     archived = newest_archived(storage)
     while True:

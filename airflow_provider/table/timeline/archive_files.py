@@ -16,7 +16,7 @@ from importlib import resources
 import pyarrow as pa
 
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline.archived import (
+from airflow_provider.table.timeline.archived_timeline import (
     HISTORY_FOLDER,
     VERSION_PATH,
     WRITE_IDS_KEY,

@@ -13,7 +13,7 @@ from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig
 from airflow_provider.table.schema import LATEST_SCHEMA, SCHEMA, ColumnIds, TableSchema, read_history
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
-from airflow_provider.table.timeline.archived import content_of
+from airflow_provider.table.timeline.archived_timeline import content_of
 from airflow_provider.table.timeline.metadata import (
     REWRITES,
     CommitMetadata,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from airflow_provider.exceptions import SnapshotNotSettledError
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
-from airflow_provider.table.timeline.archived import archived_commits, newest_archived
+from airflow_provider.table.timeline.archived_timeline import archived_commits, newest_archived
 from airflow_provider.table.timeline.instant import (
     WRITE_ACTIONS,
     Action,

@@ -6,7 +6,7 @@ from airflow_provider.concurrency import CommitLog, rollback_dead_writers
 from airflow_provider.concurrency.commit.publish import publish_head
 from airflow_provider.concurrency.conflicts.open_transactions import held_instants
 from airflow_provider.concurrency.log.log_entry import Commit, LogEntry, Plan, Restore, Revert, Rollback
-from airflow_provider.concurrency.plans.schedule import reserved_file_groups
+from airflow_provider.concurrency.plans.scheduling import reserved_file_groups
 from airflow_provider.concurrency.readers import READERS_FOLDER
 from airflow_provider.concurrency.transactions.transactions import undo_writes
 from airflow_provider.services.cleaning.cleaning import clean
@@ -14,7 +14,7 @@ from airflow_provider.table.file_groups.view import FileSystemView
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
-from airflow_provider.table.timeline.archived import archived_instants
+from airflow_provider.table.timeline.archived_timeline import archived_instants
 from airflow_provider.table.timeline.instant import Action
 
 from .actors import EVERYTHING

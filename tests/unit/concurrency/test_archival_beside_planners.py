@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider.services.cleaning.cleaning import run_clean, schedule_clean
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.timeline.archived import find_archived
+from airflow_provider.table.timeline.archived_timeline import find_archived
 
 from .actors import (
     EVERYTHING,

@@ -15,7 +15,7 @@ from airflow_provider.services.archival import archive
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, savepoints
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.timeline.archived import archived_instants
+from airflow_provider.table.timeline.archived_timeline import archived_instants
 from airflow_provider.table.timeline.instant import Action, after
 
 from .actors import REVERT, add_archiver, add_clusterer, add_restorer, add_writer

@@ -8,7 +8,7 @@ from airflow_provider.services.archival import archive
 from airflow_provider.services.cleaning.cleaning import clean
 from airflow_provider.services.clustering.clustering import schedule_clustering
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.timeline.archived import newest_archived
+from airflow_provider.table.timeline.archived_timeline import newest_archived
 
 from .actors import (
     EVERYTHING,

@@ -18,7 +18,7 @@ import pytest
 
 from airflow_provider.concurrency import begin_write, rollback
 from airflow_provider.concurrency.conflicts.foreign_writers import planned_clusterings
-from airflow_provider.concurrency.plans import schedule as plans
+from airflow_provider.concurrency.plans import scheduling as plans
 from airflow_provider.concurrency.write import committing
 from airflow_provider.exceptions import InstantRolledBackError, WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
@@ -63,6 +63,10 @@ def ingest(
     table: HudiTable, fares: dict[int, float], jvm: Callable[[], object], **settings: Any
 ) -> dict[str, Any]:
     return ingest_arrow(table, rows(fares), lock=SharedLock(table, jvm), **settings)
+
+
+def pending_heartbeats(table: HudiTable) -> list[str]:
+    return table.storage.names(".hoodie/.heartbeat")
 
 
 def test_a_commit_of_the_same_file_group_is_a_conflict(table: HudiTable) -> None:
@@ -372,10 +376,38 @@ class TestAWriteUnderWay:
         self, table: HudiTable, waited_for: list[str]
     ) -> None:
         jvm = Jvm(table)
-        table.storage.put(f".hoodie/.heartbeat/{jvm.instant}", b"")
-        table.storage.put(f".hoodie/timeline/{jvm.instant}.commit.requested", b"")
+        jvm.begin(beats=True, tells=False)
+        self.ends = lambda: jvm.tell(None)  # type: ignore[method-assign]
         ingest(table, {1: 10.0}, lambda: None)
         assert waited_for == [jvm.instant]
+
+    def test_one_that_was_requested_earlier_and_is_seen_later_does_not_build_on_this_write(
+        self, table: HudiTable, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A JVM keeps the lock for a while from its requested time on, and looks at the table after that.
+
+        What it makes of a slice that was requested later, readers take for the older one.
+        """
+        jvm = Jvm(table)
+
+        def looks_at_the_table(*_: object) -> bool:
+            jvm.upsert({2: 5.0}, into=only_file(table))
+            jvm.end()
+            return True
+
+        monkeypatch.setattr(committing, "wait_for_others_to_tell", looks_at_the_table)
+        ingest(table, {1: 10.0}, lambda: jvm.begin(beats=True, tells=False), on_conflict="rebase")
+        if jvm.instant in pending_heartbeats(table):
+            looks_at_the_table()
+        assert fares(table) == {1: 10.0, 2: 5.0}
+
+    def test_one_that_never_tells_is_waited_for_no_longer_than_said(
+        self, table: HudiTable, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(committing, "SECONDS_FOR_ANOTHER_ENGINE", 0.5)
+        jvm = Jvm(table)
+        ingest(table, {1: 10.0}, lambda: jvm.begin(beats=True, tells=False))
+        assert fares(table) == {1: 10.0, 2: 2.0}
 
     def test_another_file_group_is_not_waited_for(self, table: HudiTable, waited_for: list[str]) -> None:
         first = only_file(table)

@@ -16,7 +16,7 @@ from airflow_provider.concurrency import (
     schedule,
 )
 from airflow_provider.concurrency.log.log_entry import Commit, Revert
-from airflow_provider.concurrency.undo.revert import obstacle
+from airflow_provider.concurrency.undo.reverts import obstacle
 from airflow_provider.services.orphans.orphans import delete_reverted_files
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline, instant_path

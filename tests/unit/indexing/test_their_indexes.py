@@ -20,7 +20,7 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
 from airflow_provider.table.properties import PROPERTIES_PATH
-from airflow_provider.table.reading.explain import explain
+from airflow_provider.table.reading.explanation import explain
 from airflow_provider.table.timeline.active import Timeline, instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild

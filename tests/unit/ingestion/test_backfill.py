@@ -24,7 +24,7 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window, partition_windows
 from airflow_provider.locks import open_lock
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.reading.snapshot import snapshot
+from airflow_provider.table.reading.snapshots import snapshot
 
 SCHEMA = pa.schema([("id", pa.int64()), ("month", pa.int64())])
 MONTHS = (1, 2, 3, 4)

@@ -42,7 +42,7 @@ from airflow_provider.services.savepoint import create_savepoint, delete_savepoi
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.storage.durability import DURABILITY
-from airflow_provider.table.timeline.archived import archived_instants
+from airflow_provider.table.timeline.archived_timeline import archived_instants
 from airflow_provider.table.timeline.instant import Action
 from airflow_provider.table.timeline.metadata import WriteStat
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild

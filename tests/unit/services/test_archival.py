@@ -28,7 +28,7 @@ from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.concurrency.log.commit_log import COMMIT_LOG_FOLDER
 from airflow_provider.concurrency.log.log_entry import Archival, Commit, Plan
 from airflow_provider.concurrency.transactions.transactions import is_completed, partitions_of
-from airflow_provider.concurrency.undo.revert import revert_entry
+from airflow_provider.concurrency.undo.reverts import revert_entry
 from airflow_provider.exceptions import (
     CheckpointExpiredError,
     InstantRolledBackError,
@@ -44,7 +44,7 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.reading.incremental import increment
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import TIMELINE_FOLDER, instant_path
-from airflow_provider.table.timeline.archived import HISTORY_FOLDER, archived
+from airflow_provider.table.timeline.archived_timeline import HISTORY_FOLDER, archived
 from airflow_provider.table.timeline.instant import Action, Instant, State
 from airflow_provider.table.timeline.metadata import WriteStat
 from tests.unit.table.conftest import JvmTables

@@ -16,7 +16,7 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.storage.storage import CLOCK_PREFIX, Storage
-from airflow_provider.table.timeline.archived import archived_instants
+from airflow_provider.table.timeline.archived_timeline import archived_instants
 from airflow_provider.table.timeline.instant import Action
 from tests.unit.concurrency.actors import add_archiver, add_writer
 from tests.unit.concurrency.invariants import check

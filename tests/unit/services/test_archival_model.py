@@ -18,7 +18,7 @@ from airflow_provider.services.archival import archive
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.reading.incremental import Increment, increment
 from airflow_provider.table.timeline.active import TIMELINE_FOLDER
-from airflow_provider.table.timeline.archived import archived_instants
+from airflow_provider.table.timeline.archived_timeline import archived_instants
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("fare", pa.int64())])
 ids = st.sets(st.integers(0, 5), min_size=1, max_size=3)

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.services.archival import archive
 from airflow_provider.table import HudiTable
-from airflow_provider.table.timeline.archived import (
+from airflow_provider.table.timeline.archived_timeline import (
     HISTORY_FOLDER,
     VERSION_PATH,
     Manifest,

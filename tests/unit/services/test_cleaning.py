@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider.concurrency import CommitLog, begin_write, pending_instants, rollback
 from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
-from airflow_provider.concurrency.plans.schedule import reserved_file_groups
+from airflow_provider.concurrency.plans.scheduling import reserved_file_groups
 from airflow_provider.concurrency.readers import (
     READERS_FOLDER,
     forget_consumer,

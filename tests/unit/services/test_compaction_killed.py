@@ -21,7 +21,7 @@ from airflow_provider.table import HudiTable
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
-from airflow_provider.table.timeline.archived import archived_instants
+from airflow_provider.table.timeline.archived_timeline import archived_instants
 from airflow_provider.table.timeline.instant import Action
 from tests.unit.concurrency.simulation import Killed, NoLock
 from tests.unit.services.indexed_table import EVERY_COMMIT, check_indexes, commit, indexed_table, rows

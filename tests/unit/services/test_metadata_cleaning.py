@@ -25,7 +25,7 @@ from airflow_provider.table.metadata_table.reader import MetadataTable, metadata
 from airflow_provider.table.metadata_table.records import FileInfo, FileList, Payload, RecordLocation
 from airflow_provider.table.metadata_table.writer import UPSERT, begin_instant, write_log_file
 from airflow_provider.table.timeline.active import Timeline, instant_path
-from airflow_provider.table.timeline.archived import archived_instants
+from airflow_provider.table.timeline.archived_timeline import archived_instants
 from airflow_provider.table.timeline.instant import Action, Instant, State
 from tests.unit.concurrency.simulation import NoLock
 from tests.unit.services.indexed_table import (

@@ -31,7 +31,7 @@ from airflow_provider.table import HudiTable
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 from airflow_provider.table.properties import PROPERTIES_PATH
 from airflow_provider.table.timeline.active import instant_path
-from airflow_provider.table.timeline.archived import HISTORY_FOLDER
+from airflow_provider.table.timeline.archived_timeline import HISTORY_FOLDER
 from airflow_provider.table.timeline.instant import Action, Instant, State
 from tests.unit.services.indexed_table import EVERY_COMMIT, commit, indexed_table
 

@@ -16,7 +16,7 @@ from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.storage.storage import Storage
-from airflow_provider.table.timeline.archived import HISTORY_FOLDER, archived_commits
+from airflow_provider.table.timeline.archived_timeline import HISTORY_FOLDER, archived_commits
 from tests.ingestion.interleaving import Clustering, MeetingLock
 
 from .trips import commits, create, fares, ingest, on_timeline
@@ -192,7 +192,7 @@ def test_where_nothing_is_suspicious_no_metadata_is_read_in_the_archive(
     archive(table, keep_min=2, keep_max=3)
     newest = table.timeline().commits()[-1].requested_time
     asked = []
-    columns = "airflow_provider.table.timeline.archived._rows_in"
+    columns = "airflow_provider.table.timeline.archived_timeline._rows_in"
     from airflow_provider.table.timeline import archived as archived_timeline
 
     read = archived_timeline._rows_in

@@ -29,7 +29,7 @@ from airflow_provider.services.savepoint import create_savepoint, delete_savepoi
 from airflow_provider.table.file_groups.cleans import taken
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
-from airflow_provider.table.timeline.archived import archived_commits
+from airflow_provider.table.timeline.archived_timeline import archived_commits
 from airflow_provider.table.timeline.instant import State, after
 from tests.ingestion.interleaving import Clustering, MeetingLock
 from tests.ingestion.lake import Lake

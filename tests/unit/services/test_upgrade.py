@@ -22,7 +22,7 @@ from airflow_provider.services.upgrade import VersionChange, downgrade, upgrade
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.properties import dump_properties, parse_properties
 from airflow_provider.table.reading.incremental import increment
-from airflow_provider.table.timeline.archived import archived
+from airflow_provider.table.timeline.archived_timeline import archived
 from airflow_provider.table.timeline.instant import State
 from airflow_provider.table.timeline.legacy_archive import LEGACY_FOLDER
 from tests.unit.concurrency.simulation import Killed, NoLock

@@ -14,7 +14,7 @@ from airflow_provider.table import HudiTable
 from airflow_provider.table.reading.incremental import Increment, Order, increment, movable_checkpoint
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import TIMELINE_FOLDER
-from airflow_provider.table.timeline.archived import HISTORY_FOLDER
+from airflow_provider.table.timeline.archived_timeline import HISTORY_FOLDER
 from airflow_provider.table.timeline.instant import Action
 from tests.unit.table.histories import History, at, rows_of
 

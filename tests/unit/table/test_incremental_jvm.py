@@ -16,7 +16,7 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.reading.incremental import increment
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import TIMELINE_FOLDER
-from airflow_provider.table.timeline.archived import HISTORY_FOLDER, archived_commits
+from airflow_provider.table.timeline.archived_timeline import HISTORY_FOLDER, archived_commits
 from airflow_provider.table.timeline.instant import Action
 from tests.unit.table.conftest import JvmTables, told_of_jvm_tables
 from tests.unit.table.histories import History

@@ -19,7 +19,7 @@ from airflow_provider.concurrency import (
     rollback_dead_writers,
     schedule,
 )
-from airflow_provider.concurrency.undo.revert import revert
+from airflow_provider.concurrency.undo.reverts import revert
 from airflow_provider.exceptions import CheckpointExpiredError, CorruptTableError, UnsupportedTableError
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import end_indexing, run_index
@@ -46,9 +46,9 @@ from airflow_provider.services.restore import plan_restore, restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint
 from airflow_provider.services.table_options import change_options
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.reading.file_slices import file_slices
 from airflow_provider.table.reading.incremental import Order, increment
-from airflow_provider.table.timeline.archived import archived, archived_write_ids, find_archived
+from airflow_provider.table.reading.slices import file_slices
+from airflow_provider.table.timeline.archived_timeline import archived, archived_write_ids, find_archived
 from airflow_provider.table.timeline.instant import Action, State
 from airflow_provider.table.timeline.legacy_archive import LEGACY_FOLDER
 from airflow_provider.table.timeline.metadata import decode

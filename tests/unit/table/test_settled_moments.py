@@ -9,9 +9,9 @@ import pytest
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, SnapshotNotSettledError
 from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.reading.explain import explain
-from airflow_provider.table.reading.file_slices import file_slices
+from airflow_provider.table.reading.explanation import explain
 from airflow_provider.table.reading.incremental import increment
+from airflow_provider.table.reading.slices import file_slices
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State, after, before
 from tests.unit.table.histories import History

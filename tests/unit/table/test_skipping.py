@@ -25,7 +25,7 @@ from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import metadata_storage
 from airflow_provider.table.metadata_table.writer import write_instant, write_log_file
 from airflow_provider.table.properties import PROPERTIES_PATH, dump_properties
-from airflow_provider.table.reading.explain import explain
+from airflow_provider.table.reading.explanation import explain
 from airflow_provider.table.schema.arrow_avro import arrow_to_avro
 from airflow_provider.table.skipping.predicates import Filter, Where, parse_filter
 from airflow_provider.table.timeline.instant import Action, format_time, parse_time

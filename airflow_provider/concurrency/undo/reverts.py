@@ -1,8 +1,8 @@
 """Revert: the rollback of a commit that has completed: of a rewrite (RFC-22's example for priorities), or
 of a write whose transaction was aborted.
 
-The most dangerous step of all; its four guards are in ARCHITECTURE.md. It is encoded as a rollback of the instant: its
-completed file goes, so that the file groups that it took out show again. To name them in a new
+The most dangerous step of all; its four guards are in ARCHITECTURE.md. It is encoded as a rollback of the
+instant: its completed file goes, so that the file groups that it took out show again. To name them in a new
 replacecommit instead would lose every row of them in a standard reader. Each guard here was found
 necessary by a search over a model; where one fails, the caller rebases instead.
 """
