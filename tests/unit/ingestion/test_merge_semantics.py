@@ -52,7 +52,7 @@ def test_buckets_of_a_bucket_index_are_read_and_not_written(
 
 def test_no_file_group_of_ours_looks_like_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = iter([UUID("00000007-2037-498d-82f2-0a82039771ff"), UUID("0000000a-2037-498d-82f2-0a82039771ff")])
-    monkeypatch.setattr("airflow_provider.table.files.base_file_writer.uuid.uuid4", lambda: next(drawn))
+    monkeypatch.setattr("airflow_provider.table.file_names.uuid.uuid4", lambda: next(drawn))
     assert new_file_id().startswith("0000000a-")
 
 

@@ -380,10 +380,10 @@ ALONE: list[tuple[Callable[[], None], Callable[[], AbstractContextManager[Any]]]
     (a_reported_write, lambda: _without_memory_of("named", ".log.")),
     (a_reported_write, lambda: _without_memory_of("wrote", "/staged/")),
     (a_reported_write, lambda: patch.object(Disk, "_not_anchored", lambda *_: set())),
-    (a_reported_clustering, lambda: _without_call("sync_later", "uncommitted", "stage")),
+    (a_reported_clustering, lambda: _without_call("sync_later", "staged_metadata", "stage")),
     (an_entry_that_the_disk_does_not_take, lambda: _without_call("sync", "commit_log", "append")),
     (an_entry_without_its_content, lambda: _without_memory_of("wrote", ".staged-")),
-    (a_data_file_without_its_plan, lambda: _without_call("sync", "uncommitted", "plan")),
+    (a_data_file_without_its_plan, lambda: _without_call("sync", "staged_metadata", "plan")),
     (an_instant_without_its_heartbeat, lambda: _without_memory_of("named", ".heartbeat")),
     (a_deletion_without_what_came_before, lambda: patch.object(Disk, "before_deletion", lambda *_: None)),
     (a_savepoint_that_was_deleted, lambda: patch.object(Disk, "deleted", lambda *_: None)),
@@ -406,7 +406,7 @@ BESIDE_OTHERS: list[tuple[Callable[[], None], Callable[[], AbstractContextManage
         lambda: patch.object(Disk, "before_deletion", _waits_for_itself),
     ),
     (what_a_clean_has_staged_once_more, lambda: patch.object(local_files, "_moved", _replaced)),
-    (a_manifest_of_another_ones_history, lambda: _without_call("sync_later", "history_files", "_put_next")),
+    (a_manifest_of_another_ones_history, lambda: _without_call("sync_later", "archive_files", "_put_next")),
     (a_trim_that_another_one_began, lambda: _without_call("sync", "commit_log", "trim")),
 ]
 EACH = [*ALONE, *BESIDE_OTHERS]

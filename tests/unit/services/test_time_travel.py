@@ -193,7 +193,7 @@ def test_where_nothing_is_suspicious_no_metadata_is_read_in_the_archive(
     newest = table.timeline().commits()[-1].requested_time
     asked = []
     columns = "airflow_provider.table.timeline.archived_timeline._rows_in"
-    from airflow_provider.table.timeline import archived as archived_timeline
+    from airflow_provider.table.timeline import archived_timeline
 
     read = archived_timeline._rows_in
 
