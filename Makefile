@@ -89,7 +89,7 @@ soak: setup $(CLASSES) ## 100,000 interleavings and many more examples, for a ni
 # In a copy, because each mutant is written into the module. It ends with the survivors: a night for a room.
 MODULE ?= .
 MUTANTS := build/mutants
-mutants: setup   ## Change the commit protocol bit by bit, and see that a test fails (MODULE=fate.py: of one module)
+mutants: setup   ## Change the commit protocol bit by bit, and see that a test fails (MODULE=log/fate.py: of one module)
 	$(UV) sync --quiet --locked --group mutants
 	rm -rf $(MUTANTS) && mkdir -p $(MUTANTS)/checkout && git ls-files -z | xargs -0 cp --parents -t $(MUTANTS)/checkout
 	sed 's|@MODULE@|$(MODULE)|' tests/mutants.toml > $(MUTANTS)/checkout/mutants.toml
