@@ -48,9 +48,9 @@ test: setup $(CLASSES) ## Every test
 	INTERLEAVINGS=2000 $(RUN) pytest -n 2 tests/unit tests/processes/test_fairness.py
 
 # What it needs besides goes into .venv-hudi, once: PySpark 3.5.8 from PyPI, Hudi's bundle from Maven Central.
-test-hudi: setup ## Beside the real Hudi, in Spark 3.5
+test-hudi: setup ## Beside the real Hudi, in Spark 3.5 (HUDI="-m every_push": of each promise one test)
 	$(RUN) python -m tests.real_hudi.environment
-	$(RUN) pytest tests/real_hudi
+	$(RUN) pytest tests/real_hudi $(HUDI)
 
 fixtures: setup  ## Make the tables by the real Hudi anew, which every test run is judged by
 	$(RUN) python -m tests.real_hudi.make_fixtures

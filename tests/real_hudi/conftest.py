@@ -14,6 +14,39 @@ from tests.processes.servers import ZookeeperServer, zookeeper
 from .jvm import Jvm, Session, running
 from .one_lock import OneLock
 
+# Of each promise one test, which a push can wait for; `make test-hudi` runs them all.
+_EVERY_PUSH = (
+    "test_rounds_of_writes[ours_with_all_indexes-]",
+    "test_every_service_and_then_a_write_of_the_jvm",
+    "test_a_commit_of_the_jvm_between_our_data_files_and_our_lock[theirs]",
+    "test_ours_stands_still_under_the_lock_until_the_jvm_rolls_it_back[after its entry]",
+    "test_the_jvm_rolls_back_what_ours_has_decided_and_inserts_the_same_keys",
+    "test_random_batches[partial_update_by_event_time]",
+    "test_the_lock_file_is_the_jvms",
+    "test_the_jvm_reads_our_lock_object_and_ours_reads_its",
+    "test_ours_does_not_write_into_what_the_jvm_has_planned",
+    "test_columns_that_the_jvm_changes[int_to_bigint]",
+    "test_an_index_build_of_ours_and_at_once_a_write_of_the_jvm_that_makes_another[insert-no record index]",
+    "test_the_jvm_drops_the_record_index",
+    "test_the_properties_that_ours_rewrites_are_read_by_the_jvm",
+    "test_a_write_of_ours_that_a_later_requested_one_overtakes_under_the_record_index",
+    "test_the_jvm_rolls_our_newest_commit_back",
+    "test_the_jvm_truncates_the_table",
+    "test_a_jvm_of_another_time_zone[America/Chicago-theirs]",
+    "test_the_same_batches[event_time]",
+    "test_the_same_batches[partition_metadata_in_Parquet]",
+    "test_the_same_batches[metadata_table]",
+)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what runs on every push; a name that is no test's is a mistake, and not passed over."""
+    ours = {item.name: item for item in items if item.path.parent == Path(__file__).parent}
+    if config.getoption("markexpr") == "every_push" and (unknown := set(_EVERY_PUSH) - set(ours)):
+        raise pytest.UsageError(f"no tests of the real Hudi: {sorted(unknown)}")
+    for name in set(_EVERY_PUSH) & set(ours):
+        ours[name].add_marker(pytest.mark.every_push)
+
 
 @pytest.fixture(scope="session")
 def jvm() -> Iterator[Jvm]:
