@@ -11,6 +11,7 @@ all that is needed for that.
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from airflow_provider.exceptions import (
     SnapshotUnavailableError,
     TableServiceError,
 )
-from airflow_provider.locks import LockProvider
+from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.services.archival import archived_content
 from airflow_provider.services.cleaning import archive_metadata_timeline, delete_superseded
 from airflow_provider.services.compaction_plan import (
@@ -200,19 +201,28 @@ def pending_compactions(table: HudiTable) -> list[str]:
 # --- execution ------------------------------------------------------------------------------
 
 
-def run_compaction(table: HudiTable, instant: str) -> CompactionResult:
+def run_compaction(table: HudiTable, instant: str, *, lock: LockProvider | None = None) -> CompactionResult:
     """Carry a planned compaction out, or finish what somebody else began of it; twice does no harm.
 
-    No lock is taken: what it writes follows from the plan, and it completes at the time that its
-    requested time says.
+    No lock is needed among writers of this package: what it writes follows from the plan, and it completes at
+    the time that its requested time says. A JVM carries out what it finds planned, too, under the table lock,
+    and completes it at another time. So where it shares the lock, that is held.
 
     :param table: the table.
     :param instant: requested time of the plan.
+    :param lock: the table lock; by the table's options when None.
+    :raises LockTimeoutError: when a lock that other engines share could not be had in time.
     :raises NoSuchInstantError: when there is no such plan of this package.
     :raises CorruptTableError: when files of the plan are gone though nobody has completed it.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
+    lock = lock or open_lock(table.hudi_options.lock, table.storage)
+    with lock if lock.excludes_hudi and not lock.is_held() else nullcontext():
+        return _carry_out(table, instant)
+
+
+def _carry_out(table: HudiTable, instant: str) -> CompactionResult:
     publish_head(table.storage, CommitLog(table.storage))
     storage = metadata_storage(table.storage)
     if done := _result(storage, instant):
@@ -275,7 +285,7 @@ def compact(
 
     :param table: the table.
     :param settings: see :func:`schedule_compaction`.
-    :param lock: the table lock, for planning; the filesystem lock in the table by default.
+    :param lock: the table lock, see :func:`run_compaction`; by the table's options when None.
     :param max_failures: failures in a row after which compaction stops itself on the table; None never.
     :return: one a compaction, the new one last; empty when nothing was due.
     :raises ServiceStoppedError: when compaction failed too often on this table.
@@ -284,11 +294,11 @@ def compact(
     """
     table.check_writable()
     with stopping_itself(table, Service.COMPACTION, lambda: _input(table), max_failures):
-        results = [run_compaction(table, instant) for instant in pending_compactions(table)]
+        results = [run_compaction(table, instant, lock=lock) for instant in pending_compactions(table)]
         if preview_compaction(table, settings) and (
             instant := schedule_compaction(table, settings, lock=lock)
         ):
-            results.append(run_compaction(table, instant))
+            results.append(run_compaction(table, instant, lock=lock))
         made_by = _made_by(table)
         try:
             delete_superseded(table)

@@ -28,7 +28,11 @@ from airflow_provider.locks import open_lock
 from airflow_provider.services.archival import archive
 from airflow_provider.services.cleaning.clean_plan import Retention
 from airflow_provider.services.cleaning.cleaning import clean
-from airflow_provider.services.clustering.clustering import cluster_in_process, schedule_clustering
+from airflow_provider.services.clustering.clustering import (
+    cluster_in_process,
+    pending_clusterings,
+    schedule_clustering,
+)
 from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.services.compaction import compact
 from airflow_provider.services.compaction_plan import CompactionSettings
@@ -267,7 +271,9 @@ def _serve(pipe: Connection, location: str, lock: dict[str, Any], beats: dict[st
     provider = open_lock(lock, HudiTable.open(location).storage)
 
     def cluster_all() -> None:
-        if schedule_clustering(HudiTable.open(location), ClusteringSettings(sort_by=("v",)), lock=provider):
+        # The JVM writes to nothing that is planned: what gave way is carried out before all else.
+        schedule_clustering(HudiTable.open(location), ClusteringSettings(sort_by=("v",)), lock=provider)
+        if pending_clusterings(HudiTable.open(location)):
             cluster_in_process(HudiTable.open(location), lock=lock, **beats)
 
     services = {

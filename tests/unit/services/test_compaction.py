@@ -22,6 +22,7 @@ from airflow_provider.indexing.run import pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import LockHolder
+from airflow_provider.services import compaction
 from airflow_provider.services.archival import archive
 from airflow_provider.services.compaction import (
     compact,
@@ -324,6 +325,30 @@ def test_another_hudi_writers_plan_is_left_to_it(table: HudiTable) -> None:
     assert pending_compactions(table) == []
     with pytest.raises(NoSuchInstantError):
         run_compaction(table, theirs.requested_time)
+
+
+def test_a_plan_that_a_jvm_carries_out_under_the_shared_lock_is_not_carried_out_again(
+    table: HudiTable,
+) -> None:
+    """A JVM completes it at a time of its own: two of one instant are more than hudi-rs can read."""
+    commit(table, 1)
+    instant = schedule(table)
+    completed_by_the_jvm = after(after(instant))
+
+    class SharedLock(Meanwhile):
+        excludes_hudi = True
+
+    def jvm() -> None:
+        with pytest.MonkeyPatch.context() as clock:
+            clock.setattr(compaction, "after", lambda _: completed_by_the_jvm)
+            run_compaction(table, instant)
+
+    result = run_compaction(table, instant, lock=SharedLock(jvm))
+    assert result.completion_time == completed_by_the_jvm
+    assert [i.requested_time for i in metadata_timeline(table).commits()].count(instant) == 1
+    timeline = Path(table.location, ".hoodie/metadata/.hoodie/timeline")
+    assert len(list(timeline.glob(f"{instant}_*"))) == 1
+    check_indexes(table)
 
 
 def test_a_pending_plan_needs_nothing_of_the_commit_log(table: HudiTable) -> None:
