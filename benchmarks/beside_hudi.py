@@ -161,8 +161,8 @@ class RealHudi:
             **more,
         }
         self._session.run(
-            "spark.read.parquet(source).write.format('hudi').options(**options).mode(mode).save(location)",
-            source=source,
+            "spark.read.parquet(read_from).write.format('hudi').options(**options).mode(mode).save(location)",
+            read_from=source,
             options=options,
             mode=mode,
             location=location,
