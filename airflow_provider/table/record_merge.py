@@ -1,13 +1,14 @@
-"""Copy-on-write merge: which rows of a batch and of a base file make the next base file.
+"""Merging versions of records: one row a record out of a base file and of what came after it.
 
-Everything is vectorised; the batch is in memory, the base file passes by row group. What decides between two
-versions of a record are the table's :class:`~airflow_provider.table.merge_semantics.MergeSemantics`.
+A copy-on-write merge makes the next base file of it; a merge-on-read snapshot shows it. Everything is
+vectorised: the newer versions are in memory, the base file passes by row group. The table's
+:class:`~airflow_provider.table.merge_semantics.MergeSemantics` decide between two versions of a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +31,15 @@ class Batch:
     :param keys: their record keys.
     :param ordering: their values of the ordering columns, one array each; none where the later write wins.
     :param deletes: which of them take their record out; None where none does.
+    :param unsaid: by column, which of them say nothing of it, so that the older version's value stays: rows
+        of a partial update. Columns that each row says something of are left out.
     """
 
     rows: pa.Table
     keys: pa.Array
     ordering: tuple[pa.Array, ...] = ()
     deletes: Mask | None = None
+    unsaid: Mapping[str, Mask] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -50,19 +54,33 @@ class Batch:
         where = pa.array(positions)
         deletes = None if self.deletes is None else self.deletes[positions]
         ordering = tuple(column.take(where) for column in self.ordering)
-        return Batch(self.rows.take(where), self.keys.take(where), ordering, deletes)
+        unsaid = {name: mask[positions] for name, mask in self.unsaid.items()}
+        return Batch(self.rows.take(where), self.keys.take(where), ordering, deletes, unsaid)
 
     def filter(self, chosen: Mask) -> Batch:
         """The rows where the mask is true, in their order."""
         mask = pa.array(chosen)
         deletes = None if self.deletes is None else self.deletes[chosen]
         ordering = tuple(column.filter(mask) for column in self.ordering)
-        return Batch(self.rows.filter(mask), self.keys.filter(mask), ordering, deletes)
+        unsaid = {name: said[chosen] for name, said in self.unsaid.items()}
+        return Batch(self.rows.filter(mask), self.keys.filter(mask), ordering, deletes, unsaid)
+
+    def is_unsaid(self, column: str) -> Mask:
+        """Which of the rows say nothing of a column."""
+        found = self.unsaid.get(column)
+        return np.zeros(len(self), np.bool_) if found is None else found
+
+    def keeps_values(self, semantics: MergeSemantics) -> bool:
+        """Whether a row may take values from an older version of its record."""
+        return bool(self.unsaid) or semantics.keeps_values
 
     @classmethod
     def of_parts(cls, parts: Sequence[Batch]) -> Batch:
         """Several batches of the same columns, as one."""
-        deletes = None if parts[0].deletes is None else np.concatenate([part.deletions for part in parts])
+        deletes = None
+        if any(part.deletes is not None for part in parts):
+            deletes = np.concatenate([part.deletions for part in parts])
+        partial = sorted({name for part in parts for name in part.unsaid})
         return cls(
             pa.concat_tables([part.rows for part in parts]).combine_chunks(),
             pa.concat_arrays([part.keys for part in parts]),
@@ -70,6 +88,7 @@ class Batch:
                 pa.concat_arrays(list(columns)) for columns in zip(*(p.ordering for p in parts), strict=True)
             ),
             deletes,
+            {name: np.concatenate([part.is_unsaid(name) for part in parts]) for name in partial},
         )
 
 
@@ -86,7 +105,7 @@ def latest_versions(batch: Batch, arrival: pa.Array, semantics: MergeSemantics |
     encoded = batch.keys.dictionary_encode()
     if len(encoded.dictionary) == len(batch.keys):
         return batch
-    if semantics is not None and semantics.keeps_values:
+    if semantics is not None and batch.keeps_values(semantics):
         return _folded(batch, encoded.indices, arrival, semantics)
     columns = {"key": encoded.indices}
     for number, values in enumerate(batch.ordering):
@@ -128,21 +147,27 @@ def _merged(older: Batch, newer: Batch, semantics: MergeSemantics) -> tuple[Batc
     chosen = pa.array(np.where(wins, both + len(newer), both))
     took = np.zeros(len(newer), np.bool_)
     may_take = ~(older.deletions | newer.deletions)
-    columns = []
+    columns, unsaid = [], {}
     for name in newer.rows.column_names:
         new, old = newer.rows[name].combine_chunks(), older.rows[name].combine_chunks()
-        gaps = semantics.says_nothing(new), semantics.says_nothing(old)
+        gaps = (
+            semantics.says_nothing(new) | newer.is_unsaid(name),
+            semantics.says_nothing(old) | older.is_unsaid(name),
+        )
         gap = may_take & np.where(wins, *gaps)
         took |= gap & ~np.where(wins, gaps[1], gaps[0])
         taken = np.where(wins ^ gap, both + len(newer), both)
         columns.append(pa.concat_arrays([old.cast(new.type), new]).take(pa.array(taken)))
+        if name in newer.unsaid or name in older.unsaid:
+            unsaid[name] = np.where(wins ^ gap, newer.is_unsaid(name), older.is_unsaid(name))
     rows = pa.Table.from_arrays(columns, schema=newer.rows.schema)
     ordering = tuple(
         pa.concat_arrays([old.cast(new.type), new]).take(chosen)
         for old, new in zip(older.ordering, newer.ordering, strict=True)
     )
     deletes = np.where(wins, newer.deletions, older.deletions)
-    return Batch(rows, newer.keys, ordering, None if newer.deletes is None else deletes), wins, took
+    is_taken_out = None if newer.deletes is None and older.deletes is None else deletes
+    return Batch(rows, newer.keys, ordering, is_taken_out, unsaid), wins, took
 
 
 class Merge:
@@ -184,7 +209,7 @@ class Merge:
         for merged in self._merged:
             yield merged, np.ones(len(merged), np.bool_)
         left = ~(self._beaten | self._batch.deletions)
-        if self._semantics.keeps_values:
+        if self._batch.keeps_values(self._semantics):
             left &= ~self.found
         if left.any():
             yield (self._batch if left.all() else self._batch.filter(left)), self.found[left]
@@ -192,7 +217,7 @@ class Merge:
     def _replaced(self, old: pa.Table, hit: Mask, where: Positions) -> Mask:
         """Which of the rows whose key is in the batch do not stay."""
         batch = self._batch
-        if self._semantics.keeps_values:
+        if batch.keeps_values(self._semantics):
             return self._taking_values(_stored(old.filter(pa.array(hit)), batch, self._semantics), where)
         if batch.ordering:
             mask = pa.array(hit)

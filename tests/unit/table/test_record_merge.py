@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.ingestion.merge import Batch, Merge, latest_versions
+from airflow_provider.table.record_merge import Batch, Merge, latest_versions
 from airflow_provider.table.merge_semantics import MergeSemantics, PartialUpdate
 
 INT64 = pa.int64()
