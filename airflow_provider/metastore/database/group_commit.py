@@ -15,13 +15,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import Connection
 
-from airflow_provider.exceptions import MetastoreUnavailableError
+from airflow_provider.exceptions import MetastoreUnavailableError, TableServiceError
 
 if TYPE_CHECKING:
     from airflow_provider.metastore.database.engine import MetastoreEngine, RunStatement
@@ -46,31 +47,32 @@ class Request(Generic[T]):
 
 @dataclass(frozen=True)
 class GroupOperation:
-    """How requests are done.
+    """How requests of one kind are done.
 
-    :param together: does requests without waiting for anybody's row but a counter's; returns the answers by
-        the positions of the requests. What stands in the way of one that is left out, and which error is
-        to be told, is found when it is done alone.
-    :param alone: does one request, and raises its own errors.
-    :param at_once: as ``together``, by a single statement of PostgreSQL, which needs no BEGIN and no COMMIT:
-        one round trip for all. It returns None when it did nothing because another process was in its way;
-        then ``together`` does the group.
+    :param alone: does one request, and raises its errors.
+    :param at_once: does several requests by a single statement of PostgreSQL, which needs no BEGIN and no
+        COMMIT: one round trip for all. The statement waits for no row but a counter's. It returns answers by
+        the positions of the requests. A request that it leaves out is done alone.
     """
 
-    together: Callable[[Connection, Sequence[Any]], Mapping[int, Any]]
     alone: Callable[[Connection, Any], Any]
-    at_once: Callable[[RunStatement, Sequence[Any]], Mapping[int, Any] | None] | None = None
+    at_once: Callable[[RunStatement, Sequence[Any]], Mapping[int, Any]]
 
     def do(self, engine: MetastoreEngine, requests: Sequence[Any]) -> Mapping[int, Any]:
         """Do a group, in one database transaction.
 
-        :return: see ``together``.
+        :return: answers by the positions of the requests; a request without an answer is to be done alone.
         """
-        if self.at_once is not None and not engine.is_sqlite:
-            answers = self.at_once(engine.run_statement, requests)
-            if answers is not None:
-                return answers
-        return engine.write(lambda connection: self.together(connection, requests))
+        if engine.is_sqlite:
+            return engine.write(lambda connection: self._one_by_one(connection, requests))
+        return self.at_once(engine.run_statement, requests)
+
+    def _one_by_one(self, connection: Connection, requests: Sequence[Any]) -> Mapping[int, Any]:
+        answers: dict[int, Any] = {}
+        for at, request in enumerate(requests):
+            with suppress(TableServiceError), connection.begin_nested():
+                answers[at] = self.alone(connection, request)
+        return answers
 
 
 class _Member:

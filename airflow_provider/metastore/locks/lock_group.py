@@ -1,9 +1,8 @@
 """Locks and unlocks of several threads in one database transaction.
 
 See :mod:`airflow_provider.metastore.database.group_commit`.
-On PostgreSQL one statement gives those locks that nothing
-stands in the way of; what has to wait, and what is refused, is left to the functions that do one at a time:
-:mod:`airflow_provider.metastore.locks.locks`.
+On PostgreSQL one statement enters the locks that need not wait. A lock that has to wait or is refused is
+done alone.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Boolean, Connection, bindparam, case, delete, insert, select, text
+from sqlalchemy import Boolean, Connection, bindparam, case, insert, text
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.metastore.database import (
@@ -26,7 +25,7 @@ from airflow_provider.metastore.database import (
     lock_components,
     locks,
 )
-from airflow_provider.metastore.locks.locks import CAN_BE_UNLOCKED, unlock, wait_for_earlier
+from airflow_provider.metastore.locks.locks import unlock, wait_for_earlier
 from airflow_provider.metastore.model import LockComponent, LockResponse, LockState, must_wait, waits_for
 from airflow_provider.metastore.transactions import transactions
 
@@ -65,42 +64,8 @@ _ENTER = insert(locks).values(
     acquired_at=case((bindparam("is_acquired", type_=Boolean), current_millis())),
 )
 _ENTER_COMPONENT = insert(lock_components)
-# Those of several that nobody works on.
-_UNLOCK_FREE = (
-    delete(locks)
-    .where(
-        locks.c.id.in_(
-            select(locks.c.id)
-            .where(locks.c.id.in_(bindparam("locks", expanding=True)), CAN_BE_UNLOCKED)
-            .with_for_update(skip_locked=True)
-        )
-    )
-    .returning(locks.c.id)
-)
-
-
-def lock_and_unlock(
-    connection: Connection, requests: Sequence[Lock | Unlock]
-) -> dict[int, LockResponse | None]:
-    """Give some locks back, and enter others in the order in which they are asked for.
-
-    :return: by the positions of the requests, the answers. Left out are locks of transactions that are not
-        open, or that another process has locked; and unlocks of what is not there, cannot be unlocked, or is
-        locked by another process at this moment.
-    """
-    unlocks, asked = _parted(requests)
-    of_txns = {one.txn_id for one in asked.values() if one.txn_id is not None}
-    if of_txns:
-        usable = transactions.lock_those_open(connection, of_txns)
-        asked = {at: one for at, one in asked.items() if one.txn_id is None or one.txn_id in usable}
-    first_id = advance(connection, Counter.LOCK_ID, by=len(asked)) - len(asked) + 1 if asked else 0
-    answers: dict[int, LockResponse | None] = {}
-    if unlocks:
-        ended = set(connection.execute(_UNLOCK_FREE, {"locks": sorted({*unlocks.values()})}).scalars())
-        answers.update((at, None) for at, lock_id in unlocks.items() if lock_id in ended)
-    entered = _enter(connection, first_id, list(asked.values()))
-    answers.update(zip(asked, entered, strict=True))
-    return answers
+# After so many processes in a row came first, each lock is entered by itself, which waits for its turn.
+_TRIES = 3
 
 
 def _parted(requests: Sequence[Lock | Unlock]) -> tuple[dict[int, int], dict[int, Lock]]:
@@ -109,31 +74,6 @@ def _parted(requests: Sequence[Lock | Unlock]) -> tuple[dict[int, int], dict[int
         {at: one.lock_id for at, one in enumerate(requests) if isinstance(one, Unlock)},
         {at: one for at, one in enumerate(requests) if isinstance(one, Lock)},
     )
-
-
-def _enter(connection: Connection, first_id: int, requests: Sequence[Lock]) -> list[LockResponse]:
-    """New locks, whose ids are the next ones."""
-    components = [(one.txn_id, component) for one in requests for component in one.components]
-    blocked = iter(wait_for_earlier(connection, first_id, components))
-    answers: list[LockResponse] = []
-    entered: list[Lock] = []
-    rows: list[dict[str, Any]] = []
-    parts: list[dict[str, Any]] = []
-    for lock_id, one in enumerate(requests, start=first_id):
-        in_the_way = [next(blocked) for _ in one.components]
-        waits = any(in_the_way) or any(_waits(one, other) for other in entered)
-        if waits and not one.wait:
-            answers.append(LockResponse(lock_id, LockState.NOT_ACQUIRED))
-            continue
-        state = LockState.WAITING if waits else LockState.ACQUIRED
-        answers.append(LockResponse(lock_id, state))
-        entered.append(one)
-        rows.append({"id": lock_id, "state": state, "is_acquired": not waits, **_row(one)})
-        parts += [{"lock_id": lock_id, **part} for part in _parts(one)]
-    if rows:
-        connection.execute(_ENTER, rows)
-        connection.execute(_ENTER_COMPONENT, parts)
-    return answers
 
 
 def _row(lock: Lock) -> dict[str, Any]:
@@ -165,10 +105,10 @@ def _waits(one: Lock, earlier: Lock) -> bool:
     return any(must_wait(mine, theirs) for mine in one.components for theirs in earlier.components)
 
 
-# One round trip, which waits for nobody. It sees the database as it was at its beginning: whoever entered a
-# lock since then has moved the counter, and whoever is entering one holds it; then nothing is done. What is
-# given back here is in nobody's way. Each component says which held types it waits for: on a database, on a
-# table or partition.
+# One round trip. The statement sees the database as it was when the statement began. A process that has
+# entered a lock since then has moved the counter, and a process that is entering one holds the counter: this
+# statement waits for that process, finds the counter moved, and does nothing. Each component says which held
+# types it waits for: on a database, on a table or partition.
 _ALL = text("""
 WITH asked AS (
     SELECT * FROM jsonb_to_recordset(CAST(:locks AS jsonb)) AS one (
@@ -183,7 +123,7 @@ WITH asked AS (
     SELECT last_value FROM metastore_counters
     WHERE name = 'lock_id' AND :asked > 0
         AND last_value = (SELECT last_value FROM metastore_counters WHERE name = 'lock_id')
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE
 ), of_txns AS (
     SELECT id FROM metastore_txns
     WHERE id = ANY (CAST(:txns AS bigint[])) AND state = 'o' AND EXISTS (SELECT FROM turn)
@@ -233,33 +173,31 @@ SELECT EXISTS (SELECT FROM turn), ARRAY(SELECT id FROM unlocked),
 """)
 
 
-def _in_one_statement(
-    run: RunStatement, requests: Sequence[Lock | Unlock]
-) -> dict[int, LockResponse | None] | None:
-    """As :func:`lock_and_unlock`; left out is also what would have to wait.
+def lock_and_unlock(run: RunStatement, requests: Sequence[Lock | Unlock]) -> dict[int, LockResponse | None]:
+    """Give some locks back, then enter others in the order in which they are asked for.
 
-    :return: None when another process is entering locks: then nothing was done.
+    :return: by the positions of the requests, the answers. Left out are locks that would have to wait, locks
+        of transactions that are not open or that another process has locked, and unlocks of what is not
+        there, cannot be unlocked, or is locked by another process at this moment.
     """
     unlocks, locks_asked = _parted(requests)
     asked: dict[int, Lock] = {}
     for at, one in locks_asked.items():
         if not any(_waits(one, other) for other in asked.values()):
             asked[at] = one
-    found = run(
-        _ALL,
-        {
-            "locks": json.dumps([{"place": at, **_row(one)} for at, one in asked.items()]),
-            "components": json.dumps(
-                [{"place": at, **part} for at, one in asked.items() for part in _stopped_parts(one)]
-            ),
-            "txns": [one.txn_id for one in asked.values() if one.txn_id is not None],
-            "asked": len(asked),
-            "unlocks": [*unlocks.values()],
-        },
-    )
-    is_turn, unlocked, places, lock_ids = found[0]
-    if asked and not is_turn:
-        return None
+    given = {
+        "locks": json.dumps([{"place": at, **_row(one)} for at, one in asked.items()]),
+        "components": json.dumps(
+            [{"place": at, **part} for at, one in asked.items() for part in _stopped_parts(one)]
+        ),
+        "txns": [one.txn_id for one in asked.values() if one.txn_id is not None],
+        "asked": len(asked),
+        "unlocks": [*unlocks.values()],
+    }
+    for _ in range(_TRIES):
+        is_turn, unlocked, places, lock_ids = run(_ALL, given)[0]
+        if is_turn or not asked:
+            break
     ended = set(unlocked)
     answers: dict[int, LockResponse | None] = {
         at: None for at, lock_id in unlocks.items() if lock_id in ended
@@ -288,13 +226,25 @@ def _stopped_parts(lock: Lock) -> list[dict[str, Any]]:
     return stopped
 
 
+def _lock(connection: Connection, request: Lock) -> LockResponse:
+    if request.txn_id is not None:
+        transactions.lock_open(connection, request.txn_id)
+    lock_id = advance(connection, Counter.LOCK_ID)
+    components = [(request.txn_id, component) for component in request.components]
+    waits = any(wait_for_earlier(connection, lock_id, components))
+    if waits and not request.wait:
+        return LockResponse(lock_id, LockState.NOT_ACQUIRED)
+    state = LockState.WAITING if waits else LockState.ACQUIRED
+    connection.execute(_ENTER, {"id": lock_id, "state": state, "is_acquired": not waits, **_row(request)})
+    connection.execute(_ENTER_COMPONENT, [{"lock_id": lock_id, **part} for part in _parts(request)])
+    return LockResponse(lock_id, state)
+
+
 def _alone(connection: Connection, request: Lock | Unlock) -> LockResponse | None:
     if isinstance(request, Unlock):
         unlock(connection, request.lock_id)
         return None
-    if request.txn_id is not None:
-        transactions.lock_open(connection, request.txn_id)
-    return lock_and_unlock(connection, [request])[0]
+    return _lock(connection, request)
 
 
-LOCKS = GroupOperation(together=lock_and_unlock, alone=_alone, at_once=_in_one_statement)
+LOCKS = GroupOperation(_alone, lock_and_unlock)

@@ -70,8 +70,8 @@ _ACQUIRE = (
 _OF_ENDED_TXN = select(txns.c.id).where(txns.c.id == locks.c.txn_id, txns.c.state != TxnState.OPEN).exists()
 _REMOVE_TIMED_OUT = delete(locks).where(or_(_TIMED_OUT, _OF_ENDED_TXN)).returning(locks.c.id)
 _REMOVE_IF_TIMED_OUT = _REMOVE_TIMED_OUT.where(locks.c.id.in_(bindparam("locks", expanding=True)))
-CAN_BE_UNLOCKED = or_(locks.c.txn_id.is_(None), locks.c.state == LockState.WAITING)
-_UNLOCK = delete(locks).where(locks.c.id == bindparam("lock"), CAN_BE_UNLOCKED)
+_CAN_BE_UNLOCKED = or_(locks.c.txn_id.is_(None), locks.c.state == LockState.WAITING)
+_UNLOCK = delete(locks).where(locks.c.id == bindparam("lock"), _CAN_BE_UNLOCKED)
 
 
 def _same(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:

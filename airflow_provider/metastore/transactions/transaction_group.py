@@ -1,33 +1,23 @@
 """Opens and commits of several threads in one database transaction.
 
-See :mod:`airflow_provider.metastore.database.group_commit`.
-Done here is what nothing stands in the way of; what is
-different (a commit of what is not open, a transaction that only reads) is left to the functions that do one
-at a time: :mod:`airflow_provider.metastore.transactions.transactions`.
+See :mod:`airflow_provider.metastore.database.group_commit`. On PostgreSQL one statement opens and commits. A
+commit of a transaction that is not open, and all that is about a transaction that only reads, is done alone:
+:mod:`airflow_provider.metastore.transactions.transactions`.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, insert, text
+from sqlalchemy import Connection, text
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.metastore.database import (
-    Counter,
-    GroupOperation,
-    Request,
-    RunStatement,
-    advance,
-    current_millis,
-    txns,
-)
-from airflow_provider.metastore.model import MESSAGE_FORMAT, TxnState, TxnType
-from airflow_provider.metastore.notifications import append_events
+from airflow_provider.metastore.database import GroupOperation, Request, RunStatement
+from airflow_provider.metastore.model import MESSAGE_FORMAT, TxnType
 from airflow_provider.metastore.transactions import transactions
 from airflow_provider.metastore.transactions.transactions import commit_event, open_event
 
@@ -74,15 +64,6 @@ def _parted(requests: Sequence[OpenTxn | CommitTxn]) -> tuple[dict[int, OpenTxn]
     )
 
 
-def _answers(
-    opens: Mapping[int, OpenTxn], commits: Mapping[int, int], first_txn: int, closed: Mapping[int, int]
-) -> dict[int, int]:
-    """By the positions of the requests, the new transaction, or the event of the commit."""
-    answers = {at: txn_id for txn_id, at in enumerate(opens, first_txn)}
-    answers.update((at, closed[txn_id]) for at, txn_id in commits.items() if txn_id in closed)
-    return answers
-
-
 def _row(request: OpenTxn) -> dict[str, Any]:
     return {
         "user_name": request.user,
@@ -94,43 +75,11 @@ def _row(request: OpenTxn) -> dict[str, Any]:
     }
 
 
-_OPEN = insert(txns).values(opened_at=current_millis(), heartbeat_at=current_millis())
-
-
-def open_and_commit(connection: Connection, requests: Sequence[OpenTxn | CommitTxn]) -> dict[int, int]:
-    """Open some transactions and commit others, with one event each, first those of the new ones.
-
-    :return: by the positions of the requests, the new transaction, or the event of the commit. Left out are
-        commits of transactions that are not open or that another database transaction has locked, and all
-        that is about a transaction that only reads.
-    """
-    opens, commits = _parted(requests)
-    if not opens and not commits:
-        return {}
-    found = transactions.lock_those_open(connection, {*commits.values()})
-    closing = [txn_id for txn_id, txn_type in found.items() if txn_type != TxnType.READ_ONLY]
-    first_txn = advance(connection, Counter.TXN_ID, by=len(opens)) - len(opens) + 1
-    opened = range(first_txn, first_txn + len(opens))
-    if opens:
-        rows = [
-            {"id": txn_id, "state": TxnState.OPEN, **_row(one)}
-            for txn_id, one in zip(opened, opens.values(), strict=True)
-        ]
-        connection.execute(_OPEN, rows)
-    if closing:
-        transactions.end_locks(connection, closing)
-    events = [*map(open_event, opened), *map(commit_event, closing)]
-    first_event = append_events(connection, events) if events else 0
-    closed = {txn_id: event_id for event_id, txn_id in enumerate(closing, first_event + len(opens))}
-    if closed:
-        transactions.close_txns(connection, TxnState.COMMITTED, closed)
-    return _answers(opens, commits, first_txn, closed)
-
-
-# The same in one round trip. All of it sees the database as it was before: a lock that was taken for a
-# transaction since then stays, and counts no more, for its transaction has ended. The event counter is taken
-# FROM the other one: the order in which all lock them. The new transactions are one JSON document, which
-# costs the driver far less than an array for each column.
+# One round trip. The whole statement sees the database as it was when the statement began. So a lock that
+# another process takes meanwhile for a transaction that ends here stays; it has no effect, because its
+# transaction has ended. The event counter is taken FROM the other counter: that is the order in which
+# everybody locks them. The new transactions are one JSON document, which costs the driver far less than an
+# array for each column.
 _ALL = text("""
 WITH opening AS (
     SELECT * FROM ROWS FROM (jsonb_to_recordset(CAST(:opens AS jsonb)) AS (
@@ -179,8 +128,13 @@ FROM txn_counter, event_counter
 """)
 
 
-def _in_one_statement(run: RunStatement, requests: Sequence[OpenTxn | CommitTxn]) -> dict[int, int]:
-    """See :func:`open_and_commit`."""
+def open_and_commit(run: RunStatement, requests: Sequence[OpenTxn | CommitTxn]) -> dict[int, int]:
+    """Open some transactions and commit others, with one event each, first those of the new ones.
+
+    :return: by the positions of the requests, the new transaction, or the event of the commit. Left out are
+        commits of transactions that are not open or that another database transaction has locked, and all
+        that is about a transaction that only reads.
+    """
     opens, commits = _parted(requests)
     if not opens and not commits:
         return {}
@@ -196,7 +150,10 @@ def _in_one_statement(run: RunStatement, requests: Sequence[OpenTxn | CommitTxn]
         "message_format": MESSAGE_FORMAT,
     }
     first_txn, closed, events = run(_ALL, asked)[0]
-    return _answers(opens, commits, first_txn, dict(zip(closed, events, strict=True)))
+    answers = {at: txn_id for txn_id, at in enumerate(opens, first_txn)}
+    event_ids = dict(zip(closed, events, strict=True))
+    answers.update((at, event_ids[txn_id]) for at, txn_id in commits.items() if txn_id in event_ids)
+    return answers
 
 
 def _alone(connection: Connection, request: OpenTxn | CommitTxn) -> int:
@@ -213,4 +170,4 @@ def _alone(connection: Connection, request: OpenTxn | CommitTxn) -> int:
     )
 
 
-TRANSACTIONS = GroupOperation(together=open_and_commit, alone=_alone, at_once=_in_one_statement)
+TRANSACTIONS = GroupOperation(_alone, open_and_commit)

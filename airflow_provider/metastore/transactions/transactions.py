@@ -9,7 +9,6 @@ locked counter and so have no gaps, and which Hudi instants a transaction wrote 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, select, update
@@ -49,13 +48,6 @@ from airflow_provider.metastore.notifications import append_events, current_even
 
 _OPEN = insert(txns).values(opened_at=current_millis(), heartbeat_at=current_millis())
 _LOCK = select(txns).where(txns.c.id == bindparam("txn")).with_for_update()
-# Those of several that are open, and that nobody works on.
-_LOCK_FREE = (
-    select(txns.c.id, txns.c.txn_type)
-    .where(txns.c.id.in_(bindparam("txns", expanding=True)), txns.c.state == TxnState.OPEN)
-    .order_by(txns.c.id)
-    .with_for_update(skip_locked=True)
-)
 _HEARTBEAT = (
     update(txns)
     .where(txns.c.id == bindparam("txn"), txns.c.state == TxnState.OPEN)
@@ -67,7 +59,7 @@ _CLOSE = (
     .values(state=bindparam("to"), closing_event_id=bindparam("event"), closed_at=current_millis())
 )
 # A transaction's locks end with it.
-_END_LOCKS = delete(locks).where(locks.c.txn_id.in_(bindparam("txns", expanding=True)))
+_END_LOCKS = delete(locks).where(locks.c.txn_id == bindparam("txn"))
 
 
 def open_txn(
@@ -173,16 +165,6 @@ def lock_open(connection: Connection, txn_id: int) -> TxnType:
     :raises TransactionAbortedError: when it was aborted.
     """
     return TxnType(_require_open(txn_id, _locked(connection, txn_id)).txn_type)
-
-
-def lock_those_open(connection: Connection, txn_ids: Collection[int]) -> dict[int, TxnType]:
-    """Keep transactions open until this database transaction ends, without waiting for anybody.
-
-    :return: what they are for, in ascending order; those that are not open, and those that another database
-        transaction has locked, are not among them.
-    """
-    rows = connection.execute(_LOCK_FREE, {"txns": sorted(txn_ids)})
-    return {row.id: TxnType(row.txn_type) for row in rows}
 
 
 def lock_not_aborted(connection: Connection, txn_id: int) -> TxnState:
@@ -304,24 +286,13 @@ def is_table_of_sequence() -> ColumnElement[bool]:
 
 
 def _end(connection: Connection, row: Row[Any], state: TxnState, event: NewEvent) -> int:
-    end_locks(connection, [row.id])
+    connection.execute(_END_LOCKS, {"txn": row.id})
     if row.txn_type == TxnType.READ_ONLY:
         event_id = current_event_id(connection)
     else:
         event_id = append_events(connection, [event])
-    close_txns(connection, state, {row.id: event_id})
+    connection.execute(_CLOSE, {"txn": row.id, "to": state, "event": event_id})
     return event_id
-
-
-def end_locks(connection: Connection, txn_ids: Collection[int]) -> None:
-    """Remove the locks of transactions that end."""
-    connection.execute(_END_LOCKS, {"txns": txn_ids})
-
-
-def close_txns(connection: Connection, state: TxnState, closed: Mapping[int, int]) -> None:
-    """End transactions, each with the event that tells it."""
-    rows = [{"txn": txn_id, "to": state, "event": event_id} for txn_id, event_id in closed.items()]
-    connection.execute(_CLOSE, rows)
 
 
 def _unexpected_state(txn_id: int, state: str | None) -> MetastoreError:

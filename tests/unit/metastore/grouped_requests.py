@@ -145,13 +145,17 @@ def check_groups(grouped: Metastore, single: Metastore, chance: random.Random, g
             ]
         )
         answers = done_together(grouped, operation, group)
-        # In a group: what is opened or given back, locks as they come, commits by their ids; then the rest.
+        # SQLite does a group in order. A statement of PostgreSQL does what is opened or given back, then locks
+        # in order, then commits by their ids. The rest comes after that.
+        in_order = grouped.engine.is_sqlite
         order = sorted(
             range(len(group)),
             key=lambda at: (
                 at not in answers,
-                not isinstance(group[at], OpenTxn | Unlock),
-                getattr(group[at], "txn_id", 0) if operation is TRANSACTIONS and at in answers else 0,
+                not in_order and not isinstance(group[at], OpenTxn | Unlock),
+                getattr(group[at], "txn_id", 0)
+                if operation is TRANSACTIONS and at in answers and not in_order
+                else 0,
             ),
         )
         together += len(answers)

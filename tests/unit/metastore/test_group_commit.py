@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from sqlalchemy import Connection
 from airflow_provider.exceptions import MetastoreUnavailableError, NoSuchTransactionError
 from airflow_provider.metastore import LockComponent, LockState, LockType, Metastore
 from airflow_provider.metastore.api.metastore import open_embedded_metastore
-from airflow_provider.metastore.database import group_commit
+from airflow_provider.metastore.database import MetastoreEngine, group_commit
 from airflow_provider.metastore.database.group_commit import GroupOperation, Request
 from airflow_provider.metastore.transactions.transaction_group import TRANSACTIONS
 from tests.unit.metastore.grouped_requests import check_groups
@@ -39,14 +40,24 @@ class Name(Request[str]):
         self.name = name
 
 
+@dataclass(frozen=True)
+class Noted(GroupOperation):
+    """Shows a test each group as a whole."""
+
+    together: Callable[[Connection, Sequence[Any]], dict[int, Any]]
+
+    def do(self, engine: MetastoreEngine, requests: Sequence[Any]) -> dict[int, Any]:
+        return engine.write(lambda connection: self.together(connection, requests))
+
+
 class Groups:
-    """Notes who was done with whom."""
+    """Notes which requests were done in one group, and which alone."""
 
     def __init__(self, then: Callable[[], None] = lambda: None) -> None:
         self.together: list[list[str]] = []
         self.alone: list[str] = []
         self._then = then
-        self.operation = GroupOperation(self._together, self._alone)
+        self.operation = Noted(self._alone, lambda _run, _requests: {}, self._together)
 
     def _together(self, connection: Connection, requests: Sequence[Any]) -> dict[int, str]:
         for one in requests:
