@@ -13,7 +13,6 @@ import pyarrow as pa
 from airflow_provider.concurrency.heartbeats import check_wanted
 from airflow_provider.exceptions import TableServiceError, to_dict
 from airflow_provider.ingestion.file_group_plan import Target
-from airflow_provider.table.record_merge import Batch, Merge, latest_versions
 from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.files import (
     BaseFileReader,
@@ -25,6 +24,7 @@ from airflow_provider.table.files import (
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.merge_semantics import MergeSemantics
 from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.record_merge import Batch, Merge, latest_versions
 from airflow_provider.table.schema import TableSchema, conform
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import WriteStat

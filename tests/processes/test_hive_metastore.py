@@ -277,7 +277,7 @@ def test_a_fork_leaves_the_parents_connection_alone(metastore: ThriftMetastore) 
     child.join(30)
     assert child.exitcode == 0
     assert metastore.list_databases() == ["default"]
-    assert len(metastore._servers._idle) == 1  # the same connection
+    assert len(metastore._server._idle) == 1  # the same connection
 
 
 def test_our_server_answers_as_it_does(port: int, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.table.record_merge import Batch, Merge, latest_versions
 from airflow_provider.table.merge_semantics import MergeSemantics, PartialUpdate
+from airflow_provider.table.record_merge import Batch, Merge, latest_versions
 
 INT64 = pa.int64()
 BY_TS = MergeSemantics(("ts",))

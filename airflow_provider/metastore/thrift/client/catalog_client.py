@@ -11,30 +11,28 @@ from airflow_provider.metastore.model import (
     EXTERNAL_TABLE,
     MANAGED_TABLE,
     NO_ID,
-    NO_WRITE_ID,
     Column,
     DatabaseInfo,
     FunctionInfo,
     Reader,
     TableInfo,
 )
-from airflow_provider.metastore.thrift.client.reader_client import ReaderClient, as_of_now
+from airflow_provider.metastore.thrift.client.table_reader import EXTERNAL_PROPERTY, as_of_now
+from airflow_provider.metastore.thrift.client.thrift_client import ThriftClient
+from airflow_provider.metastore.thrift.client.write_ids import write_id_of_change
 from airflow_provider.metastore.thrift.protocol import (
     database_struct,
     function_struct,
     hive,
     read_database,
     read_function,
-    read_table,
     table_struct,
 )
 
-# Hive believes this property, not the table's type.
-_EXTERNAL = "EXTERNAL"
 _ALL = "*"
 
 
-class CatalogClient(ReaderClient):
+class CatalogClient(ThriftClient):
     """See :class:`~airflow_provider.metastore.api.CatalogApi`."""
 
     def create_database(
@@ -48,7 +46,7 @@ class CatalogClient(ReaderClient):
     ) -> DatabaseInfo:
         """See :meth:`Metastore.create_database`; a server may have a location for one without."""
         wanted = DatabaseInfo(NO_ID, name, location, comment, dict(parameters or {}))
-        create = self._read if if_not_exists else self._write
+        create = self._server.read if if_not_exists else self._server.write
         try:
             create("create_database", database_struct(wanted, location))
         except AlreadyExistsError:
@@ -58,7 +56,7 @@ class CatalogClient(ReaderClient):
 
     def get_database(self, name: str) -> DatabaseInfo:
         """See :meth:`Metastore.get_database`; the protocol does not tell its id."""
-        return read_database(self._read("get_database", name))
+        return read_database(self._server.read("get_database", name))
 
     def alter_database(
         self,
@@ -72,21 +70,21 @@ class CatalogClient(ReaderClient):
 
         A Hive of version 2 changes nothing but the parameters.
         """
-        struct = self._read("get_database", name)
+        struct = self._server.read("get_database", name)
         given = {"locationUri": location, "description": comment, "parameters": parameters}
         for field, value in given.items():
             if value is not None:
                 setattr(struct, field, value)
-        self._write("alter_database", name, struct)
+        self._server.write("alter_database", name, struct)
         return self.get_database(name)
 
     def list_databases(self) -> list[str]:
         """See :meth:`Metastore.list_databases`."""
-        return sorted(self._read("get_all_databases"))
+        return sorted(self._server.read("get_all_databases"))
 
     def drop_database(self, name: str, *, cascade: bool = False) -> None:
         """See :meth:`Metastore.drop_database`."""
-        self._write("drop_database", name, False, cascade)
+        self._server.write("drop_database", name, False, cascade)
 
     def create_table(
         self,
@@ -115,7 +113,7 @@ class CatalogClient(ReaderClient):
             owner,
             dict(hive_fields or {}),
         )
-        create = self._read if if_not_exists else self._write
+        create = self._server.read if if_not_exists else self._server.write
         try:
             create("create_table", _sent(wanted))
         except AlreadyExistsError:
@@ -129,11 +127,11 @@ class CatalogClient(ReaderClient):
         :param reader: see :class:`~airflow_provider.metastore.model.Reader`, for servers with replicas. This
             client's own session where none is given.
         """
-        return _received(self._table_struct(database, name, reader))
+        return self._tables.get(database, name, **reader)
 
     def list_tables(self, database: str) -> list[str]:
         """See :meth:`Metastore.list_tables`."""
-        found = sorted(self._read("get_all_tables", database))
+        found = sorted(self._server.read("get_all_tables", database))
         if not found:
             self.get_database(database)  # Hive says so of a database that does not exist, too
         return found
@@ -167,24 +165,24 @@ class CatalogClient(ReaderClient):
         changes = {field: value for field, value in given.items() if value is not None}
         after = _sent(replace(before, **changes))
         if txn_id is None:
-            self._write("alter_table", database, name, after)
+            self._server.write("alter_table", database, name, after)
         else:
             request = hive.AlterTableRequest(dbName=database, tableName=name, table=after)
-            request.writeId = self._write_id(txn_id, before)
-            self._write("alter_table_req", request)
+            request.writeId = write_id_of_change(self._server, txn_id, before)
+            self._server.write("alter_table_req", request)
         return self.get_table(database, name, **as_of_now())
 
     def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableInfo:
         """See :meth:`Metastore.rename_table`; a Hive moves the folder of a managed table along."""
         before = self.get_table(database, name, **as_of_now())
         after = replace(before, database=new_database, name=new_name)
-        self._write("alter_table", database, name, _sent(after))
+        self._server.write("alter_table", database, name, _sent(after))
         return self.get_table(new_database, new_name, **as_of_now())
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> bool:
         """See :meth:`Metastore.drop_table`."""
         try:
-            self._write("drop_table", database, name, False)
+            self._server.write("drop_table", database, name, False)
         except NoSuchObjectError:
             if not if_exists:
                 raise
@@ -202,53 +200,26 @@ class CatalogClient(ReaderClient):
     ) -> FunctionInfo:
         """See :meth:`Metastore.create_function`."""
         wanted = FunctionInfo(database, name, class_name, owner, tuple(resources))
-        self._write("create_function", function_struct(wanted))
+        self._server.write("create_function", function_struct(wanted))
         return self.get_function(database, name)
 
     def get_function(self, database: str, name: str) -> FunctionInfo:
         """See :meth:`Metastore.get_function`."""
-        return read_function(self._read("get_function", database, name))
+        return read_function(self._server.read("get_function", database, name))
 
     def list_functions(self, database: str) -> list[str]:
         """See :meth:`Metastore.list_functions`."""
-        found = sorted(self._read("get_functions", database, _ALL))
+        found = sorted(self._server.read("get_functions", database, _ALL))
         if not found:
             self.get_database(database)  # as in list_tables
         return found
 
     def drop_function(self, database: str, name: str) -> None:
         """See :meth:`Metastore.drop_function`."""
-        self._write("drop_function", database, name)
-
-    def allocate_table_write_id(self, txn_id: int, database: str, table: str) -> int:
-        """See :meth:`Metastore.allocate_table_write_id`; in a Hive the table need not exist.
-
-        :raises UnsupportedByServerError: from a Hive of version 2: it has no write ids.
-        """
-        request = hive.AllocateTableWriteIdsRequest(dbName=database, tableName=table, txnIds=[txn_id])
-        [allocated] = self._read("allocate_table_write_ids", request).txnToWriteIds
-        return int(allocated.writeId)
-
-    def _table_struct(self, database: str, name: str, reader: Reader) -> Any:
-        # Not get_table, which a Hive does not have since 4.0.1.
-        request = hive.GetTableRequest(dbName=database, tblName=name)
-        return self._read_as("get_table_req", request, reader).table
-
-    def _write_id(self, txn_id: int | None, table: TableInfo) -> int:
-        """Under which write id a transaction changes a table; none for a change by itself."""
-        if txn_id is None:
-            return NO_WRITE_ID
-        return self.allocate_table_write_id(txn_id, table.database, table.name)
+        self._server.write("drop_function", database, name)
 
 
 def _sent(table: TableInfo) -> Any:
     if table.table_type == EXTERNAL_TABLE:
-        table = replace(table, parameters={**table.parameters, _EXTERNAL: "TRUE"})
+        table = replace(table, parameters={**table.parameters, EXTERNAL_PROPERTY: "TRUE"})
     return table_struct(table)
-
-
-def _received(struct: Any) -> TableInfo:
-    table = read_table(struct)
-    if table.table_type == EXTERNAL_TABLE:
-        table.parameters.pop(_EXTERNAL, None)
-    return table

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from airflow_provider.exceptions import UnsupportedByServerError
+from airflow_provider.metastore.thrift.client.catalog_client import CatalogClient
 from airflow_provider.metastore.thrift.client.lock_client import LockClient
+from airflow_provider.metastore.thrift.client.notification_client import NotificationClient
+from airflow_provider.metastore.thrift.client.partition_client import PartitionClient
 from airflow_provider.metastore.thrift.client.transaction_client import TransactionClient
 
 
@@ -22,7 +25,7 @@ def _unsupported(method: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-class ThriftMetastore(TransactionClient, LockClient):
+class ThriftMetastore(CatalogClient, PartitionClient, TransactionClient, LockClient, NotificationClient):
     """The methods of :class:`~airflow_provider.metastore.api.Metastore`, asked of a server.
 
     Errors are the same, too. All methods may be called from any thread and after a fork. All of them
@@ -46,4 +49,4 @@ class ThriftMetastore(TransactionClient, LockClient):
 
         :return: one line for people.
         """
-        return f"{self.url}: Hive Metastore {self._read('getVersion')}"
+        return f"{self.url}: Hive Metastore {self._server.read('getVersion')}"

@@ -6,10 +6,10 @@ import os
 import select
 import socket
 import ssl
-import weakref
 from collections import deque
 from typing import Any
 
+import tenacity
 from thriftpy2.protocol import TBinaryProtocolFactory
 from thriftpy2.protocol.exc import TProtocolException
 from thriftpy2.thrift import TApplicationException, TClient, TException
@@ -27,50 +27,13 @@ from airflow_provider.exceptions import (
     UnsupportedByServerError,
 )
 from airflow_provider.metastore.thrift.protocol import from_hive, hive
-from airflow_provider.metastore.thrift.url import Server, ThriftUrl, parse_thrift_url
+from airflow_provider.metastore.thrift.url import Server, ThriftUrl
 
 _BROKEN = (OSError, EOFError, TTransportException, TProtocolException)
 _PLAIN = "PLAIN"
 
 NO_AGENT = "Unknown"
 """What Hive's protocol says where no agent is known."""
-
-
-class ThriftClient:
-    """A metastore by its wire protocol; what it can be asked is in the classes derived from this one.
-
-    Methods may be called from any thread and after a fork. All of them raise
-    :class:`~airflow_provider.exceptions.MetastoreUnavailableError` when no server can be reached; one that
-    must not be done twice is not sent twice, and the error says when its answer got lost.
-
-    :param url: see :func:`~airflow_provider.metastore.thrift.url.parse_thrift_url`.
-    :param timeout_seconds: how long a connection may take to be made, and an answer to come.
-    :raises InvalidInputError: when the URL has another form, or a file that it names cannot be used.
-    """
-
-    def __init__(self, url: str, *, timeout_seconds: float = 30.0) -> None:
-        self._servers = ThriftConnections(parse_thrift_url(url), timeout_seconds)
-        weakref.finalize(self, self._servers.close)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.url!r})"
-
-    @property
-    def url(self) -> str:
-        """The servers, with ``***`` for a password."""
-        return self._servers.url
-
-    def close(self) -> None:
-        """Close idle connections; the next call opens a new one."""
-        self._servers.close()
-
-    def _read(self, method: str, *arguments: Any) -> Any:
-        """Call a method that has no effect, or the same effect once as twice."""
-        return self._servers.call(method, *arguments, repeatable=True)
-
-    def _write(self, method: str, *arguments: Any) -> Any:
-        """Call a method that must not be called again when its answer got lost."""
-        return self._servers.call(method, *arguments, repeatable=False)
 
 
 class ThriftConnections:
@@ -92,49 +55,62 @@ class ThriftConnections:
         self._idle: deque[_Connection] = deque()
         self._process = os.getpid()
 
-    def call(self, method: str, *arguments: Any, repeatable: bool) -> Any:
-        """Call a method.
+    def read(self, method: str, *arguments: Any) -> Any:
+        """Call a method that has no effect, or the same effect once as twice.
+
+        When a connection breaks before the answer has come, the next server is asked, each once.
 
         :param method: its name in the interface definition.
         :param arguments: by position.
-        :param repeatable: whether it may be called again, on the next server, when a connection broke
-            before its answer came: it must have no effect, or the same effect once as twice.
         :return: what it returns; None for a method without result.
         :raises MetastoreError: what the server says, as one of this package's errors where there is one.
         :raises MetastoreUnavailableError: when no server can be reached, or the answer got lost.
         """
-        tries = len(self._servers) + 1 if repeatable else 1
-        while True:
-            tries -= 1
-            connection = self._take()
-            try:
-                result = connection.call(method, *arguments)
-            except TApplicationException as error:
-                self._idle.append(connection)
-                raise self._refused(method, error) from None
-            except _BROKEN as error:
-                connection.close()
-                if self._servers[0] == connection.server:
-                    self._servers.rotate(-1)
-                if tries:
-                    continue
-                raise self._lost(method, connection.server, error, repeatable) from None
-            except TException as error:
-                self._idle.append(connection)
-                # `message` is all that Hive's exceptions have.
-                said = str(getattr(error, "message", None) or type(error).__name__)
-                raise from_hive(type(error).__name__, said) from None
-            except BaseException:
-                connection.close()
-                raise
-            self._idle.append(connection)
-            return result
+        attempts = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(_AnswerLostError),
+            stop=tenacity.stop_after_attempt(len(self._servers) + 1),
+            reraise=True,
+        )
+        try:
+            return attempts(self._call, method, *arguments)
+        except _AnswerLostError as lost:
+            raise self._unavailable(method, lost) from None
+
+    def write(self, method: str, *arguments: Any) -> Any:
+        """Call a method that must not be called again when its answer got lost; otherwise as :meth:`read`."""
+        try:
+            return self._call(method, *arguments)
+        except _AnswerLostError as lost:
+            raise self._unavailable(method, lost, "; whether it was done is not known") from None
 
     def close(self) -> None:
         """Close idle connections; the next call opens a new one."""
         # In a child they are the parent's: closing them here would shut them down there.
         while self._idle and self._process == os.getpid():
             self._idle.pop().close()
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        connection = self._take()
+        try:
+            result = connection.call(method, *arguments)
+        except TApplicationException as error:
+            self._idle.append(connection)
+            raise self._refused(method, error) from None
+        except _BROKEN as error:
+            connection.close()
+            if self._servers[0] == connection.server:
+                self._servers.rotate(-1)
+            raise _AnswerLostError(connection.server, _reason(error)) from None
+        except TException as error:
+            self._idle.append(connection)
+            # `message` is all that Hive's exceptions have.
+            said = str(getattr(error, "message", None) or type(error).__name__)
+            raise from_hive(type(error).__name__, said) from None
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        return result
 
     def _take(self) -> _Connection:
         if self._process != os.getpid():
@@ -161,12 +137,11 @@ class ThriftConnections:
             "host and port are right"
         )
 
-    def _lost(
-        self, method: str, server: Server, error: Exception, repeatable: bool
+    def _unavailable(
+        self, method: str, lost: _AnswerLostError, effect: str = ""
     ) -> MetastoreUnavailableError:
-        effect = "" if repeatable else "; whether it was done is not known"
         return MetastoreUnavailableError(
-            f"metastore {self.url}: no answer to {method} from {server}: {_reason(error)}{effect}",
+            f"metastore {self.url}: no answer to {method} from {lost.server}: {lost.reason}{effect}",
             method=method,
         )
 
@@ -186,6 +161,14 @@ class ThriftConnections:
             else MetastoreError
         )
         return kind(f"metastore {self.url} failed in {method}: {error.message}", method=method)
+
+
+class _AnswerLostError(Exception):
+    """A connection broke before the answer came."""
+
+    def __init__(self, server: Server, reason: str) -> None:
+        super().__init__(server, reason)
+        self.server, self.reason = server, reason
 
 
 class _Connection:

@@ -8,7 +8,8 @@ from typing import Any
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, TransactionOpenError
 from airflow_provider.metastore.model import LockComponent, LockInfo, LockResponse, LockState, LockType
-from airflow_provider.metastore.thrift.client.connections import NO_AGENT, ThriftClient
+from airflow_provider.metastore.thrift.client.connections import NO_AGENT
+from airflow_provider.metastore.thrift.client.thrift_client import ThriftClient
 from airflow_provider.metastore.thrift.protocol import hive
 
 _TYPES = {type_: getattr(hive.LockType, type_.name) for type_ in LockType}
@@ -43,7 +44,7 @@ class LockClient(ThriftClient):
         )
         if agent is not None:
             request.agentInfo = agent
-        answer = self._write("lock", request)
+        answer = self._server.write("lock", request)
         response = LockResponse(answer.lockid, _state(answer))
         if wait or response.state is LockState.ACQUIRED:
             return response
@@ -55,15 +56,15 @@ class LockClient(ThriftClient):
 
     def check_lock(self, lock_id: int) -> LockState:
         """See :meth:`Metastore.check_lock`."""
-        return _state(self._read("check_lock", hive.CheckLockRequest(lockid=lock_id)))
+        return _state(self._server.read("check_lock", hive.CheckLockRequest(lockid=lock_id)))
 
     def heartbeat_lock(self, lock_id: int) -> None:
         """See :meth:`Metastore.heartbeat_lock`."""
-        self._read("heartbeat", hive.HeartbeatRequest(lockid=lock_id))
+        self._server.read("heartbeat", hive.HeartbeatRequest(lockid=lock_id))
 
     def unlock(self, lock_id: int) -> None:
         """See :meth:`Metastore.unlock`."""
-        self._read("unlock", hive.UnlockRequest(lockid=lock_id))
+        self._server.read("unlock", hive.UnlockRequest(lockid=lock_id))
 
     def show_locks(
         self,
@@ -80,7 +81,7 @@ class LockClient(ThriftClient):
             partname=partition,
             txnid=txn_id,
         )
-        shown = self._read("show_locks", request).locks or []
+        shown = self._server.read("show_locks", request).locks or []
         found = [_from_hive(element) for element in shown]
         return sorted(
             # Again: a server of version 2.3 does not know the last condition.

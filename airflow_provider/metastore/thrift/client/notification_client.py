@@ -11,7 +11,8 @@ from typing import Any
 
 from airflow_provider.exceptions import EventsExpiredError, InvalidInputError
 from airflow_provider.metastore.model import Consumer, EventType, NotificationEvent
-from airflow_provider.metastore.thrift.client.connections import ThriftClient
+from airflow_provider.metastore.thrift.client.connections import ThriftConnections
+from airflow_provider.metastore.thrift.client.thrift_client import ThriftClient
 from airflow_provider.metastore.thrift.protocol import hive
 
 _ALL_EVENTS = 1_000
@@ -28,7 +29,7 @@ class NotificationClient(ThriftClient):
 
     def current_event_id(self) -> int:
         """See :meth:`Metastore.current_event_id`; 0 from a Hive that keeps no log."""
-        return int(self._read("get_current_notificationEventId").eventId)
+        return current_event_id(self._server)
 
     def next_events(
         self,
@@ -51,7 +52,7 @@ class NotificationClient(ThriftClient):
                 request.eventTypeSkipList = [str(kind) for kind in EventType if kind not in wanted]
             request.dbName, request.tableNames = database, None if table is None else [table]
             with self._expired_after(after):
-                events = [_event(one) for one in self._read("get_next_notification", request).events]
+                events = [_event(one) for one in self._server.read("get_next_notification", request).events]
             if not events:
                 break
             if (wanted, database, table) == (None, None, None):
@@ -76,7 +77,7 @@ class NotificationClient(ThriftClient):
         if_not_exists: bool = False,
     ) -> Consumer:
         """See :meth:`Metastore.register_consumer`."""
-        register = self._read if if_not_exists else self._write
+        register = self._server.read if if_not_exists else self._server.write
         request = hive.RegisterLogConsumerRequest(
             name=name, eventId=event_id, expirySeconds=expiry_seconds, ifNotExists=if_not_exists
         )
@@ -87,21 +88,21 @@ class NotificationClient(ThriftClient):
         """See :meth:`Metastore.advance_consumer`."""
         request = hive.MoveLogConsumerRequest(name=name, eventId=event_id)
         with self._expired_after(None):
-            return _consumer(self._read("advance_log_consumer", request))
+            return _consumer(self._server.read("advance_log_consumer", request))
 
     def restart_consumer(self, name: str, *, event_id: int | None = None) -> Consumer:
         """See :meth:`Metastore.restart_consumer`."""
         request = hive.MoveLogConsumerRequest(name=name, eventId=event_id)
         with self._expired_after(event_id):
-            return _consumer(self._read("restart_log_consumer", request))
+            return _consumer(self._server.read("restart_log_consumer", request))
 
     def consumers(self) -> list[Consumer]:
         """See :meth:`Metastore.consumers`."""
-        return [_consumer(one) for one in self._read("get_log_consumers")]
+        return [_consumer(one) for one in self._server.read("get_log_consumers")]
 
     def unregister_consumer(self, name: str) -> None:
         """See :meth:`Metastore.unregister_consumer`."""
-        self._write("unregister_log_consumer", name)
+        self._server.write("unregister_log_consumer", name)
 
     @contextmanager
     def _expired_after(self, after: int | None) -> Iterator[None]:
@@ -109,8 +110,13 @@ class NotificationClient(ThriftClient):
         try:
             yield
         except EventsExpiredError as error:
-            purged = self._read("get_purged_event_id")
+            purged = self._server.read("get_purged_event_id")
             raise EventsExpiredError(str(error), after=after, purged_through=purged) from None
+
+
+def current_event_id(server: ThriftConnections) -> int:
+    """See :meth:`AnyMetastore.current_event_id`."""
+    return int(server.read("get_current_notificationEventId").eventId)
 
 
 def _require_no_gap(after: int, first: NotificationEvent) -> None:

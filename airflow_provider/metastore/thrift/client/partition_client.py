@@ -8,8 +8,11 @@ from typing import Any, Unpack
 
 from airflow_provider.exceptions import UnsupportedByServerError
 from airflow_provider.metastore.model import PartitionInfo, PartitionSpec, Reader, TableInfo, partition_key
-from airflow_provider.metastore.thrift.client.catalog_client import CatalogClient
-from airflow_provider.metastore.thrift.client.reader_client import as_of_now
+from airflow_provider.metastore.thrift.client.connections import ThriftConnections
+from airflow_provider.metastore.thrift.client.notification_client import current_event_id
+from airflow_provider.metastore.thrift.client.table_reader import TableReader, as_of_now
+from airflow_provider.metastore.thrift.client.thrift_client import ThriftClient
+from airflow_provider.metastore.thrift.client.write_ids import write_id_of_change
 from airflow_provider.metastore.thrift.protocol import (
     hive,
     partition_name,
@@ -22,7 +25,7 @@ from airflow_provider.metastore.thrift.protocol import (
 _NO_LIMIT = -1
 
 
-class PartitionClient(CatalogClient):
+class PartitionClient(ThriftClient):
     """See :class:`~airflow_provider.metastore.api.CatalogApi`.
 
     A change with ``txn_id`` is made under the transaction's write id; a Hive of version 2 has none and
@@ -39,9 +42,9 @@ class PartitionClient(CatalogClient):
         txn_id: int | None = None,
     ) -> list[PartitionInfo]:
         """See :meth:`Metastore.add_partitions`."""
-        request = self._addition(database, table, partitions_to_add, txn_id)
+        request = _addition(self._server, self._tables, database, table, partitions_to_add, txn_id)
         request.ifNotExists = if_not_exists
-        added = self._write("add_partitions_req", request).partitions or []
+        added = self._server.write("add_partitions_req", request).partitions or []
         return [read_partition(one) for one in added]
 
     def get_partitions(self, database: str, table: str, **reader: Unpack[Reader]) -> list[PartitionInfo]:
@@ -60,7 +63,7 @@ class PartitionClient(CatalogClient):
         self, database: str, table: str, values: Sequence[str | None], **reader: Unpack[Reader]
     ) -> PartitionInfo:
         """See :meth:`Metastore.get_partition`; ``reader`` as in :meth:`get_table`."""
-        owner = self.get_table(database, table, **reader)
+        owner = self._tables.get(database, table, **reader)
         return read_partition(self._partition_struct(owner, values, reader))
 
     def alter_partition(
@@ -74,18 +77,18 @@ class PartitionClient(CatalogClient):
         txn_id: int | None = None,
     ) -> PartitionInfo:
         """See :meth:`Metastore.alter_partition`; what is not given is sent as it was a moment before."""
-        owner = self.get_table(database, table, **as_of_now())
+        owner = self._tables.get(database, table, **as_of_now())
         struct = self._partition_struct(owner, values, as_of_now())
         if location is not None:
             struct.sd.location = location
         if parameters is not None:
             struct.parameters = dict(parameters)
         if txn_id is None:
-            self._write("alter_partition", database, table, struct)
+            self._server.write("alter_partition", database, table, struct)
         else:
             request = hive.AlterPartitionsRequest(dbName=database, tableName=table, partitions=[struct])
-            request.writeId = self._write_id(txn_id, owner)
-            self._write("alter_partitions_req", request)
+            request.writeId = write_id_of_change(self._server, txn_id, owner)
+            self._server.write("alter_partitions_req", request)
         return read_partition(self._partition_struct(owner, values, as_of_now()))
 
     def rename_partition(
@@ -98,12 +101,12 @@ class PartitionClient(CatalogClient):
         txn_id: int | None = None,
     ) -> PartitionInfo:
         """See :meth:`Metastore.rename_partition`; a Hive moves the folder, in a managed table."""
-        owner = self.get_table(database, table, **as_of_now())
+        owner = self._tables.get(database, table, **as_of_now())
         struct = self._partition_struct(owner, values, as_of_now())
         old = partition_texts(_fitting(owner, values))
         struct.values = partition_texts(_fitting(owner, new_values))
-        struct.writeId = self._write_id(txn_id, owner)
-        self._write("rename_partition", database, table, old, struct)
+        struct.writeId = write_id_of_change(self._server, txn_id, owner)
+        self._server.write("rename_partition", database, table, old, struct)
         return read_partition(self._partition_struct(owner, new_values, as_of_now()))
 
     def drop_partitions(
@@ -116,7 +119,7 @@ class PartitionClient(CatalogClient):
         txn_id: int | None = None,
     ) -> list[PartitionInfo]:
         """See :meth:`Metastore.drop_partitions`."""
-        owner = self.get_table(database, table, **as_of_now())
+        owner = self._tables.get(database, table, **as_of_now())
         request = hive.DropPartitionsRequest(
             dbName=database,
             tblName=table,
@@ -127,10 +130,10 @@ class PartitionClient(CatalogClient):
             ifExists=if_exists,
         )
         if txn_id is not None:
-            write_id = str(self._write_id(txn_id, owner))
+            write_id = str(write_id_of_change(self._server, txn_id, owner))
             # Where Hive's own client puts it (PartitionDropOptions).
             request.environmentContext = hive.EnvironmentContext(properties={"writeId": write_id})
-        dropped = self._write("drop_partitions_req", request).partitions or []
+        dropped = self._server.write("drop_partitions_req", request).partitions or []
         return [read_partition(one) for one in dropped]
 
     def fire_insert_event(
@@ -149,7 +152,7 @@ class PartitionClient(CatalogClient):
 
         :return: from a Hive before version 4, which does not tell, the id of the last event.
         """
-        owner = self.get_table(database, table, **as_of_now())
+        owner = self._tables.get(database, table, **as_of_now())
         inserted = hive.InsertEventRequestData(replace=replace, filesAdded=list(files))
         request = hive.FireEventRequest(
             successful=True,
@@ -160,28 +163,8 @@ class PartitionClient(CatalogClient):
         )
         if values is not None:
             request.partitionVals = partition_texts(_fitting(owner, values))
-        fired = self._write("fire_listener_event", request).eventIds
-        return int(fired[0]) if fired else int(self._read("get_current_notificationEventId").eventId)
-
-    def _register(
-        self, database: str, table: str, specs: Sequence[PartitionSpec], txn_id: int | None
-    ) -> None:
-        """Add those partitions that are not there; unlike :meth:`add_partitions` safe to send again."""
-        request = self._addition(database, table, specs, txn_id)
-        request.ifNotExists, request.needResult = True, False
-        self._read("add_partitions_req", request)
-
-    def _addition(self, database: str, table: str, specs: Sequence[PartitionSpec], txn_id: int | None) -> Any:
-        of_table = self._table_struct(database, table, as_of_now())
-        owner = read_table(of_table)
-        infos = [
-            PartitionInfo(_fitting(owner, one.values), one.location, dict(one.parameters)) for one in specs
-        ]
-        structs = [partition_struct(owner, of_table, info) for info in infos]
-        write_id = self._write_id(txn_id, owner)
-        for struct in structs:
-            struct.writeId = write_id
-        return hive.AddPartitionsRequest(dbName=owner.database, tblName=owner.name, parts=structs)
+        fired = self._server.write("fire_listener_event", request).eventIds
+        return int(fired[0]) if fired else current_event_id(self._server)
 
     def _partition_struct(self, owner: TableInfo, values: Sequence[str | None], reader: Reader) -> Any:
         place, texts = (owner.database, owner.name), partition_texts(_fitting(owner, values))
@@ -198,10 +181,45 @@ class PartitionClient(CatalogClient):
         """
         request = hive.ReadPartitionsRequest(dbName=database, tblName=table, **wanted)
         try:
-            return list(self._read_as("read_partitions", request, reader).partitions)
+            return list(self._tables.read("read_partitions", request, reader).partitions)
         except UnsupportedByServerError:
-            found = self._read(*old)
+            found = self._server.read(*old)
             return found if isinstance(found, list) else [found]
+
+
+def register_partitions(
+    server: ThriftConnections,
+    tables: TableReader,
+    database: str,
+    table: str,
+    specs: Sequence[PartitionSpec],
+    txn_id: int | None,
+) -> None:
+    """Add those partitions that do not exist.
+
+    Unlike :meth:`PartitionClient.add_partitions` this is safe to send again.
+    """
+    request = _addition(server, tables, database, table, specs, txn_id)
+    request.ifNotExists, request.needResult = True, False
+    server.read("add_partitions_req", request)
+
+
+def _addition(
+    server: ThriftConnections,
+    tables: TableReader,
+    database: str,
+    table: str,
+    specs: Sequence[PartitionSpec],
+    txn_id: int | None,
+) -> Any:
+    of_table = tables.struct(database, table, as_of_now())
+    owner = read_table(of_table)
+    infos = [PartitionInfo(_fitting(owner, one.values), one.location, dict(one.parameters)) for one in specs]
+    structs = [partition_struct(owner, of_table, info) for info in infos]
+    write_id = write_id_of_change(server, txn_id, owner)
+    for struct in structs:
+        struct.writeId = write_id
+    return hive.AddPartitionsRequest(dbName=owner.database, tblName=owner.name, parts=structs)
 
 
 def _fitting(table: TableInfo, values: Sequence[str | None]) -> tuple[str | None, ...]:

@@ -25,8 +25,10 @@ from airflow_provider.metastore.model import (
     ValidWriteIdList,
 )
 from airflow_provider.metastore.thrift.client.connections import NO_AGENT
-from airflow_provider.metastore.thrift.client.notification_client import NotificationClient
-from airflow_provider.metastore.thrift.client.partition_client import PartitionClient
+from airflow_provider.metastore.thrift.client.notification_client import current_event_id
+from airflow_provider.metastore.thrift.client.partition_client import register_partitions
+from airflow_provider.metastore.thrift.client.thrift_client import ThriftClient
+from airflow_provider.metastore.thrift.client.write_ids import allocate_write_id
 from airflow_provider.metastore.thrift.protocol import hive, partition_texts
 from airflow_provider.metastore.timeouts import TimeoutApi
 
@@ -37,7 +39,7 @@ _STATES = {
 }
 
 
-class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
+class TransactionClient(ThriftClient, TimeoutApi):
     """See :class:`~airflow_provider.metastore.api.TransactionApi`.
 
     Hive's protocol does not say what a transaction wrote, nor which event ended it. A server of ours has
@@ -65,7 +67,7 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
         request.commitOnRecovery, request.timeoutSeconds = commit_on_recovery, timeout_seconds
         if agent is not None:
             request.agentInfo = agent
-        [txn_id] = self._write("open_txns", request).txn_ids
+        [txn_id] = self._server.write("open_txns", request).txn_ids
         return int(txn_id)
 
     def get_txn(self, txn_id: int) -> TxnInfo:
@@ -75,10 +77,10 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
         It never tells events: ``event_id`` is the last one of now, or None while the transaction is open.
         """
         try:
-            return _txn(self._read("get_txn", txn_id))
+            return _txn(self._server.read("get_txn", txn_id))
         except UnsupportedByServerError:
             pass
-        answer = self._read("get_open_txns_info")
+        answer = self._server.read("get_open_txns_info")
         if not 0 < txn_id <= answer.txn_high_water_mark:
             raise _no_such_txn(txn_id)
         known = {one.id: one for one in answer.open_txns}
@@ -87,16 +89,16 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
         )
         found.commitOnRecovery = False
         if found.state != hive.TxnState.OPEN:
-            found.eventId = self.current_event_id()
+            found.eventId = current_event_id(self._server)
         return _txn(found)
 
     def heartbeat_txn(self, txn_id: int) -> None:
         """See :meth:`Metastore.heartbeat_txn`."""
-        self._read("heartbeat", hive.HeartbeatRequest(txnid=txn_id))
+        self._server.read("heartbeat", hive.HeartbeatRequest(txnid=txn_id))
 
     def request_commit(self, txn_id: int) -> None:
         """See :meth:`Metastore.request_commit`; a Hive records nothing, as in :meth:`record_write`."""
-        self._ours(lambda: self._read("request_commit", txn_id), None)
+        self._ours(lambda: self._server.read("request_commit", txn_id), None)
 
     def commit_txn(
         self,
@@ -123,7 +125,7 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
         ]
         request = hive.CommitChangesRequest(txnId=txn_id, tables=changes)
         try:
-            return int(self._read("commit_changes", request).eventId)
+            return int(self._server.read("commit_changes", request).eventId)
         except UnsupportedByServerError:
             return self._commit_in_steps(txn_id, new_partitions or {})
 
@@ -136,30 +138,38 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
             if state is TxnState.ABORTED:
                 raise TransactionAbortedError(f"Transaction txnid:{txn_id} already aborted", txn_id=txn_id)
             for place in sorted(new_partitions):
-                self.get_table(*place)  # all, or none
+                self._tables.get(*place)  # all, or none
             for place, specs in sorted(new_partitions.items()):
                 # What comes after the commit cannot belong to it any more.
-                self._register(*place, specs, txn_id if state is TxnState.OPEN else None)
+                belongs_to = txn_id if state is TxnState.OPEN else None
+                register_partitions(self._server, self._tables, *place, specs, belongs_to)
         # Not what an absent field means to a server: that nobody else can have written the same.
         request = hive.CommitTxnRequest(txnid=txn_id, exclWriteEnabled=False)
-        self._read("commit_txn", request)
-        return self.current_event_id()
+        self._server.read("commit_txn", request)
+        return current_event_id(self._server)
 
     def abort_txn(self, txn_id: int) -> int:
         """See :meth:`Metastore.abort_txn`; a Hive of version 2.3 refuses to do it again.
 
         :return: as :meth:`commit_txn`.
         """
-        self._read("abort_txn", hive.AbortTxnRequest(txnid=txn_id))
-        event_id = self._ours(lambda: self._read("get_txn", txn_id).eventId, None)
-        return self.current_event_id() if event_id is None else int(event_id)
+        self._server.read("abort_txn", hive.AbortTxnRequest(txnid=txn_id))
+        event_id = self._ours(lambda: self._server.read("get_txn", txn_id).eventId, None)
+        return current_event_id(self._server) if event_id is None else int(event_id)
+
+    def allocate_table_write_id(self, txn_id: int, database: str, table: str) -> int:
+        """See :meth:`Metastore.allocate_table_write_id`; in a Hive the table need not exist.
+
+        :raises UnsupportedByServerError: from a Hive of version 2: it has no write ids.
+        """
+        return allocate_write_id(self._server, txn_id, database, table)
 
     def valid_txn_list(self, txn_id: int | None = None) -> ValidTxnList:
         """See :meth:`Metastore.valid_txn_list`."""
-        answer = self._read("get_open_txns")
+        answer = self._server.read("get_open_txns")
         if answer.open_txns is None:
             # A server of version 2.3: there it is a set, and does not say which are aborted.
-            answer = self._read("get_open_txns_info")
+            answer = self._server.read("get_open_txns_info")
             open_ = {one.id for one in answer.open_txns if one.state == hive.TxnState.OPEN}
             not_committed = {one.id for one in answer.open_txns}
         else:
@@ -194,7 +204,7 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
         request = hive.ReadSnapshotRequest(fullTableNames=names, txnId=txn_id)
         if valid_txns is not None:
             request.validTxnList = str(valid_txns)
-        found = self._read("get_read_snapshot", request)
+        found = self._server.read("get_read_snapshot", request)
         return ReadSnapshot(
             ValidTxnList.parse(found.validTxnList),
             {
@@ -214,9 +224,9 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
         request = hive.GetValidWriteIdsRequest(fullTableNames=[f"{database}.{table}".lower()])
         if valid_txns is not None:
             request.validTxnList = str(valid_txns)
-        [found] = self._read("get_valid_write_ids", request).tblValidWriteIds
+        [found] = self._server.read("get_valid_write_ids", request).tblValidWriteIds
         if not found.writeIdHighWaterMark:
-            self.get_table(database, table)  # Hive says so of a table that does not exist, too
+            self._tables.get(database, table)  # Hive says so of a table that does not exist, too
         return ValidWriteIdList(
             found.fullTableName,
             found.writeIdHighWaterMark,
@@ -227,12 +237,12 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
 
     def seed_write_id(self, database: str, table: str, last_write_id: int) -> int:
         """See :meth:`Metastore.seed_write_id`."""
-        self._read(
+        self._server.read(
             "seed_write_id",
             hive.SeedTableWriteIdsRequest(dbName=database, tableName=table, seedWriteId=last_write_id),
         )
         request = hive.MaxAllocatedTableWriteIdRequest(dbName=database, tableName=table)
-        return int(self._read("get_max_allocated_table_write_id", request).maxWriteId)
+        return int(self._server.read("get_max_allocated_table_write_id", request).maxWriteId)
 
     def record_write(self, txn_id: int, database: str, table: str, instant: str) -> None:
         """See :meth:`Metastore.record_write`; a Hive records nothing, because it has no recovery."""
@@ -241,7 +251,7 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
                 f"transaction {txn_id}: a write is recorded by its instant, none was given"
             )
         write = hive.TableWrite(txnId=txn_id, dbName=database, tableName=table, instant=instant)
-        self._ours(lambda: self._read("record_table_write", write), None)
+        self._ours(lambda: self._server.read("record_table_write", write), None)
 
     def writes_of(self, txn_id: int) -> list[TableWriteInfo]:
         """See :meth:`Metastore.writes_of`; a Hive tells of none."""
@@ -249,17 +259,17 @@ class TransactionClient(PartitionClient, NotificationClient, TimeoutApi):
             TableWriteInfo(
                 one.txnId, one.dbName, one.tableName, one.location, one.writeId, one.instant or None
             )
-            for one in self._ours(lambda: self._read("get_table_writes", txn_id), [])
+            for one in self._ours(lambda: self._server.read("get_table_writes", txn_id), [])
         ]
 
     def timed_out(self, timeout_seconds: float) -> list[int]:
         """See :meth:`TimeoutApi.timed_out`; a Hive aborts them itself, and tells of none."""
-        return list(self._ours(lambda: self._read("get_timed_out_txns", timeout_seconds), []))
+        return list(self._ours(lambda: self._server.read("get_timed_out_txns", timeout_seconds), []))
 
     def end_timed_out(self, txn_id: int, timeout_seconds: float, *, commit: bool) -> int | None:
         """See :meth:`TimeoutApi.end_timed_out`."""
         request = hive.EndTimedOutTxnRequest(txnId=txn_id, timeoutSeconds=timeout_seconds, commit=commit)
-        event_id: int | None = self._read("end_timed_out_txn", request).eventId
+        event_id: int | None = self._server.read("end_timed_out_txn", request).eventId
         return event_id
 
     def _ours(self, ask: Callable[[], Any], otherwise: Any) -> Any:
