@@ -1,7 +1,8 @@
 """Catalog, transactions, write ids, locks and the notification log: Hive's model, on SQLAlchemy.
 
-Begin at :func:`~airflow_provider.metastore.open_metastore.open_metastore`; around one write into one
-table use :func:`~airflow_provider.metastore.table_transactions.table_transaction`.
+Begin at :func:`~airflow_provider.metastore.any_metastore.open_metastore`, which returns an
+:class:`~airflow_provider.metastore.interface.AnyMetastore`. For one write into one table use
+:func:`~airflow_provider.metastore.table_transactions.table_transaction`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_provider.metastore.any_metastore import AnyMetastore, open_metastore
+    from airflow_provider.metastore.any_metastore import open_metastore
     from airflow_provider.metastore.api import Metastore
     from airflow_provider.metastore.cache import CachedStore, CacheStatistics, MissReason, open_cached_store
+    from airflow_provider.metastore.interface import AnyMetastore
     from airflow_provider.metastore.model import (
         Column,
         Consumer,
@@ -84,7 +86,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AnyMetastore": "any_metastore",
+    "AnyMetastore": "interface",
     "CacheStatistics": "cache.cached_store",
     "CachedStore": "cache.cached_store",
     "Column": "model.objects",

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
-
-from airflow_provider.metastore.api import Metastore, open_embedded_metastore
+from airflow_provider.metastore.api import open_embedded_metastore
+from airflow_provider.metastore.interface import AnyMetastore
 from airflow_provider.metastore.thrift.url import is_thrift_url
-
-if TYPE_CHECKING:
-    from airflow_provider.metastore.thrift.client import ThriftMetastore
-
-AnyMetastore: TypeAlias = "Metastore | ThriftMetastore"
-"""A metastore by its database or by a server: what has one of them works with the other, too."""
 
 
 def open_metastore(url: str, *, timeout_seconds: float = 30.0) -> AnyMetastore:
@@ -28,7 +21,7 @@ def open_metastore(url: str, *, timeout_seconds: float = 30.0) -> AnyMetastore:
     """
     if not is_thrift_url(url):
         return open_embedded_metastore(url, timeout_seconds=timeout_seconds)
-    # Imported here: only who uses it pays for it.
+    # Imported here: a process that asks no server does not pay for the import.
     from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 
     return ThriftMetastore(url, timeout_seconds=timeout_seconds)

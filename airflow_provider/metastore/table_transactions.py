@@ -13,7 +13,7 @@ from airflow_provider.exceptions import (
     NoSuchTransactionError,
     TransactionAbortedError,
 )
-from airflow_provider.metastore.any_metastore import AnyMetastore
+from airflow_provider.metastore.interface import AnyMetastore
 from airflow_provider.metastore.model import Insertion, PartitionSpec, system_user
 
 log = logging.getLogger(__name__)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import abc
 import logging
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from airflow_provider.exceptions import MetastoreUnavailableError
 from airflow_provider.metastore.model import TableWriteInfo, TxnInfo
@@ -27,28 +28,28 @@ class RecoveredTxn:
     event_id: int
 
 
-class TimeoutApi(abc.ABC):
+class TimeoutApi(Protocol):
     """Ends transactions that had no heartbeat for too long."""
 
-    @abc.abstractmethod
+    @abstractmethod
     def get_txn(self, txn_id: int) -> TxnInfo:
         """Look a transaction up, whatever its state.
 
         :raises NoSuchTransactionError: when it was never opened.
         """
 
-    @abc.abstractmethod
+    @abstractmethod
     def writes_of(self, txn_id: int) -> list[TableWriteInfo]:
         """What a transaction wrote: its recorded instants, and its write ids without one.
 
         :return: by table and instant; tables dropped since are not among them.
         """
 
-    @abc.abstractmethod
+    @abstractmethod
     def timed_out(self, timeout_seconds: float) -> list[int]:
         """The open transactions without a heartbeat for so long, or for their own timeout, ascending."""
 
-    @abc.abstractmethod
+    @abstractmethod
     def end_timed_out(self, txn_id: int, timeout_seconds: float, *, commit: bool) -> int | None:
         """Commit or abort a transaction, unless it moved since it was found timed out.
 

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -91,7 +92,6 @@ def exclusive(table: str) -> Lock:
 def test_what_nothing_stands_in_the_way_of_is_locked_at_once_and_the_rest_is_left(
     metastore: Metastore,
 ) -> None:
-    assert LOCKS.at_once is not None
     held = metastore.lock(exclusive("held").components, "me", "here").lock_id
     group = [exclusive("held"), exclusive("free"), exclusive("free"), Unlock(held), Unlock(held + 1_000)]
     answers = LOCKS.at_once(metastore.engine.run_statement, group)
@@ -107,8 +107,7 @@ def test_what_nothing_stands_in_the_way_of_is_locked_at_once_and_the_rest_is_lef
         metastore.unlock(lock_id)
 
 
-def test_beside_a_process_that_enters_a_lock_nothing_is_done_at_once(metastore: Metastore) -> None:
-    assert LOCKS.at_once is not None
+def test_a_group_waits_for_a_process_that_enters_a_lock(metastore: Metastore) -> None:
     held = metastore.lock(exclusive("beside").components, "me", "here").lock_id
     group = [Unlock(held), exclusive("beside")]
     counted, go_on = threading.Event(), threading.Event()
@@ -118,20 +117,33 @@ def test_beside_a_process_that_enters_a_lock_nothing_is_done_at_once(metastore: 
         counted.set()
         assert go_on.wait(60)
 
-    entering = threading.Thread(target=metastore.engine.write, args=(enter,))
-    entering.start()
-    assert counted.wait(60)
-    assert LOCKS.at_once(metastore.engine.run_statement, group) is None
-    assert [info.lock_id for info in metastore.show_locks("of_locks", "beside")] == [held]
-    # Who only gives back needs no turn.
-    other = LOCKS.at_once(metastore.engine.run_statement, [Unlock(held)])
-    assert other == {0: None}
-    go_on.set()
-    entering.join()
-    # The transaction that waits for its turn does the group.
-    answers = LOCKS.do(metastore.engine, [exclusive("beside")])
-    assert answers == {0: LockResponse(held + 2, LockState.ACQUIRED)}
+    with ThreadPoolExecutor(2) as pool:
+        entering = pool.submit(metastore.engine.write, enter)
+        assert counted.wait(60)
+        done = pool.submit(LOCKS.do, metastore.engine, group)
+        waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        while not metastore.engine.read(lambda connection: connection.execute(waiting).scalar_one()):
+            assert not done.done()
+        assert [info.lock_id for info in metastore.show_locks("of_locks", "beside")] == [held]
+        # A group that only gives locks back needs no turn.
+        assert LOCKS.do(metastore.engine, [Unlock(held)]) == {0: None}
+        go_on.set()
+        entering.result(60)
+        # The other process has moved the counter, so the statement ran again.
+        assert done.result(60) == {1: LockResponse(held + 2, LockState.ACQUIRED)}
     metastore.unlock(held + 2)
+
+
+def test_a_group_that_never_gets_its_turn_leaves_its_locks_to_be_entered_alone(metastore: Metastore) -> None:
+    turns = 0
+
+    def other_was_first(*_: object) -> list[tuple[bool, list[int], list[int], list[int]]]:
+        nonlocal turns
+        turns += 1
+        return [(False, [], [], [])]
+
+    assert LOCKS.at_once(other_was_first, [exclusive("one"), exclusive("other")]) == {}
+    assert turns == 3
 
 
 def test_processes_never_hold_at_once_what_excludes_each_other(server: str, metastore: Metastore) -> None:

@@ -42,11 +42,7 @@ class CatalogApi:
         parameters: Mapping[str, str] | None = None,
         if_not_exists: bool = False,
     ) -> DatabaseInfo:
-        """Create a database.
-
-        :param location: where its tables go by default.
-        :raises AlreadyExistsError: when it exists, unless ``if_not_exists``: then it stays as it is.
-        """
+        """See :meth:`AnyMetastore.create_database`."""
         return self._engine.write(
             lambda connection: catalog.create_database(
                 connection,
@@ -59,10 +55,7 @@ class CatalogApi:
         )
 
     def get_database(self, name: str) -> DatabaseInfo:
-        """Look a database up.
-
-        :raises NoSuchObjectError: when it does not exist.
-        """
+        """See :meth:`AnyMetastore.get_database`."""
         return self._engine.read(lambda connection: catalog.get_database(connection, name))
 
     def alter_database(
@@ -73,12 +66,7 @@ class CatalogApi:
         comment: str | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> DatabaseInfo:
-        """Replace those properties of a database that are given.
-
-        :param location: where tables go by default from now on; those that exist stay.
-        :param parameters: all of the database's parameters from now on.
-        :raises NoSuchObjectError: when it does not exist.
-        """
+        """See :meth:`AnyMetastore.alter_database`."""
         given: dict[str, Any] = {"location": location, "comment": comment, "parameters": parameters}
         changes = {field: value for field, value in given.items() if value is not None}
         return self._engine.write(
@@ -86,16 +74,11 @@ class CatalogApi:
         )
 
     def list_databases(self) -> list[str]:
-        """The names of all databases, in order; ``default`` is always there."""
+        """See :meth:`AnyMetastore.list_databases`."""
         return self._engine.read(catalog.list_databases)
 
     def drop_database(self, name: str, *, cascade: bool = False) -> None:
-        """Drop a database; data files stay.
-
-        :param cascade: drop its tables too.
-        :raises NoSuchObjectError: when it does not exist.
-        :raises MetastoreError: when it has tables and ``cascade`` is not set.
-        """
+        """See :meth:`AnyMetastore.drop_database`."""
         self._engine.write(lambda connection: catalog.drop_database(connection, name, cascade=cascade))
 
     def create_table(
@@ -112,17 +95,7 @@ class CatalogApi:
         hive_fields: Mapping[str, Any] | None = None,
         if_not_exists: bool = False,
     ) -> TableInfo:
-        """Register a table; nothing is written at its location.
-
-        :param location: the table's folder or URL.
-        :param schema: its columns, without the partition keys.
-        :param partition_keys: its partition keys, in order.
-        :param table_type: ``MANAGED_TABLE`` or ``EXTERNAL_TABLE``.
-        :param hive_fields: see :class:`~airflow_provider.metastore.model.TableInfo`.
-        :raises NoSuchObjectError: when the database does not exist.
-        :raises AlreadyExistsError: when the table exists, unless ``if_not_exists``: then it stays as it is.
-        :raises InvalidInputError: when the name or the columns cannot be used.
-        """
+        """See :meth:`AnyMetastore.create_table`."""
         return self._engine.write(
             lambda connection: catalog.create_table(
                 connection,
@@ -140,17 +113,11 @@ class CatalogApi:
         )
 
     def get_table(self, database: str, name: str) -> TableInfo:
-        """Look a table up.
-
-        :raises NoSuchObjectError: when it, or its database, does not exist.
-        """
+        """See :meth:`AnyMetastore.get_table`."""
         return self._engine.read(lambda connection: catalog.get_table(connection, database, name))
 
     def list_tables(self, database: str) -> list[str]:
-        """The names of a database's tables, in order.
-
-        :raises NoSuchObjectError: when the database does not exist.
-        """
+        """See :meth:`AnyMetastore.list_tables`."""
         return self._engine.read(lambda connection: catalog.list_tables(connection, database))
 
     def alter_table(
@@ -166,15 +133,7 @@ class CatalogApi:
         hive_fields: Mapping[str, Any] | None = None,
         txn_id: int | None = None,
     ) -> TableInfo:
-        """Replace those properties of a table that are given.
-
-        :param parameters: all of the table's parameters from now on.
-        :param txn_id: the open transaction to which the change belongs; its write id, taken if it has none,
-            goes into the event. None for a transaction around this change alone.
-        :raises NoSuchObjectError: when the table does not exist.
-        :raises NoSuchTransactionError: when the transaction is not open.
-        :raises TransactionAbortedError: when it was aborted.
-        """
+        """See :meth:`AnyMetastore.alter_table`."""
         given = {
             "schema": schema,
             "location": location,
@@ -193,23 +152,13 @@ class CatalogApi:
         )
 
     def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableInfo:
-        """Give a table another name or database; id, partitions and write ids go with it.
-
-        :raises NoSuchObjectError: when the table or the new database does not exist.
-        :raises AlreadyExistsError: when there is a table of the new name.
-        """
+        """See :meth:`AnyMetastore.rename_table`."""
         return self._engine.write(
             lambda connection: catalog.rename_table(connection, database, name, new_database, new_name)
         )
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> bool:
-        """Drop a table and its partitions; data files stay.
-
-        Its write ids stay taken: a table of the same name goes on above them.
-
-        :return: True when this call dropped it.
-        :raises NoSuchObjectError: when it does not exist, unless ``if_exists``.
-        """
+        """See :meth:`AnyMetastore.drop_table`."""
 
         def drop(connection: Connection) -> bool:
             try:
@@ -231,17 +180,7 @@ class CatalogApi:
         if_not_exists: bool = True,
         txn_id: int | None = None,
     ) -> list[PartitionInfo]:
-        """Register partitions, with one event for all that are new and none when none is.
-
-        :param if_not_exists: leave those that exist as they are; else one that exists is an error.
-        :param txn_id: as in :meth:`alter_table`.
-        :return: those that were added.
-        :raises NoSuchObjectError: when the table does not exist.
-        :raises AlreadyExistsError: see ``if_not_exists``.
-        :raises InvalidInputError: when a partition's values do not fit the table's partition keys.
-        :raises NoSuchTransactionError: when the transaction is not open.
-        :raises TransactionAbortedError: when it was aborted.
-        """
+        """See :meth:`AnyMetastore.add_partitions`."""
 
         return self._change(
             txn_id,
@@ -256,19 +195,11 @@ class CatalogApi:
         )
 
     def get_partitions(self, database: str, table: str) -> list[PartitionInfo]:
-        """All partitions of a table, in the order of their values.
-
-        :raises NoSuchObjectError: when the table does not exist.
-        """
+        """See :meth:`AnyMetastore.get_partitions`."""
         return self._engine.read(lambda connection: partitions.get_partitions(connection, database, table))
 
     def get_partitions_by_filter(self, database: str, table: str, filter_text: str) -> list[PartitionInfo]:
-        """The partitions that a filter keeps, in the order of their values.
-
-        :param filter_text: Hive's partition filter language; see :mod:`.partition_filter`.
-        :raises NoSuchObjectError: when the table does not exist.
-        :raises InvalidInputError: when the filter cannot be used on this table.
-        """
+        """See :meth:`AnyMetastore.get_partitions_by_filter`."""
 
         # Imported here: its parser costs more than opening a metastore.
         from airflow_provider.metastore.partition_filter import partition_filter
@@ -280,11 +211,7 @@ class CatalogApi:
         return self._engine.read(look)
 
     def get_partition(self, database: str, table: str, values: Sequence[str | None]) -> PartitionInfo:
-        """Look one partition up by its values.
-
-        :raises NoSuchObjectError: when the table or the partition does not exist.
-        :raises InvalidInputError: when the values do not fit the table's partition keys.
-        """
+        """See :meth:`AnyMetastore.get_partition`."""
         return self._engine.read(
             lambda connection: partitions.get_table_and_partition(connection, database, table, values)
         )[1]
@@ -299,11 +226,7 @@ class CatalogApi:
         parameters: Mapping[str, str] | None = None,
         txn_id: int | None = None,
     ) -> PartitionInfo:
-        """Replace those properties of a partition that are given; errors as :meth:`get_partition`.
-
-        :param parameters: all of the partition's parameters from now on.
-        :param txn_id: as in :meth:`alter_table`.
-        """
+        """See :meth:`AnyMetastore.alter_partition`."""
         given: dict[str, Any] = {"location": location, "parameters": parameters}
         changes = {field: value for field, value in given.items() if value is not None}
 
@@ -323,11 +246,7 @@ class CatalogApi:
         *,
         txn_id: int | None = None,
     ) -> PartitionInfo:
-        """Give a partition other values; its folder stays where it is. Errors as :meth:`get_partition`.
-
-        :param txn_id: as in :meth:`alter_table`.
-        :raises AlreadyExistsError: when there is a partition of the new values.
-        """
+        """See :meth:`AnyMetastore.rename_partition`."""
         return self._change(
             txn_id,
             lambda connection, write_id: partitions.alter_partition(
@@ -344,13 +263,7 @@ class CatalogApi:
         if_exists: bool = True,
         txn_id: int | None = None,
     ) -> list[PartitionInfo]:
-        """Drop partitions by their values, with one event for all; data files stay.
-
-        :param if_exists: pass over those that do not exist; else one missing is an error.
-        :param txn_id: as in :meth:`alter_table`.
-        :return: those that were dropped.
-        :raises NoSuchObjectError: when the table does not exist; see ``if_exists``.
-        """
+        """See :meth:`AnyMetastore.drop_partitions`."""
         return self._change(
             txn_id,
             lambda connection, write_id: partitions.drop_partitions(
@@ -368,15 +281,7 @@ class CatalogApi:
         replace: bool = False,
         txn_id: int | None = None,
     ) -> int:
-        """Tell that data was inserted (Hive: ``fire_listener_event`` with InsertEventRequestData).
-
-        :param files: URLs of the files that were added.
-        :param values: the partition into which; None for a table without partitions.
-        :param replace: whether what was there before is replaced.
-        :param txn_id: as in :meth:`alter_table`.
-        :return: the id of the INSERT event.
-        :raises NoSuchObjectError: when the table or the partition does not exist.
-        """
+        """See :meth:`AnyMetastore.fire_insert_event`."""
         inserted = Insertion(files, values if values is None else tuple(values), replace)
         [event_id] = self._change(
             txn_id,
@@ -395,13 +300,7 @@ class CatalogApi:
         owner: str | None = None,
         resources: Sequence[str] = (),
     ) -> FunctionInfo:
-        """Register a user-defined function.
-
-        :param class_name: the Java class that implements it.
-        :param resources: URLs of the jars, files and archives that it needs.
-        :raises NoSuchObjectError: when the database does not exist.
-        :raises AlreadyExistsError: when there is a function of that name.
-        """
+        """See :meth:`AnyMetastore.create_function`."""
         return self._engine.write(
             lambda connection: functions.create_function(
                 connection, database, name, class_name, owner=owner, resources=resources
@@ -409,24 +308,15 @@ class CatalogApi:
         )
 
     def get_function(self, database: str, name: str) -> FunctionInfo:
-        """Look a function up.
-
-        :raises NoSuchObjectError: when it does not exist.
-        """
+        """See :meth:`AnyMetastore.get_function`."""
         return self._engine.read(lambda connection: functions.get_function(connection, database, name))
 
     def list_functions(self, database: str) -> list[str]:
-        """The names of a database's functions, in order.
-
-        :raises NoSuchObjectError: when the database does not exist.
-        """
+        """See :meth:`AnyMetastore.list_functions`."""
         return self._engine.read(lambda connection: functions.list_functions(connection, database))
 
     def drop_function(self, database: str, name: str) -> None:
-        """Drop a function.
-
-        :raises NoSuchObjectError: when it does not exist.
-        """
+        """See :meth:`AnyMetastore.drop_function`."""
         self._engine.write(lambda connection: functions.drop_function(connection, database, name))
 
     def _change(self, txn_id: int | None, change: Callable[[Connection, Callable[[TableInfo], int]], T]) -> T:

@@ -35,46 +35,24 @@ class LockApi:
         timeout_seconds: float = LOCK_TIMEOUT_SECONDS,
         wait: bool = True,
     ) -> LockResponse:
-        """Ask for a lock; returns at once.
+        """See :meth:`AnyMetastore.lock`.
 
-        A lock that is WAITING has its place in the line and is to be asked for again by
-        :meth:`check_lock`, or given up by :meth:`unlock`.
-
-        :param components: what to lock; all of it or nothing.
-        :param user: who asks.
-        :param host: from where.
-        :param agent: what asks, such as a task instance.
-        :param txn_id: an open transaction: its locks are never in each other's way, and end with it.
         :param timeout_seconds: the lock ends when it had no heartbeat for so long; a transaction's lock
             has the transaction's heartbeat and timeout.
-        :param wait: False for NOT_ACQUIRED instead of a place in the line.
-        :raises InvalidInputError: when there is no component.
-        :raises TransactionAbortedError: when the transaction was aborted.
-        :raises NoSuchTransactionError: when it is not open.
         """
         request = Lock(tuple(components), user, host, agent, txn_id, timeout_seconds, wait)
         return self._engine.write_together(LOCKS, request)
 
     def check_lock(self, lock_id: int) -> LockState:
-        """Whether a lock is held by now; counts as a heartbeat.
-
-        :return: ACQUIRED, or WAITING.
-        :raises NoSuchLockError: when it was unlocked, has timed out or its transaction has ended.
-        """
+        """See :meth:`AnyMetastore.check_lock`."""
         return self._engine.write(lambda connection: locks.check_lock(connection, lock_id))
 
     def heartbeat_lock(self, lock_id: int) -> None:
-        """Say that the owner of a lock lives, and of its transaction if it has one.
-
-        :raises NoSuchLockError: see :meth:`check_lock`.
-        """
+        """See :meth:`AnyMetastore.heartbeat_lock`."""
         self._engine.write(lambda connection: locks.heartbeat_lock(connection, lock_id))
 
     def unlock(self, lock_id: int) -> None:
-        """Give a lock back, or up; one that does not exist is not an error, as in Hive.
-
-        :raises TransactionOpenError: when it is held and belongs to a transaction.
-        """
+        """See :meth:`AnyMetastore.unlock`."""
         self._engine.write_together(LOCKS, Unlock(lock_id))
 
     def show_locks(
@@ -85,14 +63,7 @@ class LockApi:
         *,
         txn_id: int | None = None,
     ) -> list[LockInfo]:
-        """Who holds locks, and who waits.
-
-        :param database: only components on this database, and on what is in it.
-        :param table: only components on tables of this name, and on their partitions.
-        :param partition: only components on partitions of this name.
-        :param txn_id: only locks of this transaction.
-        :return: one entry a component, in the order in which the locks were asked for.
-        """
+        """See :meth:`AnyMetastore.show_locks`."""
         return self._engine.read(
             lambda connection: locks.show_locks(
                 connection, database=database, table=table, partition=partition, txn_id=txn_id

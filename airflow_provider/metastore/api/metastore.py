@@ -27,13 +27,11 @@ def open_embedded_metastore(url: str, *, timeout_seconds: float = 30.0) -> Metas
 
 
 class Metastore(CatalogApi, TransactionApi, LockApi, NotificationApi):
-    """Databases, tables, partitions, transactions, write ids, locks and the notification log.
+    """A metastore on a database: :class:`~airflow_provider.metastore.interface.AnyMetastore`.
 
-    Every change writes its notification event in the same database transaction: both are
-    there, or neither. All methods may be called from any thread (in async code through
-    :func:`asyncio.to_thread`) and after a fork. All of them raise
-    :class:`~airflow_provider.exceptions.MetastoreUnavailableError` when the database cannot
-    be reached, or is kept locked by others, for longer than the timeout.
+    Every change writes its notification event in the same database transaction: both are there, or neither.
+    All methods raise :class:`~airflow_provider.exceptions.MetastoreUnavailableError` when the database cannot
+    be reached, or when others keep it locked, for longer than the timeout.
 
     :param engine: the database; :func:`open_metastore` makes it.
     """

@@ -22,7 +22,7 @@ class NotificationApi:
         self._engine = engine
 
     def current_event_id(self) -> int:
-        """The id of the last event, 0 when there is none."""
+        """See :meth:`AnyMetastore.current_event_id`."""
         return self._engine.read(notifications.current_event_id)
 
     def next_events(
@@ -34,15 +34,7 @@ class NotificationApi:
         database: str | None = None,
         table: str | None = None,
     ) -> list[NotificationEvent]:
-        """The events after a position, in order.
-
-        :param after: the id of the last event already read, 0 for none.
-        :param limit: at most so many events.
-        :param event_types: only events of these types; None for all.
-        :param database: only events about this database.
-        :param table: only events about tables of this name.
-        :raises EventsExpiredError: when retention removed some of the events asked for.
-        """
+        """See :meth:`AnyMetastore.next_events`."""
         return self._engine.read(
             lambda connection: notifications.next_events(
                 connection, after, limit, event_types=event_types, database=database, table=table
@@ -57,16 +49,7 @@ class NotificationApi:
         expiry_seconds: float | None = None,
         if_not_exists: bool = False,
     ) -> Consumer:
-        """Register a reader of the log; retention waits for it from now on.
-
-        :param event_id: the last event that it knows; None for the current one.
-        :param expiry_seconds: after so long without :meth:`advance_consumer` retention waits for it no
-            longer; None to wait for ever.
-        :param if_not_exists: when it is registered, return it with the position that it has.
-        :raises AlreadyExistsError: when it is registered, unless ``if_not_exists``.
-        :raises EventsExpiredError: when events after ``event_id`` are gone.
-        :raises InvalidInputError: when ``event_id`` is beyond the log's end.
-        """
+        """See :meth:`AnyMetastore.register_consumer`."""
         return self._engine.write(
             lambda connection: notifications.register_consumer(
                 connection, name, event_id, expiry_seconds=expiry_seconds, if_not_exists=if_not_exists
@@ -74,43 +57,23 @@ class NotificationApi:
         )
 
     def advance_consumer(self, name: str, event_id: int) -> Consumer:
-        """Record that a consumer has applied all events up to one; it never moves back.
-
-        :return: the consumer as it is now.
-        :raises NoSuchObjectError: when it is not registered.
-        :raises EventsExpiredError: when it was gone for so long that events after its position were
-            removed: :meth:`restart_consumer`.
-        :raises InvalidInputError: when ``event_id`` is beyond the log's end.
-        """
+        """See :meth:`AnyMetastore.advance_consumer`."""
         return self._engine.write(
             lambda connection: notifications.advance_consumer(connection, name, event_id)
         )
 
     def restart_consumer(self, name: str, *, event_id: int | None = None) -> Consumer:
-        """Let a consumer that fell out of retention, or lost its own state, begin again.
-
-        Call this first, then read the present state (the catalog, the tables), then follow
-        the events after the returned position: what changes in between comes twice, never not at all.
-
-        :param event_id: the last event that it knows; None for the log's end.
-        :return: the consumer at its new position.
-        :raises NoSuchObjectError: when it is not registered.
-        :raises EventsExpiredError: when events after ``event_id`` are gone.
-        :raises InvalidInputError: when ``event_id`` is beyond the log's end.
-        """
+        """See :meth:`AnyMetastore.restart_consumer`."""
         return self._engine.write(
             lambda connection: notifications.restart_consumer(connection, name, event_id)
         )
 
     def consumers(self) -> list[Consumer]:
-        """All registered consumers, by name."""
+        """See :meth:`AnyMetastore.consumers`."""
         return self._engine.read(notifications.list_consumers)
 
     def unregister_consumer(self, name: str) -> None:
-        """Forget a consumer; retention no longer waits for it.
-
-        :raises NoSuchObjectError: when it is not registered.
-        """
+        """See :meth:`AnyMetastore.unregister_consumer`."""
         self._engine.write(lambda connection: notifications.unregister_consumer(connection, name))
 
     def purge_events(self, ttl_seconds: float) -> Purged:

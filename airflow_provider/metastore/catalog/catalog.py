@@ -68,7 +68,7 @@ def create_database(
     parameters: Mapping[str, str],
     if_not_exists: bool,
 ) -> DatabaseInfo:
-    """See :meth:`airflow_provider.metastore.api.Metastore.create_database`."""
+    """See :meth:`AnyMetastore.create_database`."""
     name = object_name("database", name)
     values = {
         "name": name,
@@ -88,7 +88,7 @@ def create_database(
 
 
 def get_database(connection: Connection, name: str) -> DatabaseInfo:
-    """See :meth:`airflow_provider.metastore.api.Metastore.get_database`."""
+    """See :meth:`AnyMetastore.get_database`."""
     row = _database_row(connection, name.lower())
     if row is None:
         raise NoSuchObjectError(f"database {name!r} does not exist; create it first", database=name)
@@ -101,7 +101,7 @@ def list_databases(connection: Connection) -> list[str]:
 
 
 def alter_database(connection: Connection, name: str, *, changes: Mapping[str, Any]) -> DatabaseInfo:
-    """See :meth:`airflow_provider.metastore.api.Metastore.alter_database`.
+    """See :meth:`AnyMetastore.alter_database`.
 
     :param changes: values by the names of :class:`DatabaseInfo`'s fields.
     """
@@ -141,7 +141,7 @@ def append_catalog_event(
 
 
 def drop_database(connection: Connection, name: str, *, cascade: bool) -> None:
-    """See :meth:`airflow_provider.metastore.api.Metastore.drop_database`."""
+    """See :meth:`AnyMetastore.drop_database`."""
     found = get_database(connection, name)
     inside = list_tables(connection, found.name)
     if inside and not cascade:
@@ -175,7 +175,7 @@ def create_table(
     hive_fields: Mapping[str, Any],
     if_not_exists: bool,
 ) -> TableInfo:
-    """See :meth:`airflow_provider.metastore.api.Metastore.create_table`."""
+    """See :meth:`AnyMetastore.create_table`."""
     name = object_name("table", name)
     _check_columns(f"{database}.{name}", schema, partition_keys)
     home = get_database(connection, database)
@@ -207,7 +207,7 @@ def create_table(
 
 
 def get_table(connection: Connection, database: str, name: str, *, lock: bool = False) -> TableInfo:
-    """See :meth:`airflow_provider.metastore.api.Metastore.get_table`.
+    """See :meth:`AnyMetastore.get_table`.
 
     :param lock: keep others from changing the table until this database transaction ends.
     """
@@ -222,14 +222,14 @@ def get_table(connection: Connection, database: str, name: str, *, lock: bool = 
 
 
 def list_tables(connection: Connection, database: str) -> list[str]:
-    """See :meth:`airflow_provider.metastore.api.Metastore.list_tables`."""
+    """See :meth:`AnyMetastore.list_tables`."""
     home = get_database(connection, database)
     query = select(tables.c.name).where(tables.c.database_id == home.id).order_by(tables.c.name)
     return list(connection.execute(query).scalars())
 
 
 def drop_table(connection: Connection, database: str, name: str) -> None:
-    """See :meth:`airflow_provider.metastore.api.Metastore.drop_table`."""
+    """See :meth:`AnyMetastore.drop_table`."""
     dropped = get_table(connection, database, name, lock=True)
     # Its write ids stay taken: the data may be registered again, and carries them.
     connection.execute(delete(tables).where(tables.c.id == dropped.id))
@@ -250,7 +250,7 @@ def alter_table(
     changes: Mapping[str, Any],
     write_id: Callable[[TableInfo], int],
 ) -> TableInfo:
-    """See :meth:`airflow_provider.metastore.api.Metastore.alter_table`.
+    """See :meth:`AnyMetastore.alter_table`.
 
     :param changes: values by the names of :class:`TableInfo`'s fields.
     :param write_id: gives the write id under which the change is made.
@@ -272,7 +272,7 @@ def alter_table(
 def rename_table(
     connection: Connection, database: str, name: str, new_database: str, new_name: str
 ) -> TableInfo:
-    """See :meth:`airflow_provider.metastore.api.Metastore.rename_table`."""
+    """See :meth:`AnyMetastore.rename_table`."""
     before = get_table(connection, database, name, lock=True)
     home = get_database(connection, new_database)
     new_name = object_name("table", new_name)

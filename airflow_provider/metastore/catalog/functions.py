@@ -25,7 +25,7 @@ def create_function(
     owner: str | None,
     resources: Sequence[str],
 ) -> FunctionInfo:
-    """See :meth:`airflow_provider.metastore.api.Metastore.create_function`."""
+    """See :meth:`AnyMetastore.create_function`."""
     name = object_name("function", name)
     home = get_database(connection, database)
     values = {
@@ -47,7 +47,7 @@ def create_function(
 
 
 def get_function(connection: Connection, database: str, name: str) -> FunctionInfo:
-    """See :meth:`airflow_provider.metastore.api.Metastore.get_function`."""
+    """See :meth:`AnyMetastore.get_function`."""
     query = _FUNCTIONS.where(databases.c.name == database.lower(), function_rows.c.name == name.lower())
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -58,7 +58,7 @@ def get_function(connection: Connection, database: str, name: str) -> FunctionIn
 
 
 def list_functions(connection: Connection, database: str) -> list[str]:
-    """See :meth:`airflow_provider.metastore.api.Metastore.list_functions`."""
+    """See :meth:`AnyMetastore.list_functions`."""
     home = get_database(connection, database)
     query = select(function_rows.c.name).where(function_rows.c.database_id == home.id)
     return list(connection.execute(query.order_by(function_rows.c.name)).scalars())
@@ -71,7 +71,7 @@ def all_functions(connection: Connection) -> list[FunctionInfo]:
 
 
 def drop_function(connection: Connection, database: str, name: str) -> None:
-    """See :meth:`airflow_provider.metastore.api.Metastore.drop_function`."""
+    """See :meth:`AnyMetastore.drop_function`."""
     dropped = get_function(connection, database, name)
     home = get_database(connection, database)
     connection.execute(

@@ -38,7 +38,7 @@ def add_partitions(
     if_not_exists: bool,
     write_id: Callable[[TableInfo], int],
 ) -> list[PartitionInfo]:
-    """See :meth:`airflow_provider.metastore.api.Metastore.add_partitions`.
+    """See :meth:`AnyMetastore.add_partitions`.
 
     :param write_id: gives the write id under which the change is made.
     """
@@ -85,7 +85,7 @@ def add_partitions(
 
 
 def get_partitions(connection: Connection, database: str, table: str) -> list[PartitionInfo]:
-    """See :meth:`airflow_provider.metastore.api.Metastore.get_partitions`."""
+    """See :meth:`AnyMetastore.get_partitions`."""
     return get_table_and_partitions(connection, database, table)[1]
 
 
@@ -121,7 +121,7 @@ def alter_partition(
     changes: Mapping[str, Any],
     write_id: Callable[[TableInfo], int],
 ) -> PartitionInfo:
-    """See :meth:`airflow_provider.metastore.api.Metastore.alter_partition` and ``rename_partition``.
+    """See :meth:`AnyMetastore.alter_partition` and ``rename_partition``.
 
     :param changes: values by the names of :class:`PartitionInfo`'s fields; new ``values`` rename it.
     :param write_id: gives the write id under which the change is made.
@@ -164,7 +164,7 @@ def drop_partitions(
     if_exists: bool,
     write_id: Callable[[TableInfo], int],
 ) -> list[PartitionInfo]:
-    """See :meth:`airflow_provider.metastore.api.Metastore.drop_partitions`.
+    """See :meth:`AnyMetastore.drop_partitions`.
 
     :param write_id: gives the write id under which the change is made.
     """
@@ -197,7 +197,7 @@ def append_insert_events(
     *,
     write_id: Callable[[TableInfo], int],
 ) -> list[int]:
-    """See :meth:`airflow_provider.metastore.api.Metastore.fire_insert_event`.
+    """See :meth:`AnyMetastore.fire_insert_event`.
 
     :param write_id: gives the write id under which was inserted.
     :return: the events' ids.

@@ -32,7 +32,7 @@ from airflow_provider.metastore.transactions import transactions
 
 @dataclass(frozen=True)
 class Lock(Request[LockResponse]):
-    """See :meth:`airflow_provider.metastore.api.Metastore.lock`."""
+    """See :meth:`AnyMetastore.lock`."""
 
     components: tuple[LockComponent, ...]
     user: str
@@ -54,7 +54,7 @@ class Lock(Request[LockResponse]):
 
 @dataclass(frozen=True)
 class Unlock(Request[None]):
-    """See :meth:`airflow_provider.metastore.api.Metastore.unlock`."""
+    """See :meth:`AnyMetastore.unlock`."""
 
     lock_id: int
 

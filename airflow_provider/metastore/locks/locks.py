@@ -116,7 +116,7 @@ def _in_the_way(number: int, type_: LockType, on_database: bool) -> ScalarSelect
 
 
 def check_lock(connection: Connection, lock_id: int) -> LockState:
-    """See :meth:`airflow_provider.metastore.api.Metastore.check_lock`."""
+    """See :meth:`AnyMetastore.check_lock`."""
     rows = connection.execute(_LOCK, {"lock": lock_id}).all()
     if not rows:
         raise _no_such_lock(lock_id)
@@ -135,7 +135,7 @@ def check_lock(connection: Connection, lock_id: int) -> LockState:
 
 
 def heartbeat_lock(connection: Connection, lock_id: int) -> None:
-    """See :meth:`airflow_provider.metastore.api.Metastore.heartbeat_lock`."""
+    """See :meth:`AnyMetastore.heartbeat_lock`."""
     if connection.execute(_BEAT, {"lock": lock_id}).first() is not None:
         return
     txn_id = connection.execute(_TXN, {"lock": lock_id}).scalar_one_or_none()
@@ -145,7 +145,7 @@ def heartbeat_lock(connection: Connection, lock_id: int) -> None:
 
 
 def unlock(connection: Connection, lock_id: int) -> None:
-    """See :meth:`airflow_provider.metastore.api.Metastore.unlock`."""
+    """See :meth:`AnyMetastore.unlock`."""
     if connection.execute(_UNLOCK, {"lock": lock_id}).rowcount:
         return
     txn_id = connection.execute(_TXN, {"lock": lock_id}).scalar_one_or_none()
@@ -166,7 +166,7 @@ def show_locks(
     partition: str | None,
     txn_id: int | None,
 ) -> list[LockInfo]:
-    """See :meth:`airflow_provider.metastore.api.Metastore.show_locks`."""
+    """See :meth:`AnyMetastore.show_locks`."""
     query = (
         select(locks, lock_components)
         .join(lock_components)

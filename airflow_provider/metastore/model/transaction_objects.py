@@ -36,7 +36,7 @@ class TxnInfo:
     :param host: where it was opened.
     :param agent: what opened it, such as a task instance.
     :param commit_on_recovery: whether recovery may commit it; see
-        :meth:`airflow_provider.metastore.api.Metastore.recover_timed_out`.
+        :meth:`AnyMetastore.recover_timed_out`.
     :param opened_at: seconds since the epoch, by the database's clock.
     :param heartbeat_at: its last heartbeat, as ``opened_at``.
     :param event_id: its COMMIT_TXN or ABORT_TXN event; None while it is open. For one that only

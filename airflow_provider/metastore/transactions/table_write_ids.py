@@ -43,7 +43,7 @@ class AllocatedWriteId:
 def allocate_table_write_id(
     connection: Connection, txn_id: int, database: str, table: str, *, table_id: int | None = None
 ) -> int:
-    """See :meth:`airflow_provider.metastore.api.Metastore.allocate_table_write_id`.
+    """See :meth:`AnyMetastore.allocate_table_write_id`.
 
     Unlike there the table need not exist yet, as in Hive.
 
@@ -120,7 +120,7 @@ def allocation_event(
 
 
 def seed_write_id(connection: Connection, database: str, table: str, last_write_id: int) -> int:
-    """See :meth:`airflow_provider.metastore.api.Metastore.seed_write_id`."""
+    """See :meth:`AnyMetastore.seed_write_id`."""
     if last_write_id < 0:
         raise InvalidInputError(f"table {database}.{table}: write ids cannot go on after {last_write_id}")
     place = {"database_name": database.lower(), "table_name": table.lower()}
@@ -206,7 +206,7 @@ def txn_of_write_id(connection: Connection, database: str, table: str, write_id:
 def valid_write_id_list(
     connection: Connection, database: str, table: str, valid_txns: ValidTxnList
 ) -> ValidWriteIdList:
-    """See :meth:`airflow_provider.metastore.api.Metastore.valid_write_id_list`.
+    """See :meth:`AnyMetastore.valid_write_id_list`.
 
     Follows GetValidWriteIdsForTableFunction, its special cases included.
     """

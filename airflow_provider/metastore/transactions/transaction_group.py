@@ -24,7 +24,7 @@ from airflow_provider.metastore.transactions.transactions import commit_event, o
 
 @dataclass(frozen=True)
 class OpenTxn(Request[int]):
-    """See :meth:`airflow_provider.metastore.api.Metastore.open_txn`."""
+    """See :meth:`AnyMetastore.open_txn`."""
 
     user: str
     host: str
@@ -47,7 +47,7 @@ class OpenTxn(Request[int]):
 
 @dataclass(frozen=True)
 class CommitTxn(Request[int]):
-    """See :meth:`airflow_provider.metastore.api.Metastore.commit_txn`; nothing but the commit."""
+    """See :meth:`AnyMetastore.commit_txn`; nothing but the commit."""
 
     txn_id: int
 

@@ -72,7 +72,7 @@ def open_txn(
     txn_type: TxnType = TxnType.DEFAULT,
     timeout_millis: int | None = None,
 ) -> int:
-    """See :meth:`airflow_provider.metastore.api.Metastore.open_txn`."""
+    """See :meth:`AnyMetastore.open_txn`."""
     txn_id = advance(connection, Counter.TXN_ID)
     row = {
         "id": txn_id,
@@ -105,7 +105,7 @@ def commit_event(txn_id: int | str) -> NewEvent:
 
 
 def get_txn(connection: Connection, txn_id: int) -> TxnInfo:
-    """See :meth:`airflow_provider.metastore.api.Metastore.get_txn`."""
+    """See :meth:`AnyMetastore.get_txn`."""
     row = connection.execute(select(txns).where(txns.c.id == txn_id)).one_or_none()
     if row is None:
         raise _unexpected_state(txn_id, None)
@@ -124,7 +124,7 @@ def get_txn(connection: Connection, txn_id: int) -> TxnInfo:
 
 
 def heartbeat_txn(connection: Connection, txn_id: int) -> None:
-    """See :meth:`airflow_provider.metastore.api.Metastore.heartbeat_txn`."""
+    """See :meth:`AnyMetastore.heartbeat_txn`."""
     beaten = connection.execute(_HEARTBEAT, {"txn": txn_id})
     if beaten.rowcount == 0:
         row = connection.execute(select(txns.c.state).where(txns.c.id == txn_id)).one_or_none()
@@ -132,7 +132,7 @@ def heartbeat_txn(connection: Connection, txn_id: int) -> None:
 
 
 def commit_txn(connection: Connection, txn_id: int) -> int:
-    """See :meth:`airflow_provider.metastore.api.Metastore.commit_txn`."""
+    """See :meth:`AnyMetastore.commit_txn`."""
     row = _locked(connection, txn_id)
     if row is not None and row.state == TxnState.COMMITTED:
         return int(row.closing_event_id)
@@ -141,13 +141,13 @@ def commit_txn(connection: Connection, txn_id: int) -> int:
 
 
 def request_commit(connection: Connection, txn_id: int) -> None:
-    """See :meth:`airflow_provider.metastore.api.Metastore.request_commit`."""
+    """See :meth:`AnyMetastore.request_commit`."""
     if lock_not_aborted(connection, txn_id) == TxnState.OPEN:
         connection.execute(update(txns).where(txns.c.id == txn_id).values(commit_on_recovery=True))
 
 
 def abort_txn(connection: Connection, txn_id: int) -> int:
-    """See :meth:`airflow_provider.metastore.api.Metastore.abort_txn`."""
+    """See :meth:`AnyMetastore.abort_txn`."""
     row = _locked(connection, txn_id)
     if row is not None and row.state == TxnState.ABORTED:
         return int(row.closing_event_id)
@@ -211,7 +211,7 @@ def still_timed_out(connection: Connection, txn_id: int, timeout_seconds: float)
 
 
 def record_write(connection: Connection, txn_id: int, database: str, table: str, instant: str) -> None:
-    """See :meth:`airflow_provider.metastore.api.Metastore.record_write`."""
+    """See :meth:`AnyMetastore.record_write`."""
     if not instant:
         raise InvalidInputError(f"transaction {txn_id}: a write is recorded by its instant, none was given")
     lock_open(connection, txn_id)
@@ -220,7 +220,7 @@ def record_write(connection: Connection, txn_id: int, database: str, table: str,
 
 
 def writes_of(connection: Connection, txn_id: int) -> list[TableWriteInfo]:
-    """See :meth:`airflow_provider.metastore.api.Metastore.writes_of`."""
+    """See :meth:`AnyMetastore.writes_of`."""
     named = (databases.c.name.label("database"), tables.c.name.label("table"), tables.c.location)
     recorded = connection.execute(
         select(*named, txn_writes.c.instant)
@@ -259,7 +259,7 @@ def writes_of(connection: Connection, txn_id: int) -> list[TableWriteInfo]:
 
 
 def valid_txn_list(connection: Connection, txn_id: int | None) -> ValidTxnList:
-    """See :meth:`airflow_provider.metastore.api.Metastore.valid_txn_list`."""
+    """See :meth:`AnyMetastore.valid_txn_list`."""
     watermark = counted(connection, Counter.TXN_ID)
     # Those that only read hide nothing, so they are no exceptions (Hive: OpenTxnList).
     hiding = (txns.c.state != TxnState.COMMITTED, txns.c.txn_type != TxnType.READ_ONLY)

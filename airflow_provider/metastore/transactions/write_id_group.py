@@ -22,7 +22,7 @@ from airflow_provider.metastore.transactions import table_write_ids, transaction
 
 @dataclass(frozen=True)
 class AllocateWriteId(Request[int]):
-    """See :meth:`airflow_provider.metastore.api.Metastore.allocate_table_write_id`."""
+    """See :meth:`AnyMetastore.allocate_table_write_id`."""
 
     txn_id: int
     database: str

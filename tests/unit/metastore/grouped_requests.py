@@ -145,8 +145,8 @@ def check_groups(grouped: Metastore, single: Metastore, chance: random.Random, g
             ]
         )
         answers = done_together(grouped, operation, group)
-        # SQLite does a group in order. A statement of PostgreSQL does what is opened or given back, then locks
-        # in order, then commits by their ids. The rest comes after that.
+        # SQLite does a group in order. A statement of PostgreSQL does what is opened or given back, then
+        # locks in order, then commits by their ids. The rest comes after that.
         in_order = grouped.engine.is_sqlite
         order = sorted(
             range(len(group)),

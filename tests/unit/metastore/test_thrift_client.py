@@ -17,7 +17,7 @@ from airflow_provider.exceptions import (
     TableServiceError,
     UnsupportedByServerError,
 )
-from airflow_provider.metastore import Column, Metastore, PartitionSpec
+from airflow_provider.metastore import AnyMetastore, Column, Metastore, PartitionSpec
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 from airflow_provider.metastore.thrift.protocol.errors import from_hive, in_hive
 from airflow_provider.metastore.thrift.protocol.idl import hive
@@ -134,6 +134,7 @@ class TestProtocol:
     def test_the_client_has_every_method_of_the_metastore(self, metastore: ThriftMetastore) -> None:
         own = {name for name in dir(Metastore) if not name.startswith("_")}
         assert own - set(dir(ThriftMetastore)) == {"engine"}
+        assert {name for name in dir(AnyMetastore) if not name.startswith("_")} <= own
 
     def test_a_reader_that_fell_behind_is_told(
         self, metastore: ThriftMetastore, by_database: Metastore

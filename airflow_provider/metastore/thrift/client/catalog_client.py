@@ -33,7 +33,7 @@ _ALL = "*"
 
 
 class CatalogClient(ThriftClient):
-    """See :class:`~airflow_provider.metastore.api.CatalogApi`."""
+    """See :class:`~airflow_provider.metastore.interface.AnyMetastore`."""
 
     def create_database(
         self,
@@ -44,7 +44,7 @@ class CatalogClient(ThriftClient):
         parameters: Mapping[str, str] | None = None,
         if_not_exists: bool = False,
     ) -> DatabaseInfo:
-        """See :meth:`Metastore.create_database`; a server may have a location for one without."""
+        """See :meth:`AnyMetastore.create_database`; a server may have a location for one without."""
         wanted = DatabaseInfo(NO_ID, name, location, comment, dict(parameters or {}))
         create = self._server.read if if_not_exists else self._server.write
         try:
@@ -55,7 +55,7 @@ class CatalogClient(ThriftClient):
         return self.get_database(name)
 
     def get_database(self, name: str) -> DatabaseInfo:
-        """See :meth:`Metastore.get_database`; the protocol does not tell its id."""
+        """See :meth:`AnyMetastore.get_database`; the protocol does not tell its id."""
         return read_database(self._server.read("get_database", name))
 
     def alter_database(
@@ -66,7 +66,7 @@ class CatalogClient(ThriftClient):
         comment: str | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> DatabaseInfo:
-        """See :meth:`Metastore.alter_database`; what is not given is sent as it was a moment before.
+        """See :meth:`AnyMetastore.alter_database`; what is not given is sent as it was a moment before.
 
         A Hive of version 2 changes nothing but the parameters.
         """
@@ -79,11 +79,11 @@ class CatalogClient(ThriftClient):
         return self.get_database(name)
 
     def list_databases(self) -> list[str]:
-        """See :meth:`Metastore.list_databases`."""
+        """See :meth:`AnyMetastore.list_databases`."""
         return sorted(self._server.read("get_all_databases"))
 
     def drop_database(self, name: str, *, cascade: bool = False) -> None:
-        """See :meth:`Metastore.drop_database`."""
+        """See :meth:`AnyMetastore.drop_database`."""
         self._server.write("drop_database", name, False, cascade)
 
     def create_table(
@@ -100,7 +100,7 @@ class CatalogClient(ThriftClient):
         hive_fields: Mapping[str, Any] | None = None,
         if_not_exists: bool = False,
     ) -> TableInfo:
-        """See :meth:`Metastore.create_table`; a Hive makes the folder of a managed table."""
+        """See :meth:`AnyMetastore.create_table`; a Hive makes the folder of a managed table."""
         wanted = TableInfo(
             NO_ID,
             database,
@@ -122,7 +122,7 @@ class CatalogClient(ThriftClient):
         return self.get_table(database, name, **as_of_now())
 
     def get_table(self, database: str, name: str, **reader: Unpack[Reader]) -> TableInfo:
-        """See :meth:`Metastore.get_table`; a Hive of version 2 does not tell its id.
+        """See :meth:`AnyMetastore.get_table`; a Hive of version 2 does not tell its id.
 
         :param reader: see :class:`~airflow_provider.metastore.model.Reader`, for servers with replicas. This
             client's own session where none is given.
@@ -130,7 +130,7 @@ class CatalogClient(ThriftClient):
         return self._tables.get(database, name, **reader)
 
     def list_tables(self, database: str) -> list[str]:
-        """See :meth:`Metastore.list_tables`."""
+        """See :meth:`AnyMetastore.list_tables`."""
         found = sorted(self._server.read("get_all_tables", database))
         if not found:
             self.get_database(database)  # Hive says so of a database that does not exist, too
@@ -149,7 +149,7 @@ class CatalogClient(ThriftClient):
         hive_fields: Mapping[str, Any] | None = None,
         txn_id: int | None = None,
     ) -> TableInfo:
-        """See :meth:`Metastore.alter_table`; what is not given is sent as it was a moment before.
+        """See :meth:`AnyMetastore.alter_table`; what is not given is sent as it was a moment before.
 
         :raises UnsupportedByServerError: with ``txn_id``, from a Hive of version 2: it has no write ids.
         """
@@ -173,14 +173,14 @@ class CatalogClient(ThriftClient):
         return self.get_table(database, name, **as_of_now())
 
     def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableInfo:
-        """See :meth:`Metastore.rename_table`; a Hive moves the folder of a managed table along."""
+        """See :meth:`AnyMetastore.rename_table`; a Hive moves the folder of a managed table along."""
         before = self.get_table(database, name, **as_of_now())
         after = replace(before, database=new_database, name=new_name)
         self._server.write("alter_table", database, name, _sent(after))
         return self.get_table(new_database, new_name, **as_of_now())
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> bool:
-        """See :meth:`Metastore.drop_table`."""
+        """See :meth:`AnyMetastore.drop_table`."""
         try:
             self._server.write("drop_table", database, name, False)
         except NoSuchObjectError:
@@ -198,24 +198,24 @@ class CatalogClient(ThriftClient):
         owner: str | None = None,
         resources: Sequence[str] = (),
     ) -> FunctionInfo:
-        """See :meth:`Metastore.create_function`."""
+        """See :meth:`AnyMetastore.create_function`."""
         wanted = FunctionInfo(database, name, class_name, owner, tuple(resources))
         self._server.write("create_function", function_struct(wanted))
         return self.get_function(database, name)
 
     def get_function(self, database: str, name: str) -> FunctionInfo:
-        """See :meth:`Metastore.get_function`."""
+        """See :meth:`AnyMetastore.get_function`."""
         return read_function(self._server.read("get_function", database, name))
 
     def list_functions(self, database: str) -> list[str]:
-        """See :meth:`Metastore.list_functions`."""
+        """See :meth:`AnyMetastore.list_functions`."""
         found = sorted(self._server.read("get_functions", database, _ALL))
         if not found:
             self.get_database(database)  # as in list_tables
         return found
 
     def drop_function(self, database: str, name: str) -> None:
-        """See :meth:`Metastore.drop_function`."""
+        """See :meth:`AnyMetastore.drop_function`."""
         self._server.write("drop_function", database, name)
 
 

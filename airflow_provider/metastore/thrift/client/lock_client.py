@@ -18,7 +18,7 @@ _STATES = {getattr(hive.LockState, state.name): state for state in LockState}
 
 
 class LockClient(ThriftClient):
-    """See :class:`~airflow_provider.metastore.api.LockApi`."""
+    """See :class:`~airflow_provider.metastore.interface.AnyMetastore`."""
 
     def lock(
         self,
@@ -30,7 +30,7 @@ class LockClient(ThriftClient):
         txn_id: int | None = None,
         wait: bool = True,
     ) -> LockResponse:
-        """See :meth:`Metastore.lock`; the timeout is the server's, ``hive.txn.timeout``.
+        """See :meth:`AnyMetastore.lock`; the timeout is the server's, ``hive.txn.timeout``.
 
         :raises MetastoreUnavailableError: also when the answer got lost: then the lock may be there.
         """
@@ -55,15 +55,15 @@ class LockClient(ThriftClient):
         return LockResponse(response.lock_id, LockState.ACQUIRED)  # held since
 
     def check_lock(self, lock_id: int) -> LockState:
-        """See :meth:`Metastore.check_lock`."""
+        """See :meth:`AnyMetastore.check_lock`."""
         return _state(self._server.read("check_lock", hive.CheckLockRequest(lockid=lock_id)))
 
     def heartbeat_lock(self, lock_id: int) -> None:
-        """See :meth:`Metastore.heartbeat_lock`."""
+        """See :meth:`AnyMetastore.heartbeat_lock`."""
         self._server.read("heartbeat", hive.HeartbeatRequest(lockid=lock_id))
 
     def unlock(self, lock_id: int) -> None:
-        """See :meth:`Metastore.unlock`."""
+        """See :meth:`AnyMetastore.unlock`."""
         self._server.read("unlock", hive.UnlockRequest(lockid=lock_id))
 
     def show_locks(
@@ -74,7 +74,7 @@ class LockClient(ThriftClient):
         *,
         txn_id: int | None = None,
     ) -> list[LockInfo]:
-        """See :meth:`Metastore.show_locks`; a lock that timed out is among them until the server reaps it."""
+        """See :meth:`AnyMetastore.show_locks`; timed-out locks too, until the server reaps them."""
         request = hive.ShowLocksRequest(
             dbname=database and database.lower(),
             tablename=table and table.lower(),

@@ -21,14 +21,14 @@ _ZIPPED = "gzip("
 
 
 class NotificationClient(ThriftClient):
-    """See :class:`~airflow_provider.metastore.api.NotificationApi`.
+    """See :class:`~airflow_provider.metastore.interface.AnyMetastore`.
 
     A Hive knows no consumers: there their methods raise
     :class:`~airflow_provider.exceptions.UnsupportedByServerError`.
     """
 
     def current_event_id(self) -> int:
-        """See :meth:`Metastore.current_event_id`; 0 from a Hive that keeps no log."""
+        """See :meth:`AnyMetastore.current_event_id`; 0 from a Hive that keeps no log."""
         return current_event_id(self._server)
 
     def next_events(
@@ -40,7 +40,7 @@ class NotificationClient(ThriftClient):
         database: str | None = None,
         table: str | None = None,
     ) -> list[NotificationEvent]:
-        """See :meth:`Metastore.next_events`."""
+        """See :meth:`AnyMetastore.next_events`."""
         if after < 0 or limit < 1:
             raise InvalidInputError(f"events after {after}, limit {limit}: give after >= 0 and limit >= 1")
         wanted = None if event_types is None else {str(kind) for kind in event_types}
@@ -76,7 +76,7 @@ class NotificationClient(ThriftClient):
         expiry_seconds: float | None = None,
         if_not_exists: bool = False,
     ) -> Consumer:
-        """See :meth:`Metastore.register_consumer`."""
+        """See :meth:`AnyMetastore.register_consumer`."""
         register = self._server.read if if_not_exists else self._server.write
         request = hive.RegisterLogConsumerRequest(
             name=name, eventId=event_id, expirySeconds=expiry_seconds, ifNotExists=if_not_exists
@@ -85,23 +85,23 @@ class NotificationClient(ThriftClient):
             return _consumer(register("register_log_consumer", request))
 
     def advance_consumer(self, name: str, event_id: int) -> Consumer:
-        """See :meth:`Metastore.advance_consumer`."""
+        """See :meth:`AnyMetastore.advance_consumer`."""
         request = hive.MoveLogConsumerRequest(name=name, eventId=event_id)
         with self._expired_after(None):
             return _consumer(self._server.read("advance_log_consumer", request))
 
     def restart_consumer(self, name: str, *, event_id: int | None = None) -> Consumer:
-        """See :meth:`Metastore.restart_consumer`."""
+        """See :meth:`AnyMetastore.restart_consumer`."""
         request = hive.MoveLogConsumerRequest(name=name, eventId=event_id)
         with self._expired_after(event_id):
             return _consumer(self._server.read("restart_log_consumer", request))
 
     def consumers(self) -> list[Consumer]:
-        """See :meth:`Metastore.consumers`."""
+        """See :meth:`AnyMetastore.consumers`."""
         return [_consumer(one) for one in self._server.read("get_log_consumers")]
 
     def unregister_consumer(self, name: str) -> None:
-        """See :meth:`Metastore.unregister_consumer`."""
+        """See :meth:`AnyMetastore.unregister_consumer`."""
         self._server.write("unregister_log_consumer", name)
 
     @contextmanager

@@ -26,7 +26,7 @@ _NO_LIMIT = -1
 
 
 class PartitionClient(ThriftClient):
-    """See :class:`~airflow_provider.metastore.api.CatalogApi`.
+    """See :class:`~airflow_provider.metastore.interface.AnyMetastore`.
 
     A change with ``txn_id`` is made under the transaction's write id; a Hive of version 2 has none and
     raises :class:`~airflow_provider.exceptions.UnsupportedByServerError`.
@@ -41,28 +41,28 @@ class PartitionClient(ThriftClient):
         if_not_exists: bool = True,
         txn_id: int | None = None,
     ) -> list[PartitionInfo]:
-        """See :meth:`Metastore.add_partitions`."""
+        """See :meth:`AnyMetastore.add_partitions`."""
         request = _addition(self._server, self._tables, database, table, partitions_to_add, txn_id)
         request.ifNotExists = if_not_exists
         added = self._server.write("add_partitions_req", request).partitions or []
         return [read_partition(one) for one in added]
 
     def get_partitions(self, database: str, table: str, **reader: Unpack[Reader]) -> list[PartitionInfo]:
-        """See :meth:`Metastore.get_partitions`; ``reader`` as in :meth:`get_table`."""
+        """See :meth:`AnyMetastore.get_partitions`; ``reader`` as in :meth:`get_table`."""
         old = ("get_partitions", database, table, _NO_LIMIT)
         return _in_order(self._partition_structs(old, database, table, reader))
 
     def get_partitions_by_filter(
         self, database: str, table: str, filter_text: str, **reader: Unpack[Reader]
     ) -> list[PartitionInfo]:
-        """See :meth:`Metastore.get_partitions_by_filter`; ``reader`` as in :meth:`get_table`."""
+        """See :meth:`AnyMetastore.get_partitions_by_filter`; ``reader`` as in :meth:`get_table`."""
         old = ("get_partitions_by_filter", database, table, filter_text, _NO_LIMIT)
         return _in_order(self._partition_structs(old, database, table, reader, filter=filter_text))
 
     def get_partition(
         self, database: str, table: str, values: Sequence[str | None], **reader: Unpack[Reader]
     ) -> PartitionInfo:
-        """See :meth:`Metastore.get_partition`; ``reader`` as in :meth:`get_table`."""
+        """See :meth:`AnyMetastore.get_partition`; ``reader`` as in :meth:`get_table`."""
         owner = self._tables.get(database, table, **reader)
         return read_partition(self._partition_struct(owner, values, reader))
 
@@ -76,7 +76,7 @@ class PartitionClient(ThriftClient):
         parameters: Mapping[str, str] | None = None,
         txn_id: int | None = None,
     ) -> PartitionInfo:
-        """See :meth:`Metastore.alter_partition`; what is not given is sent as it was a moment before."""
+        """See :meth:`AnyMetastore.alter_partition`; what is not given is sent as it was a moment before."""
         owner = self._tables.get(database, table, **as_of_now())
         struct = self._partition_struct(owner, values, as_of_now())
         if location is not None:
@@ -100,7 +100,7 @@ class PartitionClient(ThriftClient):
         *,
         txn_id: int | None = None,
     ) -> PartitionInfo:
-        """See :meth:`Metastore.rename_partition`; a Hive moves the folder, in a managed table."""
+        """See :meth:`AnyMetastore.rename_partition`; a Hive moves the folder, in a managed table."""
         owner = self._tables.get(database, table, **as_of_now())
         struct = self._partition_struct(owner, values, as_of_now())
         old = partition_texts(_fitting(owner, values))
@@ -118,7 +118,7 @@ class PartitionClient(ThriftClient):
         if_exists: bool = True,
         txn_id: int | None = None,
     ) -> list[PartitionInfo]:
-        """See :meth:`Metastore.drop_partitions`."""
+        """See :meth:`AnyMetastore.drop_partitions`."""
         owner = self._tables.get(database, table, **as_of_now())
         request = hive.DropPartitionsRequest(
             dbName=database,
@@ -146,7 +146,7 @@ class PartitionClient(ThriftClient):
         replace: bool = False,
         txn_id: int | None = None,
     ) -> int:
-        """See :meth:`Metastore.fire_insert_event`.
+        """See :meth:`AnyMetastore.fire_insert_event`.
 
         A Hive does not look at ``txn_id``: there the event belongs to no transaction.
 
@@ -231,6 +231,6 @@ def _fitting(table: TableInfo, values: Sequence[str | None]) -> tuple[str | None
 
 
 def _in_order(structs: Sequence[Any]) -> list[PartitionInfo]:
-    """In the order of :meth:`Metastore.get_partitions`: of the keys under which they are kept."""
+    """In the order of :meth:`AnyMetastore.get_partitions`: of the keys under which they are kept."""
     infos = [read_partition(one) for one in structs]
     return sorted(infos, key=lambda one: json.dumps(one.values, ensure_ascii=False, separators=(",", ":")))

@@ -40,7 +40,7 @@ _STATES = {
 
 
 class TransactionClient(ThriftClient, TimeoutApi):
-    """See :class:`~airflow_provider.metastore.api.TransactionApi`.
+    """See :class:`~airflow_provider.metastore.interface.AnyMetastore`.
 
     Hive's protocol does not say what a transaction wrote, nor which event ended it. A server of ours has
     methods for that beside Hive's; what another server does is said where it matters.
@@ -56,7 +56,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         txn_type: TxnType = TxnType.DEFAULT,
         timeout_seconds: float | None = None,
     ) -> int:
-        """See :meth:`Metastore.open_txn`.
+        """See :meth:`AnyMetastore.open_txn`.
 
         A Hive never commits on recovery, whatever was asked, and has one timeout for all transactions.
 
@@ -71,7 +71,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         return int(txn_id)
 
     def get_txn(self, txn_id: int) -> TxnInfo:
-        """See :meth:`Metastore.get_txn`.
+        """See :meth:`AnyMetastore.get_txn`.
 
         Of a committed transaction a Hive tells only that: then ``user`` and ``host`` are empty, times 0.
         It never tells events: ``event_id`` is the last one of now, or None while the transaction is open.
@@ -93,11 +93,11 @@ class TransactionClient(ThriftClient, TimeoutApi):
         return _txn(found)
 
     def heartbeat_txn(self, txn_id: int) -> None:
-        """See :meth:`Metastore.heartbeat_txn`."""
+        """See :meth:`AnyMetastore.heartbeat_txn`."""
         self._server.read("heartbeat", hive.HeartbeatRequest(txnid=txn_id))
 
     def request_commit(self, txn_id: int) -> None:
-        """See :meth:`Metastore.request_commit`; a Hive records nothing, as in :meth:`record_write`."""
+        """See :meth:`AnyMetastore.request_commit`; a Hive records nothing, as in :meth:`record_write`."""
         self._ours(lambda: self._server.read("request_commit", txn_id), None)
 
     def commit_txn(
@@ -107,7 +107,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         new_partitions: Mapping[tuple[str, str], Sequence[PartitionSpec]] | None = None,
         insertions: Mapping[tuple[str, str], Sequence[Insertion]] | None = None,
     ) -> int:
-        """See :meth:`Metastore.commit_txn`; a Hive of version 2.3 refuses to do it again.
+        """See :meth:`AnyMetastore.commit_txn`; a Hive of version 2.3 refuses to do it again.
 
         In a Hive the partitions are there a moment before the commit; they stay when that fails. Insertions
         are not told there: a Hive has no INSERT events of transactions.
@@ -149,7 +149,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         return current_event_id(self._server)
 
     def abort_txn(self, txn_id: int) -> int:
-        """See :meth:`Metastore.abort_txn`; a Hive of version 2.3 refuses to do it again.
+        """See :meth:`AnyMetastore.abort_txn`; a Hive of version 2.3 refuses to do it again.
 
         :return: as :meth:`commit_txn`.
         """
@@ -158,14 +158,14 @@ class TransactionClient(ThriftClient, TimeoutApi):
         return current_event_id(self._server) if event_id is None else int(event_id)
 
     def allocate_table_write_id(self, txn_id: int, database: str, table: str) -> int:
-        """See :meth:`Metastore.allocate_table_write_id`; in a Hive the table need not exist.
+        """See :meth:`AnyMetastore.allocate_table_write_id`; in a Hive the table need not exist.
 
         :raises UnsupportedByServerError: from a Hive of version 2: it has no write ids.
         """
         return allocate_write_id(self._server, txn_id, database, table)
 
     def valid_txn_list(self, txn_id: int | None = None) -> ValidTxnList:
-        """See :meth:`Metastore.valid_txn_list`."""
+        """See :meth:`AnyMetastore.valid_txn_list`."""
         answer = self._server.read("get_open_txns")
         if answer.open_txns is None:
             # A server of version 2.3: there it is a set, and does not say which are aborted.
@@ -196,7 +196,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         *,
         valid_txns: ValidTxnList | None = None,
     ) -> ReadSnapshot:
-        """See :meth:`Metastore.read_snapshot`.
+        """See :meth:`AnyMetastore.read_snapshot`.
 
         :raises UnsupportedByServerError: from a Hive: it tells nothing of several tables at one moment.
         """
@@ -217,7 +217,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
     def valid_write_id_list(
         self, database: str, table: str, valid_txns: ValidTxnList | None = None
     ) -> ValidWriteIdList:
-        """See :meth:`Metastore.valid_write_id_list`.
+        """See :meth:`AnyMetastore.valid_write_id_list`.
 
         :raises UnsupportedByServerError: from a Hive of version 2: it has no write ids.
         """
@@ -236,7 +236,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         )
 
     def seed_write_id(self, database: str, table: str, last_write_id: int) -> int:
-        """See :meth:`Metastore.seed_write_id`."""
+        """See :meth:`AnyMetastore.seed_write_id`."""
         self._server.read(
             "seed_write_id",
             hive.SeedTableWriteIdsRequest(dbName=database, tableName=table, seedWriteId=last_write_id),
@@ -245,7 +245,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         return int(self._server.read("get_max_allocated_table_write_id", request).maxWriteId)
 
     def record_write(self, txn_id: int, database: str, table: str, instant: str) -> None:
-        """See :meth:`Metastore.record_write`; a Hive records nothing, because it has no recovery."""
+        """See :meth:`AnyMetastore.record_write`; a Hive records nothing, because it has no recovery."""
         if not instant:
             raise InvalidInputError(
                 f"transaction {txn_id}: a write is recorded by its instant, none was given"
@@ -254,7 +254,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         self._ours(lambda: self._server.read("record_table_write", write), None)
 
     def writes_of(self, txn_id: int) -> list[TableWriteInfo]:
-        """See :meth:`Metastore.writes_of`; a Hive tells of none."""
+        """See :meth:`AnyMetastore.writes_of`; a Hive tells of none."""
         return [
             TableWriteInfo(
                 one.txnId, one.dbName, one.tableName, one.location, one.writeId, one.instant or None

@@ -1,0 +1,79 @@
+"""Hive's locks on databases, tables and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from airflow_provider.metastore.model import (
+    LockComponent,
+    LockInfo,
+    LockResponse,
+    LockState,
+)
+
+
+class Locks(Protocol):
+    """Hive's locks on databases, tables and partitions."""
+
+    def lock(
+        self,
+        components: Sequence[LockComponent],
+        user: str,
+        host: str,
+        *,
+        agent: str | None = None,
+        txn_id: int | None = None,
+        wait: bool = True,
+    ) -> LockResponse:
+        """Ask for a lock; returns at once.
+
+        A lock that is WAITING has its place in the line and is to be asked for again by
+        :meth:`check_lock`, or given up by :meth:`unlock`.
+
+        :param components: what to lock; all of it or nothing.
+        :param user: who asks.
+        :param host: from where.
+        :param agent: what asks, such as a task instance.
+        :param txn_id: an open transaction: its locks are never in each other's way, and end with it.
+        :param wait: False for NOT_ACQUIRED instead of a place in the line.
+        :raises InvalidInputError: when there is no component.
+        :raises TransactionAbortedError: when the transaction was aborted.
+        :raises NoSuchTransactionError: when it is not open.
+        """
+
+    def check_lock(self, lock_id: int) -> LockState:
+        """Whether a lock is held by now; counts as a heartbeat.
+
+        :return: ACQUIRED, or WAITING.
+        :raises NoSuchLockError: when it was unlocked, has timed out or its transaction has ended.
+        """
+
+    def heartbeat_lock(self, lock_id: int) -> None:
+        """Say that the owner of a lock lives, and of its transaction if it has one.
+
+        :raises NoSuchLockError: see :meth:`check_lock`.
+        """
+
+    def unlock(self, lock_id: int) -> None:
+        """Give a lock back, or up; one that does not exist is not an error, as in Hive.
+
+        :raises TransactionOpenError: when it is held and belongs to a transaction.
+        """
+
+    def show_locks(
+        self,
+        database: str | None = None,
+        table: str | None = None,
+        partition: str | None = None,
+        *,
+        txn_id: int | None = None,
+    ) -> list[LockInfo]:
+        """Who holds locks, and who waits.
+
+        :param database: only components on this database, and on what is in it.
+        :param table: only components on tables of this name, and on their partitions.
+        :param partition: only components on partitions of this name.
+        :param txn_id: only locks of this transaction.
+        :return: one entry a component, in the order in which the locks were asked for.
+        """

@@ -1,0 +1,157 @@
+"""Transactions, write ids and snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from airflow_provider.metastore.model import (
+    Insertion,
+    PartitionSpec,
+    ReadSnapshot,
+    TxnType,
+    ValidTxnList,
+    ValidWriteIdList,
+)
+from airflow_provider.metastore.timeouts import TimeoutApi
+
+
+class Transactions(TimeoutApi, Protocol):
+    """Transactions, write ids and snapshots."""
+
+    def open_txn(
+        self,
+        user: str,
+        host: str,
+        *,
+        agent: str | None = None,
+        commit_on_recovery: bool = True,
+        txn_type: TxnType = TxnType.DEFAULT,
+        timeout_seconds: float | None = None,
+    ) -> int:
+        """Open a transaction.
+
+        :param user: who opens it.
+        :param host: from where.
+        :param agent: what opens it, such as a task instance.
+        :param commit_on_recovery: False for a transaction that recovery must not commit before
+            :meth:`request_commit`, such as one around several ingestions; see :meth:`recover_timed_out`.
+        :param txn_type: READ_ONLY for one that gets no write ids, leaves no events, and hides nothing
+            from anybody's snapshot.
+        :param timeout_seconds: how long it may be without a heartbeat; None to leave that to whoever
+            looks for timed-out transactions.
+        :raises InvalidInputError: when the timeout is not above zero.
+        :return: its id, the last one's + 1.
+        """
+
+    def heartbeat_txn(self, txn_id: int) -> None:
+        """Say that a transaction's owner lives.
+
+        :raises TransactionAbortedError: when it was aborted.
+        :raises NoSuchTransactionError: when it is committed or was never opened.
+        """
+
+    def request_commit(self, txn_id: int) -> None:
+        """Say that all work of a transaction is done and only its commit is missing.
+
+        From then on recovery may commit it, as if it had been opened with ``commit_on_recovery``.
+
+        :raises TransactionAbortedError: when it was aborted.
+        :raises NoSuchTransactionError: when it was never opened.
+        """
+
+    def commit_txn(
+        self,
+        txn_id: int,
+        *,
+        new_partitions: Mapping[tuple[str, str], Sequence[PartitionSpec]] | None = None,
+        insertions: Mapping[tuple[str, str], Sequence[Insertion]] | None = None,
+    ) -> int:
+        """Commit a transaction. Doing it again changes nothing.
+
+        :param new_partitions: by (database, table), partitions to register in the same database
+            transaction, so that no reader sees the commit without them; existing ones stay.
+        :param insertions: by (database, table), what is told by INSERT events before the COMMIT_TXN event, in
+            the same database transaction: who follows the log learns of both at once.
+        :return: the id of its COMMIT_TXN event; for a transaction that only reads, of the last event.
+        :raises TransactionAbortedError: when it was aborted.
+        :raises NoSuchTransactionError: when it was never opened.
+        :raises NoSuchObjectError: when a table, or a partition of ``insertions``, does not exist.
+        """
+
+    def abort_txn(self, txn_id: int) -> int:
+        """Abort a transaction. Doing it again changes nothing.
+
+        Catalog changes made meanwhile stay, as in Hive; what was written under its write ids is
+        never seen by a reader with a snapshot.
+
+        :return: the id of its ABORT_TXN event.
+        :raises NoSuchTransactionError: when it is committed or was never opened.
+        """
+
+    def allocate_table_write_id(self, txn_id: int, database: str, table: str) -> int:
+        """The write id of a transaction on a table, the same one however often it is asked for.
+
+        :return: the table's last write id + 1 when the transaction had none.
+        :raises NoSuchObjectError: when the table does not exist.
+        :raises TransactionAbortedError: when the transaction was aborted.
+        :raises NoSuchTransactionError: when it is not open.
+        :raises InvalidInputError: when it was opened to read only.
+        """
+
+    def seed_write_id(self, database: str, table: str, last_write_id: int) -> int:
+        """Let a table's write ids go on above those that were used before it was registered here.
+
+        The data of a table that was registered elsewhere carries write ids in its commit metadata; the
+        next ones must not repeat them. Ids never move back. A table that is dropped and registered
+        again by the same name goes on by itself.
+
+        :param last_write_id: the highest id in use.
+        :return: the highest id in use by now; the next one is this + 1.
+        :raises NoSuchObjectError: when the table does not exist.
+        """
+
+    def record_write(self, txn_id: int, database: str, table: str, instant: str) -> None:
+        """Record that a transaction writes a table as a Hudi instant; doing it again changes nothing.
+
+        :param instant: the instant's requested time.
+        :raises NoSuchObjectError: when the table does not exist.
+        :raises TransactionAbortedError: when the transaction was aborted.
+        :raises NoSuchTransactionError: when it is not open.
+        """
+
+    def valid_txn_list(self, txn_id: int | None = None) -> ValidTxnList:
+        """A snapshot: the transactions that a reader that begins now sees.
+
+        :param txn_id: the reader's own transaction: it sees its own writes, and nothing later.
+        :raises NoSuchTransactionError: when ``txn_id`` was never opened.
+        """
+
+    def read_snapshot(
+        self,
+        tables: Iterable[tuple[str, str]],
+        txn_id: int | None = None,
+        *,
+        valid_txns: ValidTxnList | None = None,
+    ) -> ReadSnapshot:
+        """What a reader needs to read several tables as they are now, through any replica's cache.
+
+        Hive's ``getValidWriteIdsAndTblIds``: all of one moment, and never from a cache. The tables' rows
+        at that moment: :func:`airflow_provider.table.snapshot`.
+
+        :param tables: (database, table) pairs.
+        :param txn_id: the reader's own transaction; its writes count as committed.
+        :param valid_txns: which transactions are seen, from an earlier :meth:`valid_txn_list`; then
+            ``txn_id`` says nothing. Those of now when None.
+        :raises NoSuchObjectError: when a table does not exist.
+        :raises NoSuchTransactionError: when ``txn_id`` was never opened.
+        """
+
+    def valid_write_id_list(
+        self, database: str, table: str, valid_txns: ValidTxnList | None = None
+    ) -> ValidWriteIdList:
+        """The write ids of a table that a reader sees.
+
+        :param valid_txns: the reader's snapshot; None for one of now.
+        :raises NoSuchObjectError: when the table does not exist.
+        """
