@@ -12,19 +12,24 @@ mean something. After each work the tables hold the same rows, or it ends.
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import shutil
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyspark
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
@@ -313,6 +318,7 @@ def main() -> None:
     arguments.add_argument("--warm-up", type=int, default=1, help="runs before them")
     chosen = arguments.parse_args()
     console = Console()
+    console.print(f"{datetime.now(UTC):%Y-%m-%d}; {_machine()}")
     with (
         tempfile.TemporaryDirectory(prefix="beside-hudi-") as folder,
         running(Path(folder) / "jvm", settings=_SETTINGS) as jvm,
@@ -356,6 +362,12 @@ def one_round(work: Work, lakes: Sequence[Lake], workload: Workload) -> list[flo
     if not all(each.equals(contents[0]) for each in contents):
         raise SystemExit(f"after {work.name} the tables differ")
     return seconds
+
+
+def _machine() -> str:
+    memory = psutil.virtual_memory().total / 2**30
+    versions = f"Python {platform.python_version()}, PyArrow {pa.__version__}, PySpark {pyspark.__version__}"
+    return f"{os.cpu_count()} cores, {memory:.0f} GiB; {versions}; load average {os.getloadavg()[0]:.1f}"
 
 
 def _spread(seconds: Sequence[float]) -> str:
