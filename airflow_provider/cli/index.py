@@ -8,9 +8,10 @@ import typer
 
 from airflow_provider.cli.arguments import AsJson, TableArgument, effective_options, table_lock
 from airflow_provider.cli.output import show
+from airflow_provider.concurrency import HeartbeatSettings
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.options import index_options
-from airflow_provider.indexing.run import pending_indexings, run_index
+from airflow_provider.indexing.run import IndexRunSettings, pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.indexing.status import index_status
 from airflow_provider.table.hudi_options import Topic
@@ -64,16 +65,15 @@ def build(
         show([{"instant": planned}] if planned else [], as_json)
         return
     plans = pending_indexings(table, indexes={MetadataPartition.FILES, *wanted})
-    heartbeat = effective_options(table).arguments(
+    beats = effective_options(table).arguments(
         Topic.HEARTBEAT, heartbeat_interval=None, tolerable_misses=None
     )
-    timeout = options.check_timeout if timeout is None else timeout
-    done = [
-        run_index(
-            table, each, timeout_seconds=timeout, lock=table_lock(table), max_failures=None, **heartbeat
-        )
-        for each in plans  # who calls it by hand has seen why it failed
-    ]
+    settings = IndexRunSettings(
+        timeout_seconds=options.check_timeout if timeout is None else timeout,
+        heartbeat=HeartbeatSettings(**beats),
+        max_failures=None,  # who calls it by hand has seen why it failed
+    )
+    done = [run_index(table, each, settings=settings, lock=table_lock(table)) for each in plans]
     show([each.to_dict() for each in done if each is not None], as_json)
 
 

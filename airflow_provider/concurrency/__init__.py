@@ -11,11 +11,13 @@ from airflow_provider.concurrency.conflicts import (
     pending_instants,
     wait_for_instant,
 )
+from airflow_provider.concurrency.heartbeats import HeartbeatSettings
 from airflow_provider.concurrency.log import CommitLog, LogEntry
 from airflow_provider.concurrency.plans import ServicePlan, schedule
 from airflow_provider.concurrency.undo import rollback, rollback_dead_writers
 from airflow_provider.concurrency.write import (
     Writer,
+    WriteSettings,
     begin_planned,
     begin_write,
     find_operation,
@@ -28,12 +30,14 @@ __all__ = [
     "CommitResult",
     "Conflict",
     "ConflictPolicy",
+    "HeartbeatSettings",
     "LogEntry",
     "Outcome",
     "PendingInstant",
     "Rebase",
     "Rebased",
     "ServicePlan",
+    "WriteSettings",
     "Writer",
     "begin_planned",
     "begin_write",

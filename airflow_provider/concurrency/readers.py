@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from airflow_provider.concurrency.commit import publish_head
-from airflow_provider.concurrency.heartbeats import Heartbeat, HeartbeatInfo
+from airflow_provider.concurrency.heartbeats import Heartbeat, HeartbeatInfo, HeartbeatSettings
 from airflow_provider.concurrency.log import CommitLog
 from airflow_provider.exceptions import InvalidInputError, SnapshotUnavailableError
 from airflow_provider.locks.owner import describe_owner
@@ -64,9 +64,7 @@ class ReaderLease(Heartbeat):
 
 
 @contextmanager
-def reader_lease(
-    table: HudiTable, *, heartbeat_interval: float = 10.0, tolerable_misses: int = 6
-) -> Iterator[ReaderLease]:
+def reader_lease(table: HudiTable, *, heartbeat: HeartbeatSettings | None = None) -> Iterator[ReaderLease]:
     """Keep what a reader is about to read from being cleaned, for the time of a ``with`` block.
 
     ::
@@ -79,23 +77,16 @@ def reader_lease(
     already, or while it is read.
 
     :param table: the table; only the lease itself is written to it, and what a writer left unpublished.
-    :param heartbeat_interval: seconds between two beats.
-    :param tolerable_misses: missed beats after which the lease is over.
+    :param heartbeat: how the reader shows that it is alive; after too many missed beats the lease is over.
     :return: the lease; see :meth:`ReaderLease.check`.
-    :raises InvalidInputError: when the heartbeat's numbers are not above zero.
     """
-    if heartbeat_interval <= 0 or tolerable_misses < 1:
-        raise InvalidInputError(
-            f"heartbeat_interval must be above 0 seconds and tolerable_misses at least 1, "
-            f"not {heartbeat_interval!r} and {tolerable_misses!r}"
-        )
-    storage = table.storage
+    heartbeat, storage = heartbeat or HeartbeatSettings(), table.storage
     newest = publish_head(storage, CommitLog(storage))
     info = HeartbeatInfo(
         describe_owner(),
         operation="READ",
-        interval=heartbeat_interval,
-        tolerable_misses=tolerable_misses,
+        interval=heartbeat.heartbeat_interval,
+        tolerable_misses=heartbeat.tolerable_misses,
         base=newest.sequence if newest else 0,
     )
     name = now()

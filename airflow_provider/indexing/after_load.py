@@ -13,14 +13,14 @@ from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.indexing.base_files import Build, build_in_process
-from airflow_provider.indexing.run import pending_indexings, run_index
+from airflow_provider.indexing.run import IndexRunSettings, pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.locks import LockProvider
 from airflow_provider.table.hudi_table import HudiTable
 
 log = logging.getLogger(__name__)
 
-_CATCH_UP_SECONDS = 10.0
+_SETTINGS = IndexRunSettings(timeout_seconds=10.0)
 """A load is not held up by other Hudi writers for longer; the next one goes on."""
 
 
@@ -47,6 +47,6 @@ def build_enabled_indexes(
     try:
         schedule_index(table, options.partitions, lock=lock)
         for plan in pending_indexings(table, indexes=missing, idle=True):
-            run_index(table, plan, timeout_seconds=_CATCH_UP_SECONDS, build=build, lock=lock)
+            run_index(table, plan, settings=_SETTINGS, build=build, lock=lock)
     except (TableServiceError, OSError) as error:
         log.warning("the indexes of %s could not be built now: %s", table.location, error)

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
+from airflow_provider.concurrency import HeartbeatSettings
 from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.indexing.run import CATCH_UP_TIMEOUT_SECONDS
+from airflow_provider.indexing.run import CATCH_UP_TIMEOUT_SECONDS, IndexRunSettings
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,15 @@ class IndexJob:
     table_name: str | None = None
     job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> IndexRunSettings:
+        """How the run goes about it.
+
+        :raises InvalidInputError: when a number is not above zero.
+        """
+        heartbeat = HeartbeatSettings(self.heartbeat_interval, self.tolerable_misses)
+        return IndexRunSettings(self.timeout_seconds, self.poll_seconds, heartbeat, self.max_failures)
 
     def to_json(self) -> str:
         """The job as text; holds the storage options, so mind who may read it."""

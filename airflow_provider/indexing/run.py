@@ -9,12 +9,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog, rollback_dead_writers
 from airflow_provider.concurrency.commit import IndexChange, Indexes, Moment, change_indexes, publish_head
-from airflow_provider.concurrency.heartbeats import Heartbeat, HeartbeatInfo, heartbeat_path, observe
+from airflow_provider.concurrency.heartbeats import (
+    Heartbeat,
+    HeartbeatInfo,
+    HeartbeatSettings,
+    heartbeat_path,
+    observe,
+)
 from airflow_provider.concurrency.indexes import (
     INDEX,
     BaseFiles,
@@ -61,6 +67,30 @@ log = logging.getLogger(__name__)
 
 CATCH_UP_TIMEOUT_SECONDS = 900.0
 """Hudi's ``hoodie.metadata.index.check.timeout.seconds``."""
+
+
+@dataclass(frozen=True)
+class IndexRunSettings:
+    """How the run of an indexing plan goes about it.
+
+    :param timeout_seconds: how long the catch-up waits for writers that know nothing of the indexes.
+    :param poll_seconds: between two looks during the catch-up.
+    :param heartbeat: how the run shows that it is alive.
+    :param max_failures: failures in a row after which a plan is not built any more; None never.
+    :raises InvalidInputError: when a number of seconds is not above zero.
+    """
+
+    timeout_seconds: float = CATCH_UP_TIMEOUT_SECONDS
+    poll_seconds: float = 5.0
+    heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
+    max_failures: int | None = MAX_FAILURES
+
+    def __post_init__(self) -> None:
+        if min(self.timeout_seconds, self.poll_seconds) <= 0:
+            raise InvalidInputError(
+                "the timeout and the seconds between two looks of a catch-up must be above zero, not "
+                f"{self.timeout_seconds!r} and {self.poll_seconds!r}"
+            )
 
 
 @dataclass(frozen=True)
@@ -123,16 +153,12 @@ def run_index(
     table: HudiTable,
     instant: str | None = None,
     *,
-    timeout_seconds: float = CATCH_UP_TIMEOUT_SECONDS,
-    poll_seconds: float = 5.0,
+    settings: IndexRunSettings | None = None,
     build: Build = build_in_process,
     lock: LockProvider | None = None,
-    heartbeat_interval: float = 10.0,
-    tolerable_misses: int = 6,
     operation_key: str | None = None,
     is_alive: Callable[[], bool] | None = None,
     around: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
-    max_failures: int | None = MAX_FAILURES,
 ) -> IndexResult | None:
     """Carry an indexing plan out: base files, catch-up, completion. What is complete is not done again.
 
@@ -141,29 +167,23 @@ def run_index(
 
     :param table: the table.
     :param instant: requested time of the plan; the oldest one that nobody carries out when None.
-    :param timeout_seconds: for the catch-up.
-    :param poll_seconds: between two looks during the catch-up.
+    :param settings: catch-up, heartbeat, and how often the plan may fail.
     :param build: writes the base files.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
-    :param heartbeat_interval: seconds between two beats.
-    :param tolerable_misses: missed beats after which others may run the plan.
     :param operation_key: kept in the heartbeat, for who looks for this run.
     :param is_alive: asked before every beat; False gives the run up.
     :param around: entered with the instant before base files are written, left afterwards.
-    :param max_failures: failures in a row after which a plan is not built any more; None never.
     :return: None when no plan was named, and there is none to carry out.
     :raises NoSuchInstantError: when there is no such plan, or its indexes were dropped.
     :raises WriteConflictError: when somebody else carries it out.
     :raises ServiceStoppedError: when the plan failed too often.
     :raises IndexCatchUpTimeoutError: when another Hudi writer did not end in time.
     :raises DuplicateRecordKeyError: when the record index is to be built, and a key is there twice.
-    :raises InvalidInputError: when a number is not above zero, or the lock does not keep another Hudi
-        writer out.
+    :raises InvalidInputError: when the lock does not keep another Hudi writer out.
     :raises HeartbeatExpiredError: when this run stood still for too long.
     :raises LockTimeoutError: when the table lock could not be had in time.
     """
-    if min(timeout_seconds, poll_seconds, heartbeat_interval, tolerable_misses) <= 0:
-        raise InvalidInputError("the timeout, the polling and the heartbeat's numbers must be above zero")
+    settings = settings or IndexRunSettings()
     table.check_writable()
     storage, commit_log = table.storage, CommitLog(table.storage)
     lock = lock or default_lock(table)
@@ -184,17 +204,17 @@ def run_index(
         Action.INDEXING,
         INDEX,
         PRIORITIES["table_service"],
-        heartbeat_interval,
-        tolerable_misses,
+        settings.heartbeat.heartbeat_interval,
+        settings.heartbeat.tolerable_misses,
         operation_key,
         base=head.sequence if head else 0,
     )
     with (
-        stopping_itself(table, Service.INDEXING, lambda: f"indexing {instant}", max_failures),
+        stopping_itself(table, Service.INDEXING, lambda: f"indexing {instant}", settings.max_failures),
         _claimed(storage, instant, info, is_alive) as heartbeat,
     ):
         return _Run(table, commit_log, instant, lock, heartbeat).carry_out(
-            build, around, timeout_seconds, poll_seconds
+            build, around, settings.timeout_seconds, settings.poll_seconds
         )
 
 

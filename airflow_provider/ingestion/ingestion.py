@@ -11,9 +11,11 @@ from typing import Any
 
 from airflow_provider.concurrency import (
     CommitResult,
+    HeartbeatSettings,
     Rebase,
     Rebased,
     Writer,
+    WriteSettings,
     begin_write,
     wait_for_instant,
 )
@@ -85,11 +87,10 @@ def write_rows(
                 table,
                 operation=job.kind.hudi_type,
                 action=job.kind.action,
-                priority=job.priority,
+                settings=WriteSettings(
+                    job.priority, job.policy, HeartbeatSettings(job.heartbeat_interval, job.tolerable_misses)
+                ),
                 lock=lock,
-                policy=job.policy,
-                heartbeat_interval=job.heartbeat_interval,
-                tolerable_misses=job.tolerable_misses,
                 operation_key=job.operation_key,
                 is_alive=is_alive,
                 open_txn=job.txn_id if job.txn_goes_on else None,

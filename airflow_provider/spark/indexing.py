@@ -53,16 +53,12 @@ def build_index(
     return run_index(
         table,
         job.instant,
-        timeout_seconds=job.timeout_seconds,
-        poll_seconds=job.poll_seconds,
+        settings=job.settings,
         build=lambda build: write_base_files(spark, build),
         lock=lock or open_lock(job.lock, table.storage),
-        heartbeat_interval=job.heartbeat_interval,
-        tolerable_misses=job.tolerable_misses,
         operation_key=job.operation_key,
         is_alive=is_alive,
         around=lambda instant: tasks_end_with(spark, instant),
-        max_failures=job.max_failures,
     )
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from airflow.sdk import Connection
 
-from airflow_provider.concurrency import begin_write
+from airflow_provider.concurrency import WriteSettings, begin_write
 from airflow_provider.exceptions import (
     InvalidConnectionError,
     InvalidInputError,
@@ -289,7 +289,9 @@ class TestTableHook:
     def test_pending_writes_are_seen_on_the_timeline(self, registered):
         hook = TableHook()
         assert hook.pending_instants("lake.flights") == []
-        with begin_write(hook.get_table("lake.flights"), operation="UPSERT", priority=300) as writer:
+        with begin_write(
+            hook.get_table("lake.flights"), operation="UPSERT", settings=WriteSettings(priority=300)
+        ) as writer:
             [pending] = hook.pending_instants("lake.flights")
             assert (pending.instant, pending.alive, pending.priority) == (writer.instant, True, 300)
             assert [i.requested_time for i in hook.timeline("lake.flights").pending()] == [writer.instant]

@@ -13,7 +13,13 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider.concurrency import Writer, begin_write, pending_instants
+from airflow_provider.concurrency import (
+    HeartbeatSettings,
+    Writer,
+    WriteSettings,
+    begin_write,
+    pending_instants,
+)
 from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
@@ -65,7 +71,11 @@ def files_of(table: HudiTable, instant: str) -> list[Path]:
 def dead(table) -> str:
     """The instant of a writer that has written a file and is not heard of any more."""
     load(table, (1, "mon", 1.0))
-    writer = begin_write(table, operation="CLUSTER", heartbeat_interval=3600, tolerable_misses=1)
+    writer = begin_write(
+        table,
+        operation="CLUSTER",
+        settings=WriteSettings(heartbeat=HeartbeatSettings(3600, tolerable_misses=1)),
+    )
     rewrite(table, writer)
     path = Path(table.location) / heartbeat_path(writer.instant)
     long_ago = time.time() - 7200

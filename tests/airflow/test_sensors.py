@@ -18,6 +18,8 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowSensorTimeout, TaskDeferred
 
 from airflow_provider.concurrency import (
+    HeartbeatSettings,
+    WriteSettings,
     begin_planned,
     begin_write,
     pending_instants,
@@ -422,7 +424,7 @@ class TestPriorCommitsFence:
             assert increment(table, order="fenced").held_by is None
 
     def test_a_dead_writer_blocks_until_it_is_rolled_back(self, table):
-        dead = begin(table, heartbeat_interval=0.1, tolerable_misses=2)
+        dead = begin(table, settings=WriteSettings(heartbeat=HeartbeatSettings(0.1, tolerable_misses=2)))
         dead.heartbeat.stop()
         time.sleep(0.5)
         sensor = PriorCommitsFenceSensor(task_id="t", table="lake.flights", before=_later(dead.instant))

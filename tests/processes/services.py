@@ -12,9 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider.concurrency import HeartbeatSettings
 from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
 from airflow_provider.indexing.drop import drop_index
-from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.run import IndexRunSettings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
@@ -173,7 +174,12 @@ def drop(table: HudiTable) -> None:
 
 def carry_out_index_build(table: HudiTable, instant: str) -> None:
     """Build what the plan names."""
-    run_index(table, instant, lock=open_lock(LOCK, table.storage), max_failures=None, **HEARTBEAT)
+    run_index(
+        table,
+        instant,
+        lock=open_lock(LOCK, table.storage),
+        settings=IndexRunSettings(heartbeat=HeartbeatSettings(**HEARTBEAT), max_failures=None),
+    )
 
 
 # --- plans that nobody carried out ------------------------------------------------------------

@@ -29,7 +29,7 @@ from thriftpy2.rpc import make_client
 from thriftpy2.thrift import TClient
 from thriftpy2.transport import TBufferedTransportFactory, TSaslClientTransport, TSocket, TTransportException
 
-from airflow_provider.concurrency import begin_write, pending_instants
+from airflow_provider.concurrency import HeartbeatSettings, WriteSettings, begin_write, pending_instants
 from airflow_provider.exceptions import MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore import Column, LockComponent, LockState, LockType, TxnState, open_metastore
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
@@ -197,7 +197,12 @@ class TestRecovery:
         for agent in ("dead after its commit", "dead before its commit"):
             txns[agent] = metastore.open_txn("me", "here", agent=agent)
             metastore.allocate_table_write_id(txns[agent], "default", "trips")
-            writer = begin_write(table, operation="INSERT", operation_key=agent, heartbeat_interval=60)
+            writer = begin_write(
+                table,
+                operation="INSERT",
+                operation_key=agent,
+                settings=WriteSettings(heartbeat=HeartbeatSettings(60)),
+            )
             writer.plan([FileGroupId("", agent)])
             path = f"{agent}_0-0-0_{writer.instant}.parquet"
             table.storage.put(path, b"rows")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.run import IndexRunSettings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable
@@ -133,7 +133,7 @@ class SharedTable:
     def build(self, indexes: Sequence[str] = ALL_INDEXES) -> None:
         """Indexes by our indexer."""
         schedule_index(self.table, list(indexes))
-        assert run_index(self.table, poll_seconds=0.05) is not None
+        assert run_index(self.table, settings=IndexRunSettings(poll_seconds=0.05)) is not None
 
     # --- the JVM's -------------------------------------------------------------------------------
 

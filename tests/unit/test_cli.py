@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider.cli import app, main
-from airflow_provider.concurrency import begin_write
+from airflow_provider.concurrency import HeartbeatSettings, WriteSettings, begin_write
 from airflow_provider.exceptions import (
     CorruptTableError,
     InvalidInputError,
@@ -47,7 +47,7 @@ def call(*arguments: str) -> Any:
 
 
 def test_a_write_under_way_is_seen_and_rolled_back(table: HudiTable) -> None:
-    writer = begin_write(table, operation="UPSERT", heartbeat_interval=60)
+    writer = begin_write(table, operation="UPSERT", settings=WriteSettings(heartbeat=HeartbeatSettings(60)))
     writer.plan([FileGroupId("", "x-0")])
     (pending,) = call("heartbeats", table.location)
     assert (pending["instant"], pending["operation"], pending["alive"]) == (writer.instant, "UPSERT", True)
@@ -202,7 +202,9 @@ def test_options_of_a_table_are_shown_and_changed(table: HudiTable) -> None:
         said("--set", "hoodie.clean.commits.retaind=2")
     with pytest.raises(InvalidInputError, match="whole number"):
         said("--set", f"{key}=many")
-    with begin_write(table, operation="UPSERT", heartbeat_interval=60) as writer:
+    with begin_write(
+        table, operation="UPSERT", settings=WriteSettings(heartbeat=HeartbeatSettings(60))
+    ) as writer:
         with pytest.raises(InvalidInputError, match=f"while {writer.instant} are in flight"):
             said("--unset", "hoodie.write.lock.wait_time_ms")
         writer.abort()

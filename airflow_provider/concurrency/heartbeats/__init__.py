@@ -9,10 +9,12 @@ from airflow_provider.concurrency.heartbeats.heartbeat import (
     observe_above,
     progress_of,
 )
+from airflow_provider.concurrency.heartbeats.settings import HeartbeatSettings
 
 __all__ = [
     "Heartbeat",
     "HeartbeatInfo",
+    "HeartbeatSettings",
     "check_wanted",
     "heartbeat_path",
     "observe",

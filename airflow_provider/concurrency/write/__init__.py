@@ -7,10 +7,12 @@ again, or raises.
 from airflow_provider.concurrency.write.begin import begin_planned, begin_write
 from airflow_provider.concurrency.write.operation_lookup import find_operation, find_operations
 from airflow_provider.concurrency.write.schema_change import ALTER_SCHEMA, change_schema
+from airflow_provider.concurrency.write.settings import WriteSettings
 from airflow_provider.concurrency.write.writer import Writer
 
 __all__ = [
     "ALTER_SCHEMA",
+    "WriteSettings",
     "Writer",
     "begin_planned",
     "begin_write",

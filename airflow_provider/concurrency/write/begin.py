@@ -6,16 +6,22 @@ from collections.abc import Callable
 
 from airflow_provider.concurrency.commit import Moment, publish_head
 from airflow_provider.concurrency.conflicts import (
-    PRIORITIES,
     ConflictPolicy,
     hold,
     release,
     unfinished_error,
     unfinished_write,
 )
-from airflow_provider.concurrency.heartbeats import Heartbeat, HeartbeatInfo, heartbeat_path, observe
+from airflow_provider.concurrency.heartbeats import (
+    Heartbeat,
+    HeartbeatInfo,
+    HeartbeatSettings,
+    heartbeat_path,
+    observe,
+)
 from airflow_provider.concurrency.log import Commit, CommitLog, LogEntry, Plan, request_instant
 from airflow_provider.concurrency.undo import rollback_dead_writers
+from airflow_provider.concurrency.write.settings import WriteSettings
 from airflow_provider.concurrency.write.writer import Writer
 from airflow_provider.exceptions import (
     InvalidInputError,
@@ -36,11 +42,8 @@ def begin_write(
     *,
     operation: str,
     action: Action = Action.COMMIT,
-    priority: int = PRIORITIES["ingestion"],
+    settings: WriteSettings | None = None,
     lock: LockProvider | None = None,
-    policy: ConflictPolicy | None = None,
-    heartbeat_interval: float = 10.0,
-    tolerable_misses: int = 6,
     operation_key: str | None = None,
     is_alive: Callable[[], bool] | None = None,
     open_txn: int | None = None,
@@ -51,11 +54,8 @@ def begin_write(
     :param table: the table.
     :param operation: Hudi's operation type, for example ``UPSERT``.
     :param action: the action on the timeline.
-    :param priority: who yields to whom; see :data:`~airflow_provider.concurrency.PRIORITIES`.
+    :param settings: priority, conflict policy and heartbeat.
     :param lock: the table lock for the commit; the filesystem lock in the table by default.
-    :param policy: what to do where the conflict rules leave a choice.
-    :param heartbeat_interval: seconds between two beats.
-    :param tolerable_misses: missed beats after which others roll this writer back.
     :param operation_key: under which :func:`find_operation` finds this write again.
     :param is_alive: asked before every beat; False gives the heartbeat up.
     :param open_txn: a metastore transaction that this write belongs to and that goes on after it: until
@@ -64,13 +64,12 @@ def begin_write(
     :param losses: how often this was begun before, and lost or gave way: after a few times it takes a turn
         (:mod:`~airflow_provider.concurrency.conflicts.turns`).
     :return: a :class:`Writer` whose instant is on the timeline as requested.
-    :raises InvalidInputError: when the heartbeat's numbers are not above zero.
     :raises UnsupportedTableError: when this package does not write such a table, or could not undo the
         write should its transaction be aborted.
     :raises WriteConflictError: when a write of another Hudi writer is pending that keeps no heartbeat, and
         the lock is not one that other Hudi writers share.
     """
-    _check_heartbeat(heartbeat_interval, tolerable_misses)
+    settings = settings or WriteSettings()
     table.check_writable()
     storage = table.storage
     if open_txn is not None and not storage.moves_atomically:
@@ -87,13 +86,13 @@ def begin_write(
         describe_owner(),
         action,
         operation,
-        priority,
-        heartbeat_interval,
-        tolerable_misses,
+        settings.priority,
+        settings.heartbeat.heartbeat_interval,
+        settings.heartbeat.tolerable_misses,
         operation_key,
         base=newest.sequence if newest else 0,
     )
-    lock, policy, instant = lock or default_lock(table), policy or ConflictPolicy(), ""
+    lock, policy, instant = lock or default_lock(table), settings.policy, ""
     while True:
         instant, base = _take_instant(storage, commit_log, newest, info, later_than=instant)
         # With a common lock that engine cleans up lazily (``HoodieWriteConfig`` refuses anything else), which
@@ -131,8 +130,7 @@ def begin_planned(
     *,
     lock: LockProvider | None = None,
     policy: ConflictPolicy | None = None,
-    heartbeat_interval: float = 10.0,
-    tolerable_misses: int = 6,
+    heartbeat: HeartbeatSettings | None = None,
     operation_key: str | None = None,
     is_alive: Callable[[], bool] | None = None,
 ) -> Writer:
@@ -146,15 +144,14 @@ def begin_planned(
     :param instant: the plan's requested time.
     :param lock: see :func:`begin_write`.
     :param policy: see :func:`begin_write`.
-    :param heartbeat_interval: seconds between two beats.
-    :param tolerable_misses: missed beats after which others roll this writer back.
+    :param heartbeat: how this writer shows that it is alive.
     :param operation_key: see :func:`begin_write`.
     :param is_alive: asked before every beat; False gives the heartbeat up.
     :return: a writer that is planned already: :meth:`Writer.plan` is not to be called.
     :raises NoSuchInstantError: when there is no such plan, or it was completed or rolled back.
     :raises WriteConflictError: when somebody else is carrying it out.
     """
-    _check_heartbeat(heartbeat_interval, tolerable_misses)
+    heartbeat = heartbeat or HeartbeatSettings()
     table.check_writable()
     storage = table.storage
     commit_log = CommitLog(storage)
@@ -166,8 +163,8 @@ def begin_planned(
         plan.action,
         plan.operation,
         plan.priority,
-        heartbeat_interval,
-        tolerable_misses,
+        heartbeat.heartbeat_interval,
+        heartbeat.tolerable_misses,
         operation_key,
         base=plan.sequence,
     )
@@ -179,13 +176,13 @@ def begin_planned(
     except NoSuchInstantError:
         storage.delete(heartbeat_path(instant))
         raise
-    heartbeat = Heartbeat(storage, instant, info, is_alive)
+    beating = Heartbeat(storage, instant, info, is_alive)
     lock, base = lock or default_lock(table), Moment.at(storage, plan)
-    writer = Writer(table, instant, plan.action, info, base, heartbeat, lock, policy or ConflictPolicy())
+    writer = Writer(table, instant, plan.action, info, base, beating, lock, policy or ConflictPolicy())
     try:
         writer.plan(plan.file_groups, (), early_check=False)
     except InvalidInputError:
-        heartbeat.stop()
+        beating.stop()
         raise _carried_out_already(storage, plan) from None
     return writer
 
@@ -230,11 +227,3 @@ def _carried_out_already(storage: Storage, plan: Plan) -> WriteConflictError:
         "its end",
         instant=plan.instant,
     )
-
-
-def _check_heartbeat(interval: float, tolerable_misses: int) -> None:
-    if interval <= 0 or tolerable_misses < 1:
-        raise InvalidInputError(
-            f"heartbeat_interval must be above 0 seconds and tolerable_misses at least 1, "
-            f"not {interval!r} and {tolerable_misses!r}"
-        )

@@ -19,6 +19,7 @@ from airflow_provider.concurrency import (
     PRIORITIES,
     CommitLog,
     CommitResult,
+    HeartbeatSettings,
     Writer,
     begin_planned,
     find_operation,
@@ -398,8 +399,7 @@ def _begin(
             table,
             instant,
             lock=lock,
-            heartbeat_interval=job.heartbeat_interval,
-            tolerable_misses=job.tolerable_misses,
+            heartbeat=HeartbeatSettings(job.heartbeat_interval, job.tolerable_misses),
             operation_key=job.operation_key,
             is_alive=is_alive,
         )

@@ -14,9 +14,11 @@ from airflow_provider.concurrency import (
     PRIORITIES,
     CommitLog,
     ConflictPolicy,
+    HeartbeatSettings,
     Rebase,
     Rebased,
     Writer,
+    WriteSettings,
     begin_write,
     rollback_dead_writers,
 )
@@ -92,9 +94,9 @@ def add_writer(
             table,
             operation="UPSERT",
             lock=lock or NoLock(),
-            policy=policy,
-            priority=priority,
-            heartbeat_interval=3600.0,
+            settings=WriteSettings(
+                policy=policy or ConflictPolicy(), priority=priority, heartbeat=HeartbeatSettings(3600.0)
+            ),
             operation_key=operation_key,
             open_txn=aborted_txn,
         ) as writer:
@@ -332,7 +334,7 @@ def add_leased_reader(simulation: Simulation, name: str, times: int = 2) -> None
 
     def work(table: HudiTable, actor: Actor) -> None:
         for _ in range(times):
-            with reader_lease(table, heartbeat_interval=3600.0):
+            with reader_lease(table, heartbeat=HeartbeatSettings(3600.0)):
                 after = frozenset(simulation.acknowledged - simulation.unpublished)
                 view = HudiTable.at(table.storage).view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
                 files = view.base_files(PARTITION)

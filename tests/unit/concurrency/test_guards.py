@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hudi import HudiTableBuilder
 
-from airflow_provider.concurrency import PRIORITIES, CommitLog, ConflictPolicy, begin_write
+from airflow_provider.concurrency import PRIORITIES, CommitLog, ConflictPolicy, WriteSettings, begin_write
 from airflow_provider.concurrency.commit.commit_point import commit
 from airflow_provider.concurrency.commit.concurrent_changes import Moment
 from airflow_provider.concurrency.commit.publish import publish
@@ -45,9 +45,13 @@ def upsert(table: HudiTable, *ids: int) -> None:
 def test_a_write_gives_way_at_its_commit_to_one_of_higher_priority_that_began_later(table: HudiTable) -> None:
     (shared,) = table.view().all_base_files()
     policy = ConflictPolicy(on_higher_priority="fail")
-    with begin_write(table, operation="UPSERT", priority=PRIORITIES["backfill"], policy=policy) as backfill:
+    with begin_write(
+        table, operation="UPSERT", settings=WriteSettings(priority=PRIORITIES["backfill"], policy=policy)
+    ) as backfill:
         backfill.plan([shared.file_group])
-        with begin_write(table, operation="UPSERT", priority=PRIORITIES["ingestion"]) as ingestion:
+        with begin_write(
+            table, operation="UPSERT", settings=WriteSettings(priority=PRIORITIES["ingestion"])
+        ) as ingestion:
             ingestion.plan([shared.file_group])
             with pytest.raises(HigherPriorityWriteError, match=ingestion.instant):
                 backfill.commit([], replaced={"": [shared.file_id]})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import begin_write, pending_instants
+from airflow_provider.concurrency import HeartbeatSettings, WriteSettings, begin_write, pending_instants
 from airflow_provider.concurrency.transactions.recovery import recover_transactions
 from airflow_provider.metastore import Column, EventType, Metastore, TxnState, open_metastore
 from airflow_provider.table import HudiTable
@@ -44,7 +44,12 @@ def left_alone(metastore: Metastore, agent: str) -> int:
 
 
 def write(table: HudiTable, operation_key: str, *, commit: bool) -> str:
-    writer = begin_write(table, operation="INSERT", operation_key=operation_key, heartbeat_interval=60)
+    writer = begin_write(
+        table,
+        operation="INSERT",
+        operation_key=operation_key,
+        settings=WriteSettings(heartbeat=HeartbeatSettings(60)),
+    )
     writer.plan([FileGroupId("city=sf", f"{operation_key}-0")])
     path = f"city=sf/{operation_key}-0_0-0-0_{writer.instant}.parquet"
     table.storage.put(path, b"rows")

@@ -21,8 +21,10 @@ import pytest
 
 from airflow_provider.concurrency import (
     CommitLog,
+    HeartbeatSettings,
     ServicePlan,
     Writer,
+    WriteSettings,
     begin_write,
     pending_instants,
     rollback,
@@ -71,7 +73,9 @@ def test_a_rewrite_that_was_planned_and_carried_out_meanwhile_is_reverted() -> N
 
 def test_a_beat_says_on_what_the_write_is_based(table: HudiTable) -> None:
     # A cleaner would keep everything from the beginning of the log.
-    with begin_write(table, operation="INSERT", heartbeat_interval=0.01) as writer:
+    with begin_write(
+        table, operation="INSERT", settings=WriteSettings(heartbeat=HeartbeatSettings(0.01))
+    ) as writer:
         path = f"{HEARTBEAT_FOLDER}/{writer.instant}"
         begun = Path(table.storage.url(path)).stat().st_mtime_ns
         while Path(table.storage.url(path)).stat().st_mtime_ns == begun:
@@ -96,7 +100,11 @@ class _SlowBeats(Storage):
 def test_no_beat_comes_after_the_publication(table: HudiTable) -> None:
     # It would bring the heartbeat back of a write that has ended.
     storage = _SlowBeats(table.location)
-    with begin_write(HudiTable(storage, table.config), operation="INSERT", heartbeat_interval=0.5) as writer:
+    with begin_write(
+        HudiTable(storage, table.config),
+        operation="INSERT",
+        settings=WriteSettings(heartbeat=HeartbeatSettings(0.5)),
+    ) as writer:
         writer.plan([])
         assert storage.beating.wait(10)
         writer.commit([])
@@ -263,8 +271,7 @@ def test_who_was_silent_for_too_long_gives_up_though_nobody_has_rolled_it_back(
         HudiTable(storage, table.config),
         operation="INSERT",
         lock=_LongOnItsWay(lambda: come_to("under the lock")),
-        heartbeat_interval=tolerance / 5,
-        tolerable_misses=5,
+        settings=WriteSettings(heartbeat=HeartbeatSettings(tolerance / 5, tolerable_misses=5)),
     )
     with pytest.raises(HeartbeatExpiredError, match="no beat for"):
         write(writer)
@@ -278,8 +285,7 @@ def test_a_writer_ends_with_the_process_that_it_belongs_to(table: HudiTable) -> 
         writer = begin_write(
             table,
             operation="INSERT",
-            heartbeat_interval=0.05,
-            tolerable_misses=10_000,
+            settings=WriteSettings(heartbeat=HeartbeatSettings(0.05, tolerable_misses=10_000)),
             is_alive=lambda: driven.poll() is None,
         )
         writer.plan([], [""])

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import ServicePlan, begin_write, schedule
+from airflow_provider.concurrency import ServicePlan, WriteSettings, begin_write, schedule
 from airflow_provider.concurrency.conflicts.open_transactions import held_instants
 from airflow_provider.concurrency.transactions.recovery import recover_transactions
 from airflow_provider.concurrency.transactions.transactions import (
@@ -120,7 +120,9 @@ class TestRewrites:
     @staticmethod
     def cluster(table: HudiTable) -> str:
         old = table.view().all_base_files()
-        with begin_write(table, operation="CLUSTER", action=Action.REPLACE_COMMIT, priority=200) as writer:
+        with begin_write(
+            table, operation="CLUSTER", action=Action.REPLACE_COMMIT, settings=WriteSettings(priority=200)
+        ) as writer:
             writer.plan([], ["city=sf"])
             with BaseFileWriter(
                 table.storage,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.indexing.run import IndexResult, run_index
+from airflow_provider.indexing.run import IndexResult, IndexRunSettings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.table import HudiTable
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
@@ -23,8 +23,7 @@ def run(table: HudiTable, instant: str, timeout: float = 60.0, **settings: objec
     result = run_index(
         table,
         instant,
-        timeout_seconds=timeout,
-        poll_seconds=0.01,
+        settings=IndexRunSettings(timeout_seconds=timeout, poll_seconds=0.01),
         lock=SharedLock(table.location),
         **settings,  # type: ignore[arg-type]
     )

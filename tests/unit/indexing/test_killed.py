@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from airflow_provider.concurrency import HeartbeatSettings
 from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.indexing.drop import drop_index
-from airflow_provider.indexing.run import pending_indexings, run_index
+from airflow_provider.indexing.run import IndexRunSettings, pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
@@ -35,7 +36,7 @@ def schedules(table: HudiTable) -> str | None:
 
 
 def runs(table: HudiTable) -> None:
-    run_index(table, lock=NoLock(), heartbeat_interval=AGES)
+    run_index(table, lock=NoLock(), settings=IndexRunSettings(heartbeat=HeartbeatSettings(AGES)))
 
 
 def drops(table: HudiTable) -> None:

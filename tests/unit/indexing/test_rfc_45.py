@@ -13,7 +13,14 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider.concurrency import CommitLog, Writer, begin_write, rollback_dead_writers
+from airflow_provider.concurrency import (
+    CommitLog,
+    HeartbeatSettings,
+    Writer,
+    WriteSettings,
+    begin_write,
+    rollback_dead_writers,
+)
 from airflow_provider.exceptions import (
     IndexCatchUpTimeoutError,
     InstantRolledBackError,
@@ -56,7 +63,12 @@ def begun(table: HudiTable, ids: list[int]) -> Callable[[], object]:
 
 
 def written(table: HudiTable, ids: list[int]) -> tuple[Writer, WriteStat]:
-    writer = begin_write(table, operation="INSERT", lock=SharedLock(table.location), heartbeat_interval=3600)
+    writer = begin_write(
+        table,
+        operation="INSERT",
+        lock=SharedLock(table.location),
+        settings=WriteSettings(heartbeat=HeartbeatSettings(3600)),
+    )
     writer.plan([], ["city=sf"])
     file_id = new_file_id()
     with BaseFileWriter(

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import PRIORITIES, begin_write, pending_instants
+from airflow_provider.concurrency import PRIORITIES, WriteSettings, begin_write, pending_instants
 from airflow_provider.exceptions import (
     EmptySourceError,
     InvalidInputError,
@@ -183,7 +183,7 @@ class TestWay:
     @pytest.mark.parametrize("priority", ["backfill", "table_service"])
     def test_nor_for_equals_or_lower_ones(self, table, priority):
         history = History(table)
-        with begin_write(table, operation="CLUSTER", priority=PRIORITIES[priority]):
+        with begin_write(table, operation="CLUSTER", settings=WriteSettings(priority=PRIORITIES[priority])):
             assert history.run((1,))["seconds_waited"] == 0
 
     def test_a_writer_that_nobody_knows_goes_first_while_it_waits_for_the_lock(self, table):

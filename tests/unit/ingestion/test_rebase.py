@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import PRIORITIES, begin_write
+from airflow_provider.concurrency import PRIORITIES, WriteSettings, begin_write
 from airflow_provider.exceptions import HigherPriorityWriteError, WriteConflictError
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
@@ -335,7 +335,7 @@ def test_reverting_a_clustering(table: LakeTable) -> None:
 def test_what_it_was_merged_on_is_reverted(table: LakeTable) -> None:
     opened, theirs = table.table, [row(5, "theirs"), row(6, "theirs")]
     described = IngestJob(table.location, on_rewrite="revert")
-    writer = begin_write(opened, operation="UPSERT", policy=described.policy)
+    writer = begin_write(opened, operation="UPSERT", settings=WriteSettings(policy=described.policy))
     other = Ingestion(described, opened, writer, ArrowRows.of(described, opened, table.arrow(theirs)))
     Clustering(table.table, "part=a", outputs=3).commit()
 
@@ -353,7 +353,9 @@ def test_what_it_was_merged_on_is_reverted(table: LakeTable) -> None:
 
 
 def test_giving_way_to_a_writer_of_higher_priority(table: LakeTable) -> None:
-    high = begin_write(table.table, operation="UPSERT", priority=PRIORITIES["ingestion"])
+    high = begin_write(
+        table.table, operation="UPSERT", settings=WriteSettings(priority=PRIORITIES["ingestion"])
+    )
     groups = [FileGroupId("part=b", base_file.file_id) for base_file in high.view.base_files("part=b")]
     high.plan(groups)
     low: dict[str, Any] = {"priority": PRIORITIES["backfill"]}
@@ -391,7 +393,9 @@ def high_goes_on(table: LakeTable) -> Any:
 
 
 def test_waiting_for_a_writer_of_higher_priority(table: LakeTable) -> None:
-    high = begin_write(table.table, operation="UPSERT", priority=PRIORITIES["ingestion"])
+    high = begin_write(
+        table.table, operation="UPSERT", settings=WriteSettings(priority=PRIORITIES["ingestion"])
+    )
     high.plan([base_file.file_group for base_file in high.view.base_files("part=b")])
     ended = threading.Timer(0.3, high.abort)
     ended.start()

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import PRIORITIES, begin_write
+from airflow_provider.concurrency import PRIORITIES, WriteSettings, begin_write
 from airflow_provider.concurrency.conflicts import turns
 from airflow_provider.concurrency.conflicts.turns import LOSSES_BEFORE_A_TURN, turn_seconds
 from airflow_provider.concurrency.write import committing
@@ -93,7 +93,9 @@ def steady(table: LakeTable) -> Iterator[Callable[[], None]]:
     writers = []
 
     def begins() -> None:
-        writer = begin_write(opened, operation="UPSERT", priority=PRIORITIES["ingestion"])
+        writer = begin_write(
+            opened, operation="UPSERT", settings=WriteSettings(priority=PRIORITIES["ingestion"])
+        )
         writer.plan([group], early_check=False)
         writers.append(writer)
 

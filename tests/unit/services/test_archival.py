@@ -12,7 +12,9 @@ from airflow_provider.concurrency import (
     PRIORITIES,
     CommitLog,
     CommitResult,
+    HeartbeatSettings,
     ServicePlan,
+    WriteSettings,
     begin_planned,
     begin_write,
     find_operation,
@@ -328,7 +330,9 @@ def test_who_stood_still_past_the_logs_beginning_finds_that_out(table: HudiTable
     """A writer that had asked for its heartbeat, and then stood still right before it put its entry."""
     commits(table, 1)
     asleep = HudiTable.open(table.location)
-    writer = begin_write(asleep, operation="INSERT", heartbeat_interval=3600.0)
+    writer = begin_write(
+        asleep, operation="INSERT", settings=WriteSettings(heartbeat=HeartbeatSettings(3600.0))
+    )
     writer.plan([], ["city=sf"])
     rollback(table, writer.instant)
     commits(table, 6, first=1)

@@ -11,7 +11,15 @@ from hudi import HudiTableBuilder
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from airflow_provider.concurrency import CommitResult, Writer, begin_write, find_operation, rollback
+from airflow_provider.concurrency import (
+    CommitResult,
+    HeartbeatSettings,
+    Writer,
+    WriteSettings,
+    begin_write,
+    find_operation,
+    rollback,
+)
 from airflow_provider.exceptions import CheckpointExpiredError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive
@@ -85,7 +93,9 @@ class Archived(RuleBasedStateMachine):
 
     @rule()
     def write_begins(self) -> None:
-        writer = begin_write(self.table, operation="INSERT", heartbeat_interval=3600.0)
+        writer = begin_write(
+            self.table, operation="INSERT", settings=WriteSettings(heartbeat=HeartbeatSettings(3600.0))
+        )
         writer.plan([], ["city=sf"])
         self.in_flight.append(writer)
 

@@ -10,7 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import CommitLog, begin_write, pending_instants, rollback
+from airflow_provider.concurrency import (
+    CommitLog,
+    HeartbeatSettings,
+    WriteSettings,
+    begin_write,
+    pending_instants,
+    rollback,
+)
 from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
 from airflow_provider.concurrency.plans.scheduling import reserved_file_groups
 from airflow_provider.concurrency.readers import (
@@ -258,7 +265,7 @@ def test_a_reader_is_told_which_clean_of_another_hudi_writer_took_its_files(made
 
 
 def test_a_reader_that_died_keeps_nothing(made: LakeTable) -> None:
-    with reader_lease(made.table, heartbeat_interval=0.02, tolerable_misses=1) as lease:
+    with reader_lease(made.table, heartbeat=HeartbeatSettings(0.02, tolerable_misses=1)) as lease:
         made.ingest("upsert", [row(1, 5)])
         (file,) = made.table.storage.list(READERS_FOLDER)
         lease.stop()
@@ -359,7 +366,11 @@ def test_files_of_a_writer_go_once_it_was_rolled_back(made: LakeTable) -> None:
 
 
 def test_a_dead_writer_is_rolled_back_first(made: LakeTable) -> None:
-    writer = begin_write(made.table, operation="UPSERT", heartbeat_interval=3600.0, tolerable_misses=1)
+    writer = begin_write(
+        made.table,
+        operation="UPSERT",
+        settings=WriteSettings(heartbeat=HeartbeatSettings(3600.0, tolerable_misses=1)),
+    )
     writer.plan((), ["p=b"])
     path = dead_file(made, writer.instant)
     long_ago = time.time() - 7200

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from airflow_provider.concurrency import (
     PRIORITIES,
     CommitLog,
+    HeartbeatSettings,
     begin_planned,
     begin_write,
     pending_instants,
@@ -302,7 +303,7 @@ def test_a_live_writer_of_higher_priority_is_not_disturbed(table: LakeTable) -> 
 def test_a_clustering_of_higher_priority_than_a_live_writer_goes_on(table: LakeTable) -> None:
     schedule_clustering(table.table, PACKED, priority=PRIORITIES["ingestion"] + 1)
     groups = [base_file.file_group for base_file in table.table.base_files()]
-    with begin_write(table.table, operation="UPSERT", policy=None) as ingestion:
+    with begin_write(table.table, operation="UPSERT") as ingestion:
         ingestion.plan(groups)
         result = cluster_in_process(table.table)
     assert result is not None
@@ -341,7 +342,7 @@ def test_a_plan_that_nobody_began_is_carried_out_by_the_next_run(table: LakeTabl
 def killed(table: LakeTable, instant: str) -> None:
     """An execution that wrote a file, and has been silent since for too long."""
     storage = table.table.storage
-    writer = begin_planned(table.table, instant, heartbeat_interval=3600.0)
+    writer = begin_planned(table.table, instant, heartbeat=HeartbeatSettings(3600.0))
     (group, *_) = pending_plan(table.table, instant).groups
     schema = table.table.schema_on(table.table.timeline())
     task = ClusteringTask(storage, table.table.config, schema, instant, PACKED, group)

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.concurrency import begin_write, rollback, rollback_dead_writers
+from airflow_provider.concurrency import (
+    HeartbeatSettings,
+    WriteSettings,
+    begin_write,
+    rollback,
+    rollback_dead_writers,
+)
 from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.concurrency.readers import reader_lease
 from airflow_provider.exceptions import InstantRolledBackError, SnapshotUnavailableError
@@ -141,7 +147,9 @@ def test_instants_whose_log_files_are_read_stay(table: HudiTable) -> None:
 
 def dies(table: HudiTable) -> str:
     """A writer that stands still, and is rolled back; its instant."""
-    writer = begin_write(table, operation="UPSERT", lock=NoLock(), heartbeat_interval=3600.0)
+    writer = begin_write(
+        table, operation="UPSERT", lock=NoLock(), settings=WriteSettings(heartbeat=HeartbeatSettings(3600.0))
+    )
     writer.heartbeat.stop()
     rollback(table, writer.instant, reason="no heartbeat")
     return writer.instant
@@ -230,7 +238,9 @@ def test_a_late_log_file_in_a_file_group_that_nothing_changes(table: HudiTable) 
 
 def test_a_dead_writers_pending_instant_does_not_hold_archival_up(table: HudiTable) -> None:
     storage = metadata_storage(table.storage)
-    with begin_write(table, operation="UPSERT", lock=NoLock(), heartbeat_interval=3600.0) as writer:
+    with begin_write(
+        table, operation="UPSERT", lock=NoLock(), settings=WriteSettings(heartbeat=HeartbeatSettings(3600.0))
+    ) as writer:
         live = writer.instant
         begin_instant(storage, Action.DELTA_COMMIT, live, UPSERT)
         for number in range(4):
