@@ -1,19 +1,21 @@
 """Which partitions of a table a filter keeps: Hive's partition filter language.
 
-The text that ``get_partitions_by_filter`` takes (Hive's ``Filter.g``): comparisons of a partition
-key with a constant (``=``, ``!=`` or ``<>``, ``<``, ``<=``, ``>``, ``>=``, ``like``), ``between .. and``,
-``in (..)``, each of the last two also with ``not``, joined by ``and``, ``or`` and parentheses.
-Constants are integers, texts in single or double quotes, and ``date 'yyyy-mm-dd'``.
+The text that ``get_partitions_by_filter`` takes (Hive's ``Filter.g``): comparisons of a partition key with a
+constant (``=`` or ``==``, ``!=`` or ``<>``, ``<``, ``<=``, ``>``, ``>=``, ``like``), ``between .. and``,
+``in (..)``, each of the last two also with ``not``, joined by ``and``, ``or`` and parentheses. Several keys
+together are compared by ``(struct(a, b)) in (const struct(1, 'x'), ..)``, or without the words. Constants are
+numbers, texts in single or double quotes, and dates with or without quotes and the word ``date``.
 
-The binary expressions of ``get_partitions_by_expr`` are serialised Java objects that only Hive
-itself can read, or this text.
+The binary expressions of ``get_partitions_by_expr`` are serialised Java objects that only Hive itself can
+read, or this text.
 """
 
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
 
@@ -21,10 +23,12 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import LarkError, VisitError
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.metastore.model import Column, PartitionInfo
+from airflow_provider.metastore.model import DEFAULT_PARTITION, Column, PartitionInfo
+from airflow_provider.metastore.patterns import like_pattern
 
 Row = Mapping[str, str | None]
 Keep = Callable[[Row], bool]
+Relation = Callable[[Any, Any], bool]
 
 _GRAMMAR = r"""
 ?start: or_
@@ -32,24 +36,37 @@ _GRAMMAR = r"""
 ?and_: part ("and"i part)*
 ?part: "(" or_ ")"
      | predicate
-predicate: KEY OPERATOR constant -> compare
-         | constant OPERATOR KEY -> compare_mirrored
-         | KEY "like"i TEXT -> like
-         | KEY "between"i constant "and"i constant -> between
-         | KEY "not"i "between"i constant "and"i constant -> not_between
-         | KEY "in"i "(" constant ("," constant)* ")" -> in_
-         | KEY "not"i "in"i "(" constant ("," constant)* ")" -> not_in
-constant: INTEGER -> integer
-        | ("date"i)? TEXT -> text
-OPERATOR: "<=" | ">=" | "<>" | "!=" | "=" | "<" | ">"
-INTEGER: /-?[0-9]+/
+predicate: key OPERATOR constant -> compare
+         | constant OPERATOR key -> compare_mirrored
+         | key "like"i TEXT -> like
+         | key "between"i constant "and"i constant -> between
+         | key "not"i "between"i constant "and"i constant -> not_between
+         | key "in"i "(" constant ("," constant)* ")" -> in_
+         | key "not"i "in"i "(" constant ("," constant)* ")" -> not_in
+         | keys "in"i "(" constants ("," constants)* ")" -> keys_in
+         | keys "not"i "in"i "(" constants ("," constants)* ")" -> keys_not_in
+?key: KEY
+    | "(" key ")"
+keys: "(" key ("," key)+ ")"
+    | STRUCT "(" key ("," key)* ")"
+    | "(" keys ")"
+constants: ["const"i] [STRUCT] "(" constant ("," constant)* ")"
+constant: NUMBER -> number
+        | DATE -> date
+        | ("date"i | "timestamp"i)? TEXT -> text
+        | "date"i DATE -> date
+OPERATOR: "<=" | ">=" | "<>" | "!=" | "==" | "=" | "<" | ">"
+DATE.2: /[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}/
+NUMBER.1: /-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]{1,3})?/i
 TEXT: /'[^']*'/ | /"[^"]*"/
-KEY: /(?!(?:and|or|not|like|between|in|date)\b)[A-Za-z_][A-Za-z0-9_]*|`[^`]+`/i
+STRUCT.2: /struct(?=\s*\()/i
+KEY: /(?!(?:and|or|not|like|between|in|date|timestamp)\b)[A-Za-z_][A-Za-z0-9_]*|`[^`]+`/i
 %ignore /\s+/
 """
 
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+_OPERATORS: dict[str, Relation] = {
     "=": operator.eq,
+    "==": operator.eq,
     "!=": operator.ne,
     "<>": operator.ne,
     "<": operator.lt,
@@ -58,19 +75,23 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_INTEGER_TYPES = frozenset({"tinyint", "smallint", "int", "integer", "bigint"})
+_NUMBERS = frozenset(
+    {"tinyint", "smallint", "int", "integer", "bigint", "float", "double", "real", "decimal", "numeric"}
+)
+_TEXTS = frozenset({"string", "varchar", "char"})
 
 
 def partition_filter(text: str, partition_keys: Sequence[Column]) -> Callable[[PartitionInfo], bool]:
     """Compile a filter.
 
-    A null value satisfies no comparison, as in SQL. Keys of an integer type are compared as numbers,
-    all others as texts.
+    Keys of a number type are compared as numbers, timestamps as points in time, all others as texts. The null
+    partition of a key of a text type is compared by its name, ``__HIVE_DEFAULT_PARTITION__``, as in Hive; so
+    it satisfies ``key != 'a'``. Of any other type it satisfies a comparison with that name only.
 
     :param text: the filter; an empty one keeps every partition.
     :param partition_keys: the table's partition keys.
-    :raises InvalidInputError: when the text is no filter, names a column that is no partition key, or
-        compares an integer key with something that is no integer.
+    :raises InvalidInputError: when the text is no filter, names a column that is no partition key, compares a
+        number with something that is none, or several keys with another number of constants.
     """
     types = {key.name.lower(): key.type.lower() for key in partition_keys}
     names = [key.name.lower() for key in partition_keys]
@@ -104,11 +125,23 @@ class _Compiler(Transformer[Token, Keep]):
         super().__init__()
         self._types = types
 
-    def integer(self, token: Token) -> int:
-        return int(token)
+    def number(self, token: Token) -> str:
+        return str(token)
+
+    def date(self, token: Token) -> str:
+        year, month, day = str(token).split("-")
+        return f"{year}-{month:0>2}-{day:0>2}"
 
     def text(self, token: Token) -> str:
         return str(token)[1:-1]
+
+    def keys(self, *parts: Any) -> list[Token]:
+        if isinstance(parts[0], list):
+            return parts[0]
+        return [one for one in parts if one.type == "KEY"]
+
+    def constants(self, *parts: Any) -> list[str]:
+        return [one for one in parts if type(one) is str]
 
     def or_(self, *parts: Keep) -> Keep:
         return lambda row: any(part(row) for part in parts)
@@ -116,29 +149,43 @@ class _Compiler(Transformer[Token, Keep]):
     def and_(self, *parts: Keep) -> Keep:
         return lambda row: all(part(row) for part in parts)
 
-    def compare(self, key: Token, symbol: Token, constant: int | str) -> Keep:
+    def compare(self, key: Token, symbol: Token, constant: str) -> Keep:
         return self._test(key, _OPERATORS[symbol], constant)
 
-    def compare_mirrored(self, constant: int | str, symbol: Token, key: Token) -> Keep:
+    def compare_mirrored(self, constant: str, symbol: Token, key: Token) -> Keep:
         return self._test(key, _OPERATORS[_MIRRORED.get(symbol, str(symbol))], constant)
 
     def like(self, key: Token, pattern: Token) -> Keep:
-        parts = (re.escape(part) for part in re.split("([%_])", str(pattern)[1:-1]))
-        matcher = re.compile("".join({"%": ".*", "_": "."}.get(part, part) for part in parts), re.DOTALL)
-        name = self._name(key)
-        return lambda row: (value := row[name]) is not None and matcher.fullmatch(value) is not None
+        matches, name = like_pattern(str(pattern)[1:-1]), self._name(key)
+        null_counts = self._is_text(name)
+        return lambda row: (null_counts or row[name] is not None) and matches(_as_stored(row[name]))
 
-    def between(self, key: Token, low: int | str, high: int | str) -> Keep:
+    def between(self, key: Token, low: str, high: str) -> Keep:
         return self.and_(self._test(key, operator.ge, low), self._test(key, operator.le, high))
 
-    def not_between(self, key: Token, low: int | str, high: int | str) -> Keep:
+    def not_between(self, key: Token, low: str, high: str) -> Keep:
         return self.or_(self._test(key, operator.lt, low), self._test(key, operator.gt, high))
 
-    def in_(self, key: Token, *constants: int | str) -> Keep:
+    def in_(self, key: Token, *constants: str) -> Keep:
         return self.or_(*(self._test(key, operator.eq, one) for one in constants))
 
-    def not_in(self, key: Token, *constants: int | str) -> Keep:
+    def not_in(self, key: Token, *constants: str) -> Keep:
         return self.and_(*(self._test(key, operator.ne, one) for one in constants))
+
+    def keys_in(self, keys: list[Token], *structs: list[str]) -> Keep:
+        return self.or_(*(self.and_(*self._tests(keys, operator.eq, one)) for one in structs))
+
+    def keys_not_in(self, keys: list[Token], *structs: list[str]) -> Keep:
+        return self.and_(*(self.or_(*self._tests(keys, operator.ne, one)) for one in structs))
+
+    def _tests(self, keys: list[Token], relation: Relation, struct: list[str]) -> list[Keep]:
+        if len(keys) != len(struct):
+            raise InvalidInputError(
+                f"partition filter: {[str(key) for key in keys]} are compared with {len(struct)} constants, "
+                f"{struct}; give one for each key",
+                keys=[str(key) for key in keys],
+            )
+        return [self._test(key, relation, constant) for key, constant in zip(keys, struct, strict=True)]
 
     def _name(self, key: Token) -> str:
         name = str(key).strip("`").lower()
@@ -149,23 +196,44 @@ class _Compiler(Transformer[Token, Keep]):
             )
         return name
 
-    def _test(self, key: Token, relation: Callable[[Any, Any], bool], constant: int | str) -> Keep:
+    def _is_text(self, name: str) -> bool:
+        return self._types[name].partition("(")[0].strip() in _TEXTS
+
+    def _test(self, key: Token, relation: Relation, constant: str) -> Keep:
         name = self._name(key)
-        if self._types[name] not in _INTEGER_TYPES:
-            return lambda row: (value := row[name]) is not None and relation(value, str(constant))
-        try:
-            number = int(constant)
-        except ValueError:
+        if constant == DEFAULT_PARTITION or self._is_text(name):
+            return lambda row: relation(_as_stored(row[name]), constant)
+        type_ = self._types[name].partition("(")[0].strip()
+        read = _number if type_ in _NUMBERS else _timestamp if type_ == "timestamp" else _text
+        known = read(constant)
+        if known is None:
             raise InvalidInputError(
-                f"partition filter: {name!r} is of type {self._types[name]}, {constant!r} is no integer",
+                f"partition filter: {name!r} is of type {self._types[name]}, {constant!r} is no value of it",
                 key=name,
-            ) from None
-        return lambda row: (value := _integer(row[name])) is not None and relation(value, number)
+            )
+        return lambda row: (value := read(row[name])) is not None and relation(value, known)
 
 
-def _integer(value: str | None) -> int | None:
-    """A partition's value as a number; None also for a text that slipped into an integer key."""
+def _as_stored(value: str | None) -> str:
+    return DEFAULT_PARTITION if value is None else value
+
+
+def _text(value: str | None) -> str | None:
+    return value
+
+
+def _number(value: str | None) -> Decimal | None:
+    """A partition's value as a number; None also for a text that slipped into a key of a number type."""
     try:
-        return None if value is None else int(value)
+        number = None if value is None else Decimal(value)
+    except InvalidOperation:
+        return None
+    return None if number is None or number.is_nan() else number
+
+
+def _timestamp(value: str | None) -> datetime | None:
+    """A partition's value as a point in time, without a zone as Hive's; None also for a text that is none."""
+    try:
+        return None if value is None else datetime.fromisoformat(value.strip()).replace(tzinfo=None)
     except ValueError:
         return None

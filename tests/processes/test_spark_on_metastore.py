@@ -130,6 +130,25 @@ def test_partitions(spark: SparkSession, lake: str, form: str) -> None:
     assert len(rows(spark, "SHOW PARTITIONS lake.p")) == 4
 
 
+def test_filters_on_a_text_key_find_what_spark_means(spark: SparkSession, lake: str) -> None:
+    spark.sql("CREATE TABLE lake.k (id INT) PARTITIONED BY (k STRING) STORED AS PARQUET")
+    spark.sql("SET hive.exec.dynamic.partition.mode = nonstrict")
+    spark.sql("INSERT INTO lake.k VALUES (1, 'a'), (2, 'ab'), (3, 'b'), (4, 'a.c'), (5, NULL)")
+
+    def found(condition: str) -> list[int]:
+        return [row[0] for row in rows(spark, f"SELECT id FROM lake.k WHERE {condition}")]
+
+    # Spark sends `k like "a.*"`, a regular expression.
+    assert found("k LIKE 'a%'") == [1, 2, 4]
+    assert found("k LIKE '%b'") == [2, 3]
+    # `k like "a..*"` keeps `ab`, too: Spark filters again.
+    assert found("k LIKE 'a.%'") == [4]
+    assert found("k <> 'a'") == [2, 3, 4]
+    assert found("k IN ('a', 'b')") == [1, 3]
+    assert found("k NOT IN ('a', 'b')") == [2, 4]
+    assert found("k IS NULL") == [5]
+
+
 def test_external_tables_views_and_functions(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     spark.range(3).write.parquet(f"{tmp_path}/data")
     spark.sql(f"CREATE TABLE lake.e (id BIGINT) USING parquet LOCATION 'file:{tmp_path}/data'")

@@ -211,7 +211,7 @@ class CachedStore:
         )
 
     def get_partitions(self, database: str, table: str, **reader: Unpack[Reader]) -> list[PartitionInfo]:
-        """All partitions of a table, in the order of their values; parameters as :meth:`get_table`."""
+        """All partitions of a table, in the order of their names; parameters as :meth:`get_table`."""
         return self.get_table_and_partitions(database, table, **reader)[1]
 
     def get_table_and_partitions(

@@ -9,7 +9,13 @@ from typing import Any
 
 from cachetools import Cache, LRUCache
 
-from airflow_provider.metastore.model import PartitionInfo, TableInfo, ValidWriteIdList, partition_key
+from airflow_provider.metastore.model import (
+    PartitionInfo,
+    TableInfo,
+    ValidWriteIdList,
+    partition_key,
+    partition_order,
+)
 
 
 @dataclass
@@ -37,9 +43,9 @@ class CachedTable:
         self._ordered: list[PartitionInfo] | None = None
 
     def ordered_partitions(self) -> list[PartitionInfo]:
-        """All partitions, in the order of their keys."""
+        """All partitions, in the order of their names."""
         if self._ordered is None:
-            self._ordered = [one for _, one in sorted((self.partitions or {}).items())]
+            self._ordered = sorted((self.partitions or {}).values(), key=partition_order)
         return self._ordered
 
     def describe(self, table: TableInfo) -> None:

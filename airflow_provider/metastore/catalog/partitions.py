@@ -22,6 +22,7 @@ from airflow_provider.metastore.model import (
     TableInfo,
     encode_partition,
     partition_key,
+    partition_order,
 )
 from airflow_provider.metastore.notifications import append_event
 
@@ -92,12 +93,11 @@ def get_partitions(connection: Connection, database: str, table: str) -> list[Pa
 def get_table_and_partitions(
     connection: Connection, database: str, table: str
 ) -> tuple[TableInfo, list[PartitionInfo]]:
-    """A table, and its partitions in the order of their values."""
+    """A table, and its partitions in the order of their names."""
     owner = get_table(connection, database, table)
     # Ordered here: a database's own order of texts depends on its locale.
     query = select(partition_rows).where(partition_rows.c.table_id == owner.id)
-    rows = sorted(connection.execute(query), key=lambda row: str(row.partition_values))
-    return owner, [_info(row) for row in rows]
+    return owner, sorted(map(_info, connection.execute(query)), key=partition_order)
 
 
 def get_table_and_partition(

@@ -164,13 +164,13 @@ class Catalog(Protocol):
         """
 
     def get_partitions(self, database: str, table: str) -> list[PartitionInfo]:
-        """All partitions of a table, in the order of their values.
+        """All partitions of a table, in the order of their names.
 
         :raises NoSuchObjectError: when the table does not exist.
         """
 
     def get_partitions_by_filter(self, database: str, table: str, filter_text: str) -> list[PartitionInfo]:
-        """The partitions that a filter keeps, in the order of their values.
+        """The partitions that a filter keeps, in the order of their names.
 
         :param filter_text: Hive's partition filter language; see :mod:`.partition_filter`.
         :raises NoSuchObjectError: when the table does not exist.

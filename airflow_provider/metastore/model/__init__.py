@@ -49,6 +49,7 @@ from airflow_provider.metastore.model.objects import (
     PartitionValues,
     TableInfo,
     partition_key,
+    partition_order,
 )
 from airflow_provider.metastore.model.reader import NOW, Reader, ReaderSession
 from airflow_provider.metastore.model.table_name import is_location, split_table_name
@@ -114,6 +115,7 @@ __all__ = [
     "is_location",
     "must_wait",
     "partition_key",
+    "partition_order",
     "split_table_name",
     "system_user",
     "waits_for",

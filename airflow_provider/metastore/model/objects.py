@@ -171,3 +171,11 @@ def partition_key(table: TableInfo, values: Sequence[str | None]) -> str:
             )
     normal = [None if value == DEFAULT_PARTITION else value for value in values]
     return json.dumps(normal, ensure_ascii=False, separators=(",", ":"))
+
+
+def partition_order(partition: PartitionInfo) -> tuple[str, ...]:
+    """The order in which partitions are listed: Hive's, which is that of their names.
+
+    The null partition's name, ``__HIVE_DEFAULT_PARTITION__``, comes before small letters and after digits.
+    """
+    return tuple(DEFAULT_PARTITION if value is None else value for value in partition.values)

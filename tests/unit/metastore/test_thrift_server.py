@@ -185,6 +185,17 @@ class TestCatalog:
         assert client.get_tables("lake", "fl*") == ["fleet", "flights"]
         assert client.get_tables("lake", "FLEET|x") == ["fleet"]
         assert client.get_databases("l*") == ["lake"]
+        # As Hive 4 asks for all of them.
+        assert client.get_tables("lake", ".*") == client.get_all_tables("lake")
+        assert client.get_databases(".*") == client.get_all_databases()
+        assert client.get_tables("lake", "fl.et") == ["fleet"]
+
+    def test_a_name_pattern_is_matched_in_linear_time(self, client: Any) -> None:
+        """With a matcher that backtracks this test does not end."""
+        name = "a" * 100
+        client.create_table(table(name))
+        assert client.get_tables("lake", "*a" * 30 + "*b") == []
+        assert client.get_tables("lake", "*a" * 30 + "*") == [name]
         metas = client.get_table_meta("*", "*", ["MANAGED_TABLE"])
         assert [(one.dbName, one.tableName) for one in metas] == [("lake", "fleet"), ("lake", "flights")]
 

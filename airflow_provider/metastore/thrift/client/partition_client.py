@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from airflow_provider.exceptions import UnsupportedByServerError
-from airflow_provider.metastore.model import PartitionInfo, PartitionSpec, Reader, TableInfo, partition_key
+from airflow_provider.metastore.model import (
+    PartitionInfo,
+    PartitionSpec,
+    Reader,
+    TableInfo,
+    partition_key,
+    partition_order,
+)
 from airflow_provider.metastore.thrift.client.connections import ThriftConnections
 from airflow_provider.metastore.thrift.client.notification_client import current_event_id
 from airflow_provider.metastore.thrift.client.table_reader import TableReader, as_of_now
@@ -231,6 +238,4 @@ def _fitting(table: TableInfo, values: Sequence[str | None]) -> tuple[str | None
 
 
 def _in_order(structs: Sequence[Any]) -> list[PartitionInfo]:
-    """In the order of :meth:`AnyMetastore.get_partitions`: of the keys under which they are kept."""
-    infos = [read_partition(one) for one in structs]
-    return sorted(infos, key=lambda one: json.dumps(one.values, ensure_ascii=False, separators=(",", ":")))
+    return sorted(map(read_partition, structs), key=partition_order)

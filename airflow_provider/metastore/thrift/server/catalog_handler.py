@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -13,6 +12,7 @@ from sqlalchemy import Connection
 from airflow_provider.exceptions import MetastoreError, NoSuchObjectError
 from airflow_provider.metastore.catalog import catalog
 from airflow_provider.metastore.model import TableInfo
+from airflow_provider.metastore.patterns import name_pattern
 from airflow_provider.metastore.thrift.protocol import (
     TableStructs,
     database_struct,
@@ -324,9 +324,5 @@ def plain_name(database: str) -> str:
 
 
 def _matching(pattern: str | None, names: Iterable[str]) -> Iterable[str]:
-    """Names by Hive's patterns: ``*`` is any text, ``|`` separates alternatives, case does not matter."""
-    if not pattern:
-        return names
-    parts = (re.escape(one.strip()).replace(r"\*", ".*") for one in pattern.split("|"))
-    matcher = re.compile("|".join(parts), re.IGNORECASE)
-    return (name for name in names if matcher.fullmatch(name))
+    """The names that fit a pattern; all of them without one."""
+    return filter(name_pattern(pattern), names) if pattern else names

@@ -218,7 +218,7 @@ class PartitionHandler:
     def get_partitions_by_expr(self, request: Any) -> Any:
         """As Hive's ``MsckPartitionExpressionProxy``, which takes an expression for a filter's text."""
         if request.order:
-            raise InvalidInputError(f"partitions come by their values, not in the order {request.order!r}")
+            raise InvalidInputError(f"partitions come in the order of their names, not of {request.order!r}")
         reader = self._reads.reader(request.validWriteIdList, request.id)
         choice = _filtered(_text_of(request.expr))
         found = self._partitions(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
