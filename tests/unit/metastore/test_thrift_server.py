@@ -185,6 +185,8 @@ class TestCatalog:
         assert client.get_tables("lake", "fl*") == ["fleet", "flights"]
         assert client.get_tables("lake", "FLEET|x") == ["fleet"]
         assert client.get_databases("l*") == ["lake"]
+        metas = client.get_table_meta("*", "*", ["MANAGED_TABLE"])
+        assert [(one.dbName, one.tableName) for one in metas] == [("lake", "fleet"), ("lake", "flights")]
         # As Hive 4 asks for all of them.
         assert client.get_tables("lake", ".*") == client.get_all_tables("lake")
         assert client.get_databases(".*") == client.get_all_databases()
@@ -196,8 +198,6 @@ class TestCatalog:
         client.create_table(table(name))
         assert client.get_tables("lake", "*a" * 30 + "*b") == []
         assert client.get_tables("lake", "*a" * 30 + "*") == [name]
-        metas = client.get_table_meta("*", "*", ["MANAGED_TABLE"])
-        assert [(one.dbName, one.tableName) for one in metas] == [("lake", "fleet"), ("lake", "flights")]
 
     def test_alter_and_rename_at_once(self, client: Any) -> None:
         client.create_table(table())
