@@ -203,15 +203,20 @@ class HudiTable:
 
         return self._view(as_of, valid_write_ids)[0]
 
+    @property
+    def is_merge_on_read(self) -> bool:
+        """Whether some of the rows may be in log files."""
+        return self.config.table_type != "COPY_ON_WRITE"
+
     def check_mergeable(self) -> None:
         """Make sure that the base files alone hold the table's rows.
 
         :raises UnsupportedTableError: for a merge-on-read table, some of whose rows are in log files.
         """
-        if self.config.table_type != "COPY_ON_WRITE":
+        if self.is_merge_on_read:
             raise UnsupportedTableError(
-                f"table {self.location} is {self.config.table_type}: reading its rows is not supported yet, "
-                "because its log files are not merged here; its timeline and file slices can be read",
+                f"table {self.location} is {self.config.table_type}: its base files alone do not hold its rows; "
+                "read it with snapshot(), or what its base files hold with read_optimized()",
                 location=self.location,
             )
 
@@ -253,7 +258,8 @@ class HudiTable:
         :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
         :raises UnsupportedTableError: for a merge-on-read table.
         """
-        view = self._readable_view(as_of, valid_write_ids)
+        self.check_mergeable()
+        view = self.readable_view(as_of, valid_write_ids=valid_write_ids)
         # Without a predicate no column matters: a table without a commit may not even have any.
         columns = pa.schema([]) if where is None else self.schema_on(view.timeline).columns
         return select_files(view, self.config, columns, where)
@@ -271,12 +277,20 @@ class HudiTable:
         :param as_of: see :meth:`select_files`.
         :param valid_write_ids: see :meth:`select_files`.
         """
-        view = self._readable_view(as_of, valid_write_ids)
+        self.check_mergeable()
+        view = self.readable_view(as_of, valid_write_ids=valid_write_ids)
         schema = self.schema_on(view.timeline)
         return select_files(view, self.config, schema.columns, where), schema
 
-    def _readable_view(self, as_of: str | None, valid_write_ids: ValidWriteIds | None) -> FileSystemView:
-        self.check_mergeable()
+    def readable_view(
+        self, as_of: str | None = None, *, valid_write_ids: ValidWriteIds | None = None
+    ) -> FileSystemView:
+        """The file slices that a reader sees, of which no clean has taken a file.
+
+        :param as_of: see :meth:`view`, whose errors are raised here too.
+        :param valid_write_ids: see :meth:`select_files`.
+        :raises SnapshotUnavailableError: when a file that the reader should see was cleaned.
+        """
         view, hidden = self._view(as_of, valid_write_ids)
         if hidden:
             check_not_cleaned(self.storage, view, view.all_base_files(), hidden)

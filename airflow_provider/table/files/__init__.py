@@ -18,6 +18,7 @@ from airflow_provider.table.files.log_file import (
     LogBlock,
     LogFileName,
     encode_log_block,
+    merge_order,
     read_log_blocks,
     valid_log_blocks,
 )
@@ -32,10 +33,12 @@ from airflow_provider.table.files.log_records import (
     encode_deletes,
     parsed_schema,
 )
+from airflow_provider.table.files.log_rows import DATA_BLOCKS, block_rows
 from airflow_provider.table.files.markers import MarkerType, delete_markers, delete_markers_upto
 from airflow_provider.table.files.partition_metadata import MARKS_OF_A_PARTITION, write_partition_metadata
 
 __all__ = [
+    "DATA_BLOCKS",
     "MARKS_OF_A_PARTITION",
     "ROW_GROUP_ROWS",
     "BaseFileFooter",
@@ -53,6 +56,7 @@ __all__ = [
     "WrittenFile",
     "avro_records",
     "block_hfile",
+    "block_rows",
     "decode_datum",
     "delete_markers",
     "delete_markers_upto",
@@ -60,6 +64,7 @@ __all__ = [
     "encode_datum",
     "encode_deletes",
     "encode_log_block",
+    "merge_order",
     "parsed_schema",
     "read_base_file",
     "read_footer",

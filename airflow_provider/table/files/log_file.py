@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -121,6 +121,17 @@ class LogBlock:
             return None
         return self.header.get(HeaderKey.TARGET_INSTANT_TIME)
 
+    @property
+    def compacted_instants(self) -> tuple[str, ...]:
+        """Of a block that a log compaction wrote: the instants whose blocks it stands for."""
+        text = self.header.get(HeaderKey.COMPACTED_BLOCK_TIMES, "")
+        return tuple(each for each in text.split(",") if each)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether its rows say something of those columns only that are in its schema."""
+        return self.header.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
+
     def read(self) -> bytes:
         """The whole content."""
         return self.content.read(0, self.content.size)
@@ -219,6 +230,35 @@ def valid_log_blocks(
         elif block.block_type is not BlockType.COMMAND and is_committed(block.instant):
             valid.append(block)
     return valid
+
+
+def merge_order(blocks: Sequence[LogBlock]) -> list[LogBlock]:
+    """Blocks in the order in which their rows are merged, without those that a log compaction stands for.
+
+    What a log compaction wrote takes the place of the newest of the blocks that it has read: later ones may
+    lie before it (``BaseHoodieLogRecordReader.scanInternalV2``).
+
+    :param blocks: from :func:`valid_log_blocks`.
+    """
+    by_instant: dict[str, list[LogBlock]] = {}
+    into: dict[str, str] = {}
+    for block in blocks:
+        by_instant.setdefault(block.instant, []).append(block)
+        into.update(dict.fromkeys(block.compacted_instants, block.instant))
+    if not into:
+        return list(blocks)
+    replaces_some = {into[each] for each in by_instant if each in into}
+    newest_first: list[list[LogBlock]] = []
+    placed = set()
+    for instant in reversed(by_instant):
+        stands_for_it = instant
+        while stands_for_it in into:
+            stands_for_it = into[stands_for_it]
+        if stands_for_it in placed or (stands_for_it == instant and instant in replaces_some):
+            continue
+        placed.add(stands_for_it)
+        newest_first.append(by_instant.get(stands_for_it, []))
+    return [block for of_instant in reversed(newest_first) for block in of_instant]
 
 
 def _end_of_block(content: ByteRange, begin: int) -> int | None:

@@ -9,7 +9,7 @@ from airflow_provider.table.reading.incremental import (
     movable_checkpoint,
 )
 from airflow_provider.table.reading.slices import FileSlice, file_slices
-from airflow_provider.table.reading.snapshots import snapshot
+from airflow_provider.table.reading.snapshots import read_optimized, snapshot
 
 __all__ = [
     "COMMIT_TIME",
@@ -20,5 +20,6 @@ __all__ = [
     "file_slices",
     "increment",
     "movable_checkpoint",
+    "read_optimized",
     "snapshot",
 ]

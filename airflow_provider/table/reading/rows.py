@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -51,30 +52,14 @@ def rows_of(
     return EvolvedRows(files, [FileColumns.of(storage, path, schema) for path in paths], where)
 
 
-class EvolvedRows(ds.Dataset):  # type: ignore[misc]  # as far as pyarrow's stubs go
-    """Rows of files that may have other columns, and other types, than the table.
+class MadeRows(ds.Dataset, abc.ABC):  # type: ignore[misc]  # as far as pyarrow's stubs go
+    """Rows that are made while they are scanned, because they do not lie in files as a query sees them.
 
-    Arrow's own reader goes by names and has types of its own mind. Where a file has exactly the table's it
-    reads it; all others are brought to the table's columns, row group by row group, while they are scanned.
-
-    :param files: the files, as pyarrow has them.
-    :param columns: what becomes of their columns, one a file.
+    :param filter: only rows for which this is true; all when None.
     """
 
-    def __init__(
-        self, files: ds.Dataset, columns: Sequence[FileColumns], filter: pc.Expression | None = None
-    ) -> None:
-        self._files = files
-        self._columns = columns
+    def __init__(self, filter: pc.Expression | None = None) -> None:
         self._filter = filter
-
-    def __reduce__(self) -> Any:
-        return EvolvedRows, (self._files, self._columns, self._filter)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The rows' columns."""
-        return self._files.schema
 
     @property
     def partition_expression(self) -> pc.Expression:
@@ -82,15 +67,13 @@ class EvolvedRows(ds.Dataset):  # type: ignore[misc]  # as far as pyarrow's stub
         return pc.scalar(True)
 
     @property
+    @abc.abstractmethod
     def files(self) -> list[str]:
-        """Paths of the files."""
-        found: list[str] = self._files.files
-        return found
+        """Paths of the files that are read."""
 
-    def filter(self, expression: pc.Expression) -> EvolvedRows:
+    @abc.abstractmethod
+    def filter(self, expression: pc.Expression) -> MadeRows:
         """The rows for which an expression is true; see :meth:`pyarrow.dataset.Dataset.filter`."""
-        both = expression if self._filter is None else self._filter & expression
-        return EvolvedRows(self._files, self._columns, both)
 
     def scanner(
         self,
@@ -99,24 +82,19 @@ class EvolvedRows(ds.Dataset):  # type: ignore[misc]  # as far as pyarrow's stub
         **options: Any,
     ) -> ds.Scanner:
         """See :meth:`pyarrow.dataset.Dataset.scanner`."""
-        if filter is None or self._filter is None:
-            filter = self._filter if filter is None else filter
-        else:
-            filter = self._filter & filter
+        filter = self._both(filter)
         skips = filter is None or not has_nan(filter)
-        if skips and all(self._is_same):
-            return self._files.scanner(columns=columns, filter=filter, **options)
         needed = self._needed(columns, filter)
         schema = pa.schema([self.schema.field(name) for name in needed])
         rows = self._batches(schema, filter if skips else None)
         return ds.Scanner.from_batches(rows, schema=schema, columns=columns or None, filter=filter, **options)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Any:
-        """Not to be had: a fragment has its file's own columns.
+        """Not to be had: a fragment has its file's own rows.
 
         :raises NotImplementedError: always.
         """
-        raise NotImplementedError("files of other columns than the table's; scan the dataset instead")
+        raise NotImplementedError("the files hold other rows, or columns, than the table; scan the dataset instead")
 
     def replace_schema(self, schema: pa.Schema) -> Any:
         """Not to be had; see :meth:`get_fragments`."""
@@ -132,16 +110,14 @@ class EvolvedRows(ds.Dataset):  # type: ignore[misc]  # as far as pyarrow's stub
         """See :meth:`pyarrow.dataset.Dataset.sort_by`; holds all rows in memory."""
         return ds.InMemoryDataset(self.to_table(**options).sort_by(sorting))
 
-    @cached_property
-    def _fragments(self) -> list[Any]:
-        return list(self._files.get_fragments())
+    @abc.abstractmethod
+    def _batches(self, schema: pa.Schema, filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+        """The rows, with these columns; those that the filter leaves out may be left out already."""
 
-    @cached_property
-    def _is_same(self) -> list[bool]:
-        with ThreadPoolExecutor(_AT_ONCE, "footers") as pool:
-            stored = pool.map(lambda fragment: fragment.physical_schema, self._fragments)
-            names = self.schema.names
-            return [each.is_same(file, names) for each, file in zip(self._columns, stored, strict=True)]
+    def _both(self, filter: pc.Expression | None) -> pc.Expression | None:
+        if filter is None or self._filter is None:
+            return self._filter if filter is None else filter
+        return self._filter & filter
 
     def _needed(
         self, columns: Sequence[str] | Mapping[str, pc.Expression] | None, filter: pc.Expression | None
@@ -156,6 +132,66 @@ class EvolvedRows(ds.Dataset):  # type: ignore[misc]  # as far as pyarrow's stub
             asked.update(named_columns(filter, names))
         # Rows that no column is asked of are to be counted all the same.
         return [name for name in names if name in asked] or names[:1]
+
+
+class EvolvedRows(MadeRows):
+    """Rows of files that may have other columns, and other types, than the table.
+
+    Arrow's own reader goes by names and has types of its own mind. Where a file has exactly the table's it
+    reads it; all others are brought to the table's columns, row group by row group, while they are scanned.
+
+    :param files: the files, as pyarrow has them.
+    :param columns: what becomes of their columns, one a file.
+    :param filter: only rows for which this is true; all when None.
+    """
+
+    def __init__(
+        self, files: ds.Dataset, columns: Sequence[FileColumns], filter: pc.Expression | None = None
+    ) -> None:
+        super().__init__(filter)
+        self._files = files
+        self._columns = columns
+
+    def __reduce__(self) -> Any:
+        return EvolvedRows, (self._files, self._columns, self._filter)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The rows' columns."""
+        return self._files.schema
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the files."""
+        found: list[str] = self._files.files
+        return found
+
+    def filter(self, expression: pc.Expression) -> EvolvedRows:
+        """The rows for which an expression is true; see :meth:`pyarrow.dataset.Dataset.filter`."""
+        return EvolvedRows(self._files, self._columns, self._both(expression))
+
+    def scanner(
+        self,
+        columns: Sequence[str] | Mapping[str, pc.Expression] | None = None,
+        filter: pc.Expression | None = None,
+        **options: Any,
+    ) -> ds.Scanner:
+        """See :meth:`pyarrow.dataset.Dataset.scanner`."""
+        both = self._both(filter)
+        if (both is None or not has_nan(both)) and all(self._is_same):
+            return self._files.scanner(columns=columns, filter=both, **options)
+        return super().scanner(columns, filter, **options)
+
+    @cached_property
+    def _fragments(self) -> list[Any]:
+        return list(self._files.get_fragments())
+
+    @cached_property
+    def _is_same(self) -> list[bool]:
+        with ThreadPoolExecutor(_AT_ONCE, "footers") as pool:
+            stored = pool.map(lambda fragment: fragment.physical_schema, self._fragments)
+            names = self.schema.names
+            return [each.is_same(file, names) for each, file in zip(self._columns, stored, strict=True)]
 
     def _batches(self, schema: pa.Schema, filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         names = schema.names

@@ -1,10 +1,11 @@
 """File slices with their log files: what a merge-on-read table is made of.
 
-Reading rows out of log files is another thing; see :meth:`HudiTable.check_mergeable`.
+:mod:`airflow_provider.table.reading.log_merge` reads their rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
@@ -32,6 +33,11 @@ class FileSlice:
     log_paths: tuple[str, ...] = ()
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """All its files, relative to the table."""
+        return (*(() if self.base_path is None else (self.base_path,)), *self.log_paths)
+
+    @property
     def file_group(self) -> FileGroupId:
         """The file group that this slice belongs to."""
         return FileGroupId(self.partition_path, self.file_id)
@@ -43,8 +49,19 @@ def file_slices(table: HudiTable, as_of: str | None = None) -> list[FileSlice]:
     :param table: of either type.
     :param as_of: see :meth:`~airflow_provider.table.timeline.active.Timeline.as_of`; now when None.
     """
-    view, found = table.view(as_of), []
-    for partition in view.all_partitions():
+    view = table.view(as_of)
+    return slices_of(table, view, view.all_partitions())
+
+
+def slices_of(table: HudiTable, view: FileSystemView, partitions: Iterable[str]) -> list[FileSlice]:
+    """The newest slice of every live file group of some partitions, with its log files.
+
+    :param table: of either type.
+    :param view: the snapshot.
+    :param partitions: partition paths.
+    """
+    found = []
+    for partition in partitions:
         names = list(table.storage.names(partition))
         bases = _bases(view, partition, names)
         logs: dict[str, list[tuple[str, int, str, str]]] = {}

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING
 
 from airflow_provider.table.file_groups import ValidWriteIds
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.schema import with_meta_columns
-from airflow_provider.table.skipping import Where, expression
+from airflow_provider.table.reading.log_merge import SliceReader
+from airflow_provider.table.reading.slices import slices_of
+from airflow_provider.table.schema import TableSchema, with_meta_columns
+from airflow_provider.table.skipping import (
+    Selection,
+    Where,
+    expression,
+    select_files,
+    select_partitions,
+    without_matches,
+)
 from airflow_provider.table.timeline import has_never_changed
 
 if TYPE_CHECKING:
@@ -40,17 +49,49 @@ def snapshot(
     :param valid_write_ids: see :meth:`HudiTable.select_files`.
     :param where: only rows for which this is true, see :data:`~airflow_provider.table.skipping.Where`.
     :param meta_columns: whether Hudi's five meta columns are part of the schema.
-    :return: a dataset over the base files of that snapshot; it stays what it is while
-        writers go on.
+    :return: a dataset over the files of that snapshot; it stays what it is while writers go on. Of a
+        merge-on-read table the log files are merged while it is scanned: one file slice's are in memory.
     :raises NoSuchInstantError: when nothing had completed as of then.
     :raises SnapshotUnavailableError: when the files cannot tell apart what is seen and what is not.
     :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
-    :raises UnsupportedTableError: for a merge-on-read table.
+    :raises UnsupportedTableError: for a merge-on-read table whose log files are merged in a way that is not
+        known here.
     """
+    if table.is_merge_on_read:
+        return _merged(table, as_of, valid_write_ids, where, meta_columns)
+    found, schema = table.select_rows(where, as_of, valid_write_ids=valid_write_ids)
+    return _of_base_files(table, found, schema, where, meta_columns)
+
+
+def read_optimized(
+    table: HudiTable, as_of: str | None = None, *, where: Where | None = None, meta_columns: bool = False
+) -> ds.Dataset:
+    """What the base files of a table hold: of a merge-on-read table, its rows as of the last compactions.
+
+    Hudi's read-optimized query: as fast as a copy-on-write table, and as old as the newest base file of each
+    file group. Of a copy-on-write table it is the snapshot.
+
+    :param table: the table.
+    :param as_of: see :func:`snapshot`.
+    :param where: see :func:`snapshot`.
+    :param meta_columns: see :func:`snapshot`.
+    :return: a dataset over the base files.
+    :raises NoSuchInstantError: when nothing had completed as of then.
+    :raises SnapshotUnavailableError: when a clean has taken a file of it.
+    :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
+    """
+    view = table.readable_view(as_of)
+    schema = table.schema_on(view.timeline)
+    found = select_files(view, table.config, schema.columns, where)
+    return _of_base_files(table, found, schema, where, meta_columns)
+
+
+def _of_base_files(
+    table: HudiTable, found: Selection, schema: TableSchema, where: Where | None, meta_columns: bool
+) -> ds.Dataset:
     # Imported here: it pulls pandas in, which would cost every import of the engine a second.
     from airflow_provider.table.reading.rows import rows_of
 
-    found, schema = table.select_rows(where, as_of, valid_write_ids=valid_write_ids)
     paths = [base_file.path for base_file in found.base_files]
     columns = with_meta_columns(schema.columns) if meta_columns else schema.columns
     return rows_of(
@@ -61,3 +102,27 @@ def snapshot(
         has_never_changed=has_never_changed(schema, table.config),
         where=None if where is None else expression(where, columns),
     )
+
+
+def _merged(
+    table: HudiTable,
+    as_of: str | None,
+    valid_write_ids: ValidWriteIds | None,
+    where: Where | None,
+    meta_columns: bool,
+) -> ds.Dataset:
+    from airflow_provider.table.reading.merged_rows import MergedRows
+
+    view = table.readable_view(as_of, valid_write_ids=valid_write_ids)
+    reader = SliceReader.of(table, view)
+    columns = reader.schema.columns
+    slices = slices_of(table, view, select_partitions(view, table.config, columns, where))
+    if where is None:
+        return MergedRows(reader, slices, meta_columns=meta_columns)
+    # What was logged may be anything: statistics of the base file say nothing of it.
+    alone = {each.file_group: view.base_file(each.file_group) for each in slices if not each.log_paths}
+    skipped = without_matches(view, columns, where, filter(None, alone.values()))
+    groups = {each.file_group for each in skipped}
+    left = [each for each in slices if each.file_group not in groups]
+    shown = with_meta_columns(columns) if meta_columns else columns
+    return MergedRows(reader, left, meta_columns=meta_columns, filter=expression(where, shown))

@@ -71,7 +71,15 @@ class TableSchema:
         """
         folder, _, name = path.rpartition("/")
         parsed = parse_base_file_name(name)
-        origins = self.ids.origins(parsed[2]) if self.ids is not None and parsed else None
+        return self.origins_at(folder, parsed[2] if parsed else None)
+
+    def origins_at(self, folder: str, instant: str | None) -> Origins | None:
+        """How the columns of rows become the table's, besides by their names.
+
+        :param folder: the partition path of the rows.
+        :param instant: requested time of the instant that wrote them; None where that is not known.
+        """
+        origins = self.ids.origins(instant) if self.ids is not None and instant else None
         if self.folders is None:
             return origins
         values = zip(self.folders.partition_fields, partition_values(folder, self.folders), strict=True)

@@ -11,7 +11,12 @@ from airflow_provider.table.skipping.predicates import (
     named_columns,
     parse_filter,
 )
-from airflow_provider.table.skipping.selection import Selection, select_files
+from airflow_provider.table.skipping.selection import (
+    Selection,
+    select_files,
+    select_partitions,
+    without_matches,
+)
 
 __all__ = [
     "COMPARISONS",
@@ -25,4 +30,6 @@ __all__ = [
     "named_columns",
     "parse_filter",
     "select_files",
+    "select_partitions",
+    "without_matches",
 ]

@@ -123,6 +123,38 @@ def select_files(
     return Selection(tuple(found), tuple(steps), "files" if uses_files else "folders")
 
 
+def select_partitions(
+    view: FileSystemView, config: TableConfig, schema: pa.Schema, where: Where | None
+) -> list[str]:
+    """The partitions in which there can be rows that a query asks for, as their paths say.
+
+    :param view: the snapshot.
+    :param config: the table's configuration.
+    :param schema: its data columns.
+    :param where: what the query asks for; everything when None.
+    :raises InvalidInputError: when that cannot be evaluated over the table's columns.
+    """
+    partitions, schema = view.all_partitions(), with_meta_columns(schema)
+    if where is None:
+        return partitions
+    return _by_partition(partitions, config, schema, expression(where, schema), [])
+
+
+def without_matches(
+    view: FileSystemView, schema: pa.Schema, where: Where, base_files: Iterable[BaseFile]
+) -> list[BaseFile]:
+    """The base files of which the statistics say that none of their rows is asked for.
+
+    :param view: the snapshot.
+    :param schema: the table's data columns.
+    :param where: what the query asks for.
+    :param base_files: the files.
+    """
+    files, schema = list(base_files), with_meta_columns(schema)
+    kept = set(_by_statistics(view, schema, expression(where, schema), files, []))
+    return [each for each in files if each not in kept]
+
+
 # --- by partition -------------------------------------------------------------------------------
 
 

@@ -1,0 +1,63 @@
+"""The rows of a log file's data blocks, as Arrow tables.
+
+Sources: ``HoodieAvroDataBlock``, ``HoodieParquetDataBlock`` and ``HoodieHFileDataBlock`` of Apache Hudi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.table.files.log_file import BlockType, HeaderKey, LogBlock
+from airflow_provider.table.files.log_records import avro_records, block_hfile, decode_datum, parsed_schema
+from airflow_provider.table.schema import META_COLUMNS, avro_to_arrow
+
+DATA_BLOCKS = frozenset({BlockType.AVRO_DATA, BlockType.PARQUET_DATA, BlockType.HFILE_DATA})
+"""Blocks that hold rows."""
+
+_RECORD_KEY = META_COLUMNS[2]
+
+
+def block_rows(block: LogBlock) -> pa.Table:
+    """The rows of a data block, with the columns and types that it has itself.
+
+    :param block: of one of :data:`DATA_BLOCKS`.
+    :raises CorruptTableError: when its content is damaged.
+    :raises UnsupportedTableError: when a column has a type that Arrow cannot hold, or the block is of a version
+        that Hudi stopped writing long ago.
+    """
+    if block.block_type is BlockType.PARQUET_DATA:
+        try:
+            return pq.read_table(pa.BufferReader(block.read()))
+        except pa.ArrowInvalid as error:
+            raise CorruptTableError(f"a Parquet block in {block.content.name} is damaged: {error}") from error
+    columns = avro_to_arrow(block.header[HeaderKey.SCHEMA])
+    if block.block_type is BlockType.AVRO_DATA:
+        return _table(avro_records(block), columns)
+    schema = parsed_schema(block.header[HeaderKey.SCHEMA])
+    # The key is not repeated in the row (HoodieHFileDataBlock.serializeRecords).
+    rows = (
+        {**decode_datum(schema, value), _RECORD_KEY: key.decode()} for key, value in block_hfile(block).scan()
+    )
+    return _table(rows, columns)
+
+
+def _table(records: Iterable[Mapping[str, Any]], columns: pa.Schema) -> pa.Table:
+    rows = list(records)
+    arrays = [pa.array([_plain(row.get(each.name), each.type) for row in rows], each.type) for each in columns]
+    return pa.Table.from_arrays(arrays, schema=columns)
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    """A value as Arrow takes it: it wants the entries of a map, not the map."""
+    if value is None or not pa.types.is_nested(kind):
+        return value
+    if pa.types.is_map(kind):
+        return [(key, _plain(each, kind.item_type)) for key, each in value.items()]
+    if pa.types.is_struct(kind):
+        return {child.name: _plain(value.get(child.name), child.type) for child in kind}
+    return [_plain(each, kind.value_type) for each in value]

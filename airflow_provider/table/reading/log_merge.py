@@ -1,0 +1,250 @@
+"""The rows of a file slice of a merge-on-read table: its base file, and what was logged on it.
+
+The versions that the log files hold are in memory, the base file passes by row group. Sources:
+``BaseHoodieLogRecordReader`` (which blocks count, and in which order), ``BufferedRecordMergerFactory`` and
+``KeyBasedFileGroupRecordBuffer`` (which version of a record wins) of Apache Hudi 1.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.files import (
+    DATA_BLOCKS,
+    BaseFileReader,
+    BlockType,
+    DeletedRecord,
+    FileColumns,
+    LogBlock,
+    WrappedValue,
+    block_rows,
+    deleted_records,
+    merge_order,
+    read_log_blocks,
+    valid_log_blocks,
+)
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.keys import record_keys
+from airflow_provider.table.merge_semantics import IS_DELETED, Mask, MergeSemantics
+from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.reading.slices import FileSlice
+from airflow_provider.table.record_merge import Batch, Merge, latest_versions
+from airflow_provider.table.schema import META_COLUMNS, TableSchema, with_meta_columns
+from airflow_provider.table.storage import ByteRange, Storage
+
+_RECORD_KEY = META_COLUMNS[2]
+
+
+class Logged(NamedTuple):
+    """What the log files of a file slice say.
+
+    :param versions: one a record: its newest one.
+    :param ended: record keys whose older versions do not count, whatever their ordering values: a delete
+        without one took them out.
+    """
+
+    versions: Batch
+    ended: pa.Array
+
+
+@dataclass(frozen=True)
+class SliceReader:
+    """Reads file slices of one snapshot.
+
+    :param storage: the table's storage.
+    :param config: its configuration.
+    :param schema: its schema at that moment.
+    :param semantics: how it merges the versions of a record.
+    :param shows: whether the snapshot shows an instant, by its requested time.
+    """
+
+    storage: Storage
+    config: TableConfig
+    schema: TableSchema
+    semantics: MergeSemantics
+    shows: Callable[[str], bool]
+
+    @classmethod
+    def of(cls, table: HudiTable, view: FileSystemView) -> SliceReader:
+        """A reader of the slices that a view shows.
+
+        :param table: the table.
+        :param view: the snapshot.
+        :raises UnsupportedTableError: when the table merges versions in a way that is not known here.
+        """
+        schema = table.schema_on(view.timeline)
+        return cls(table.storage, table.config, schema, table.merge_semantics, view.shows)
+
+    def rows(self, file_slice: FileSlice, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows of a file slice, merged.
+
+        :param file_slice: the slice.
+        :param columns: to read, Hudi's own among them.
+        :raises CorruptTableError: when a file of it is damaged.
+        :raises FileNotFoundError: when a clean has taken one.
+        """
+        logged = self._logged(file_slice, self._needed(columns)) if file_slice.log_paths else None
+        merge = Merge(logged.versions, self.semantics) if logged else None
+        if file_slice.base_path is not None:
+            with BaseFileReader(self.storage, file_slice.base_path, self.schema) as base_file:
+                needed = columns if merge is None else self._needed(columns)
+                for rows in base_file.row_groups(needed):
+                    yield (self._surviving(rows, logged, merge) if logged and merge else rows).select(columns)
+        if merge is not None:
+            for merged, _ in merge.written():
+                yield merged.rows.select(columns)
+
+    def _surviving(self, rows: pa.Table, logged: Logged, merge: Merge) -> pa.Table:
+        if not self.config.has_meta_columns:
+            rows = self._with_keys(rows)
+        if len(logged.ended):
+            rows = rows.filter(pc.invert(pc.is_in(rows[_RECORD_KEY], value_set=logged.ended)))
+        return merge.surviving(rows)
+
+    @cached_property
+    def _kinds(self) -> pa.Schema:
+        return with_meta_columns(self.schema.columns)
+
+    def _needed(self, columns: Sequence[str]) -> list[str]:
+        """The columns that are read so that the rows can be merged."""
+        keys = () if self.config.has_meta_columns else self.config.record_key_fields
+        decisive = (*keys, *self.semantics.ordering_fields, self.semantics.delete_field, IS_DELETED)
+        there = set(self.schema.columns.names)
+        more = (each for each in decisive if each is not None and each in there)
+        return list(dict.fromkeys((*columns, _RECORD_KEY, *more)))
+
+    def _with_keys(self, rows: pa.Table) -> pa.Table:
+        """Rows with their record keys, which such a table does not store."""
+        position = rows.schema.get_field_index(_RECORD_KEY)
+        return rows.set_column(position, _RECORD_KEY, record_keys(rows, self.config))
+
+    def _logged(self, file_slice: FileSlice, columns: list[str]) -> Logged | None:
+        parts = [
+            part
+            for block in merge_order(valid_log_blocks(self._blocks(file_slice), self.shows))
+            if (part := self._versions(file_slice, block, columns)) is not None
+        ]
+        if not parts:
+            return None
+        ended = np.concatenate([part.ended for part in parts])
+        versions = Batch.of_parts([part.batch for part in parts])
+        keys = pa.array([], pa.string())
+        if ended.any():
+            keys = pc.unique(versions.keys.filter(pa.array(ended)))
+            versions = _since_the_end(versions, ended)
+        arrival = pa.array(np.arange(len(versions)))
+        return Logged(latest_versions(versions, arrival, self.semantics), keys)
+
+    def _blocks(self, file_slice: FileSlice) -> Iterator[LogBlock]:
+        for path in file_slice.log_paths:
+            content = ByteRange.of_file(self.storage, path)
+            if content.size:  # a writer that died has written nothing into it
+                yield from read_log_blocks(content)
+
+    def _versions(self, file_slice: FileSlice, block: LogBlock, columns: list[str]) -> _Versions | None:
+        if block.block_type in DATA_BLOCKS:
+            return self._rows_of(file_slice, block, columns)
+        if block.block_type is BlockType.DELETE:
+            deleted = deleted_records(block)
+            return self._deletes_of(block, deleted, columns) if deleted else None
+        return None
+
+    def _rows_of(self, file_slice: FileSlice, block: LogBlock, columns: list[str]) -> _Versions:
+        found = block_rows(block)
+        if not self.config.has_meta_columns and _RECORD_KEY not in found.column_names:
+            found = found.append_column(_RECORD_KEY, pa.nulls(len(found), pa.string()))
+        origins = self.schema.origins_at(file_slice.partition_path, block.instant) or {}
+        becomes = FileColumns(block.content.name, self.schema.columns, origins)
+        rows = _plain(becomes.bring(found, columns), self._kinds)
+        if not self.config.has_meta_columns:
+            rows = self._with_keys(rows)
+        nothing: Mask = np.zeros(len(rows), np.bool_)
+        unsaid = {}
+        if block.is_partial:
+            in_files = (name for name in columns if name not in origins or origins[name].name is not None)
+            unsaid = {name: ~nothing for name in in_files if not becomes.stored(found.schema, [name])}
+        ordering = tuple(rows[name].combine_chunks() for name in self.semantics.ordering_fields)
+        deletes = self.semantics.deletions(rows)
+        keys = rows[_RECORD_KEY].combine_chunks()
+        return _Versions(Batch(rows, keys, ordering, deletes, unsaid), nothing)
+
+    def _deletes_of(self, block: LogBlock, deleted: list[DeletedRecord], columns: list[str]) -> _Versions:
+        keys = pa.array([each.record_key for each in deleted], pa.string())
+        kinds = [self._kinds.field(name).type for name in columns]
+        rows = pa.Table.from_arrays(
+            [
+                keys if name == _RECORD_KEY else pa.nulls(len(keys), kind)
+                for name, kind in zip(columns, kinds, strict=True)
+            ],
+            names=columns,
+        )
+        fields = self.semantics.ordering_fields
+        values = [_ordering_values(each.ordering_value, len(fields)) for each in deleted]
+        try:
+            ordering = tuple(
+                _typed([None if each is None else each[number] for each in values], self._kinds.field(name))
+                for number, name in enumerate(fields)
+            )
+        except pa.ArrowException as error:
+            raise CorruptTableError(
+                f"a delete block in {block.content.name} has ordering values that {', '.join(fields)} cannot "
+                f"have: {error}"
+            ) from error
+        # Where the order of commits decides, the last version wins anyhow.
+        ended = np.array([bool(fields) and each is None for each in values], np.bool_)
+        return _Versions(Batch(rows, keys, ordering, np.ones(len(keys), np.bool_)), ended)
+
+
+class _Versions(NamedTuple):
+    """The versions of records that one block holds, and which of them end all older ones."""
+
+    batch: Batch
+    ended: Mask
+
+
+def _since_the_end(versions: Batch, ended: Mask) -> Batch:
+    """The versions that no later delete without ordering value has taken out."""
+    codes = versions.keys.dictionary_encode().indices.to_numpy()
+    last = np.full(int(codes.max()) + 1, -1, np.int64)
+    (positions,) = np.nonzero(ended)
+    np.maximum.at(last, codes[positions], positions)
+    return versions.filter(np.arange(len(codes)) >= last[codes])
+
+
+def _ordering_values(value: WrappedValue | None, fields: int) -> tuple[object, ...] | None:
+    """The ordering values of a delete; None where it has none (``OrderingValues.isDefault``)."""
+    if value is None or (value.wrapper == "IntWrapper" and value.value == 0):
+        return None
+    if value.wrapper != "ArrayWrapper":
+        return (value.value,) * fields
+    values = tuple(None if each is None else each.value for each in value.value)
+    return values if len(values) == fields else None
+
+
+def _typed(values: list[object], field: pa.Field) -> pa.Array:
+    found = pa.array(values)
+    if pa.types.is_integer(found.type) and pa.types.is_temporal(field.type):
+        # Avro's: days of a date, else microseconds, or milliseconds, as the column counts them.
+        width = pa.int32() if pa.types.is_date32(field.type) else pa.int64()
+        return found.cast(width).cast(field.type)
+    return found.cast(field.type, safe=False)
+
+
+def _plain(rows: pa.Table, kinds: pa.Schema) -> pa.Table:
+    """Rows in one piece, with the table's types, dictionaries as what they stand for."""
+    fields = [kinds.field(name) for name in rows.column_names]
+    arrays = [
+        rows[each.name].cast(each.type).combine_chunks() if rows[each.name].type != each.type else rows[each.name]
+        for each in fields
+    ]
+    return pa.Table.from_arrays(arrays, names=rows.column_names)
+
