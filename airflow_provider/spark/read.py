@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from operator import and_, or_
@@ -16,7 +16,15 @@ from airflow_provider.spark.ingestion import spark_schema
 from airflow_provider.table.file_groups import ValidWriteIds
 from airflow_provider.table.files import BaseFileReader, FileColumns
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.reading import COMMIT_TIME, Increment, Order, increment
+from airflow_provider.table.reading import (
+    COMMIT_TIME,
+    FileSlice,
+    Increment,
+    Order,
+    SliceReader,
+    increment,
+    select_slices,
+)
 from airflow_provider.table.schema import META_COLUMNS, Origin, Origins, TableSchema, with_meta_columns
 from airflow_provider.table.skipping import COMPARISONS, Filter, alternatives, expression, literal
 from airflow_provider.table.timeline import has_never_changed
@@ -53,6 +61,11 @@ def read_snapshot(
     :raises NoSuchInstantError: when nothing had completed as of then.
     :raises SnapshotUnavailableError: when the files cannot tell apart what is seen and what is not.
     """
+    if table.is_merge_on_read:
+        reader, slices = select_slices(table, as_of, valid_write_ids=valid_write_ids, where=where)
+        columns = with_meta_columns(reader.schema.columns) if meta_columns else reader.schema.columns
+        merged = _merged(spark, reader, slices, columns)
+        return merged if where is None else merged.where(_condition(where, columns))
     found, schema = table.select_rows(where, as_of, valid_write_ids=valid_write_ids)
     condition = None if where is None else _condition(where, schema.columns)
     paths = [base_file.path for base_file in found.base_files]
@@ -83,7 +96,10 @@ def read_incremental(
     :raises CheckpointExpiredError: when the window was archived or cleaned.
     """
     found = increment(table, start, order=order, end=end)
-    rows = _read(spark, table, found.paths, found.schema, meta_columns=True)
+    if (reader := found.reader) is not None:
+        rows = _merged(spark, reader, found.slices, with_meta_columns(found.schema.columns))
+    else:
+        rows = _read(spark, table, found.paths, found.schema, meta_columns=True)
     if found.paths and (times := found.commit_times) is not None:
         rows = rows.where(rows[COMMIT_TIME].isin(times))
     return rows if meta_columns else rows.select(found.schema.columns.names), found
@@ -140,6 +156,23 @@ def _read(
             for stored, origins, alike in _alike(table, paths, schema, columns)
         ),
     )
+
+
+def _merged(
+    spark: SparkSession, reader: SliceReader, slices: Sequence[FileSlice], columns: pa.Schema
+) -> DataFrame:
+    """The rows of file slices, each merged by the task that reads it."""
+    if not slices:
+        return spark.createDataFrame([], spark_schema(columns))
+
+    def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for rows in reader.rows(slices[number], columns.names):
+                    yield from rows.cast(columns).to_batches()
+
+    numbers = spark.range(len(slices), numPartitions=len(slices))
+    return numbers.mapInArrow(rows_of, spark_schema(columns))
 
 
 def _parquet(spark: SparkSession, table: HudiTable, paths: Iterable[str], columns: pa.Schema) -> DataFrame:

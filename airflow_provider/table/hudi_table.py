@@ -215,8 +215,8 @@ class HudiTable:
         """
         if self.is_merge_on_read:
             raise UnsupportedTableError(
-                f"table {self.location} is {self.config.table_type}: its base files alone do not hold its rows; "
-                "read it with snapshot(), or what its base files hold with read_optimized()",
+                f"table {self.location} is {self.config.table_type}: its base files alone do not hold its "
+                "rows; read it with snapshot(), or what its base files hold with read_optimized()",
                 location=self.location,
             )
 

@@ -116,6 +116,14 @@ class Making:
         for name, value in options.items():
             self.hudi.sql(f"set {name.replace('__', '.')}={value}")
 
+    def fail_newest(self) -> None:
+        """Make the newest commit one that never completed."""
+        folder = self.location / (".hoodie" if self.kind.version == 6 else ".hoodie/timeline")
+        newest = max(folder.glob("*.deltacommit"), key=lambda path: path.name)
+        newest.unlink()
+        for checksum in folder.glob(f".{newest.name}.crc"):
+            checksum.unlink()
+
     def read(self, options: Mapping[str, str] | None = None, where: str | None = None) -> list[Row]:
         """What the JVM shows."""
         return self.hudi.read(str(self.location), options, where=where)
@@ -249,6 +257,53 @@ def compaction_planned(t: Making) -> None:
     usual(t)
     t.sql("call run_compaction(table => '{t}', op => 'schedule')")
     t.write([row(1, 77, 50)])
+
+
+def log_compacted(t: Making) -> None:
+    often = {
+        "hoodie__log__compaction__enable": "true",
+        "hoodie__log__compaction__inline": "true",
+        "hoodie__log__compaction__blocks__threshold": "2",
+    }
+    t.write(rows(range(9)), "insert")
+    for number in range(1, 6):
+        t.write([*rows(range(number, number + 3), 100 * number, 10 + number)], **often)
+    t.write(rows(range(5, 7)), "delete")
+
+
+def merged_into(t: Making) -> None:
+    """Partial updates: a log block has only those columns that MERGE INTO sets."""
+    t.write(rows(range(8)), "insert")
+    t.sql(
+        "merge into {t} t using "
+        "(select 'k01' as id, 'm1' as name, 20L as ts union all select 'k02', 'm2', 20L) s "
+        "on t.id = s.id when matched then update set name = s.name, ts = s.ts"
+    )
+    t.sql(
+        "merge into {t} t using (select 'k01' as id, 99L as v, 30L as ts union all select 'k03', 98L, 5L) s "
+        "on t.id = s.id when matched then update set v = s.v, ts = s.ts"
+    )
+    t.sql("update {t} set name = 'u4' where id = 'k04'")
+    t.sql("delete from {t} where id in ('k05', 'k06')")
+
+
+def one_failed(t: Making) -> None:
+    """A write that never completed, and was rolled back; another one that is still in flight."""
+    t.write(rows(range(8)), "insert")
+    t.write([row(1, 100, 20), row(2, 100, 20)])
+    t.write([row(1, 200, 30), row(3, 200, 30), row(9, 200, 30)])
+    t.fail_newest()
+    t.write([row(4, 300, 40)])
+    t.write([row(4, 400, 50), row(11, 400, 50)])
+    t.fail_newest()
+
+
+def late_deletes(t: Making) -> None:
+    """Deletes with and without a larger ordering value than the row's, and rows that come late after them."""
+    by_versions(t)
+    t.write([row(4, 0, 5), row(5, 0, 50)], "delete")
+    t.write([row(5, 7, 40), row(6, 7, 40)])
+    t.write([row(6, 8, 60)])
 
 
 def secondary_index(t: Making) -> None:
@@ -461,4 +516,71 @@ KINDS = [
         by_versions,
         MOR | {"hoodie.write.record.merge.mode": "COMMIT_TIME_ORDERING"},
     ),
+    Kind("mor_late_deletes", "deletes by EVENT_TIME_ORDERING", late_deletes, MOR),
+    Kind(
+        "mor_two_ordering_fields",
+        "log files with two ordering fields",
+        late_deletes,
+        MOR | {ORDERING: "ts,v", "hoodie.datasource.write.precombine.field": ""},
+    ),
+    Kind(
+        "mor_partial_update",
+        "log files by PartialUpdateAvroPayload",
+        by_versions,
+        MOR | payload("PartialUpdateAvroPayload"),
+    ),
+    Kind(
+        "mor_non_defaults",
+        "log files by OverwriteNonDefaultsWithLatestAvroPayload",
+        by_versions,
+        MOR | payload("OverwriteNonDefaultsWithLatestAvroPayload"),
+    ),
+    Kind(
+        "mor_delete_marker",
+        "a delete marker in log files",
+        deleted_by_a_marker,
+        MOR | payload("DefaultHoodieRecordPayload") | DELETE,
+        columns=OP,
+    ),
+    Kind(
+        "mor_is_deleted",
+        "_hoodie_is_deleted in log files",
+        deleted_by_a_column,
+        MOR,
+        columns=f"{COLUMNS}, _hoodie_is_deleted boolean",
+    ),
+    Kind("mor_types", "columns of all types in log files", all_types, MOR, columns=TYPES),
+    Kind(
+        "mor_types_parquet",
+        "columns of all types in Parquet log blocks",
+        all_types,
+        MOR | {"hoodie.logfile.data.block.format": "parquet"},
+        columns=TYPES,
+    ),
+    Kind("mor_columns_added", "log files before and after columns were added", columns_added, MOR),
+    Kind("mor_schema_on_read", "log files of a table with schema on read", schema_on_read, MOR),
+    Kind(
+        "mor_no_meta_fields",
+        "log files without meta fields",
+        usual,
+        MOR | {"hoodie.populate.meta.fields": "false"},
+    ),
+    Kind(
+        "mor_buckets",
+        "file groups of log files alone, by a bucket index",
+        usual,
+        MOR
+        | {
+            "hoodie.index.type": "BUCKET",
+            "hoodie.bucket.index.num.buckets": "2",
+            "hoodie.bucket.index.hash.field": "id",
+        },
+    ),
+    Kind("mor_log_compacted", "a log compaction", log_compacted, MOR),
+    Kind("mor_merged_into", "partial updates by MERGE INTO", merged_into, MOR),
+    Kind("mor_one_failed_v9", "a write that was rolled back, another one in flight", one_failed, MOR),
+    Kind("mor_one_failed_v6", "rollback blocks, a write in flight", one_failed, MOR, version=6),
+    Kind("mor_restored", "a savepoint, and a restore to it", restored, MOR),
+    Kind("mor_clustered", "a clustering of log files", clustered, MOR),
+    Kind("mor_captures_changes", "change data capture", usual, MOR | {"hoodie.table.cdc.enabled": "true"}),
 ]

@@ -1,13 +1,20 @@
-"""Snapshots by write ids, as DataFrames."""
+"""Tables as DataFrames: snapshots by write ids, and merge-on-read tables."""
 
 from __future__ import annotations
 
+import zipfile
+from pathlib import Path
+
 import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
 
 from airflow_provider.metastore import ValidWriteIdList
-from airflow_provider.spark import read_snapshot
+from airflow_provider.spark import read_incremental, read_snapshot
+from airflow_provider.table import HudiTable, snapshot
 from tests.spark.lake import SparkLake
 
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "real_hudi"
 SCHEMA = pa.schema({"id": pa.int64(), "text": pa.string()})
 
 
@@ -26,3 +33,23 @@ def test_a_dataframe_shows_what_was_written_under_valid_write_ids(lake: SparkLak
     assert seen("lake.t:1:9223372036854775807::") == {1: "a"}
     assert seen("lake.t:2:9223372036854775807::") == {1: "b", 2: "b"}
     assert seen("lake.t:2:1:1,2:") == {}
+
+
+@pytest.mark.parametrize("name", ["mor_types", "mor_compacted_v9", "mor_one_failed_v6", "mor_schema_on_read"])
+def test_a_merge_on_read_table_by_the_real_hudi_reads_as_without_spark(
+    name: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(FIXTURES / f"{name}.zip") as archive:
+        archive.extractall(tmp_path)
+    table = HudiTable.open(str(tmp_path))
+    expected = snapshot(table, meta_columns=True).to_table().sort_by("id")
+    assert len(expected)
+    found = read_snapshot(spark, table, meta_columns=True).orderBy("id").toArrow()
+    assert found.to_pylist() == expected.to_pylist()
+    where = [("v", ">", 50)]
+    assert read_snapshot(spark, table, where=where).count() == snapshot(table, where=where).count_rows()
+
+    first = table.timeline().commits()[0]
+    start = first.completion_time if table.config.layout == 2 else first.requested_time
+    rows, window = read_incremental(spark, table, start)
+    assert rows.orderBy("id").toArrow().to_pylist() == window.scanner().to_table().sort_by("id").to_pylist()

@@ -7,7 +7,7 @@ from airflow_provider.table.file_groups.cleans import (
     planned_files,
     taken,
 )
-from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView, ShownInstants
 from airflow_provider.table.file_groups.visibility import (
     Effect,
     ValidWriteIds,
@@ -23,6 +23,7 @@ __all__ = [
     "Effect",
     "FileGroupId",
     "FileSystemView",
+    "ShownInstants",
     "ValidWriteIds",
     "check_complete",
     "check_not_cleaned",

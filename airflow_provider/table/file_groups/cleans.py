@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError
 from airflow_provider.table.file_groups.view import FileGroupId, FileSystemView
 from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files import LogFileName
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
     Action,
@@ -79,10 +80,10 @@ def lacking(
     found: list[_Taken] = []
     for path, clean in taken(storage, timeline).items():
         partition, _, name = path.rpartition("/")
-        parsed = parse_base_file_name(name)
-        if parsed is None:
+        written = _written_by(name)
+        if written is None:
             continue
-        group, instant = FileGroupId(partition, parsed[0]), parsed[2]
+        group, instant = FileGroupId(partition, written[0]), written[1]
         if not view.shows(instant) or group in view.replaced:
             continue
         shown = view.base_file(group)
@@ -99,6 +100,14 @@ def lacking(
         return None
     newest = max(found, key=lambda each: each[:2])
     return newest.path, newest.clean
+
+
+def _written_by(name: str) -> tuple[str, str] | None:
+    """The file id and the instant in the name of a base file or log file; None for another file."""
+    if parsed := parse_base_file_name(name):
+        return parsed[0], parsed[2]
+    log_file = LogFileName.parse(name)
+    return (log_file.file_id, log_file.instant) if log_file else None
 
 
 class _Taken(NamedTuple):

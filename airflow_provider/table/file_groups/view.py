@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -53,6 +54,25 @@ class BaseFile(NamedTuple):
         return FileGroupId(self.partition_path, self.file_id)
 
 
+@dataclass(frozen=True)
+class ShownInstants(Container[str]):
+    """The instants whose files a view shows: those that have completed, or were archived.
+
+    :param completed: requested times of the completed writes on the timeline.
+    :param pending: requested times of those that have not completed.
+    :param starts: where the timeline begins; what is older was archived.
+    """
+
+    completed: frozenset[str]
+    pending: frozenset[str]
+    starts: str
+
+    def __contains__(self, instant: object) -> bool:
+        if instant in self.completed:
+            return True
+        return isinstance(instant, str) and instant < self.starts and instant not in self.pending
+
+
 class FileSystemView:
     """Which base files a timeline shows (Hudi's ``HoodieTableFileSystemView``).
 
@@ -82,7 +102,7 @@ class FileSystemView:
         self._listed: dict[str, dict[str, BaseFile]] = {}
         # No cached_property: before Python 3.12 it holds one lock for all views while it reads.
         self._replaced: Mapping[FileGroupId, str] | None = None
-        self._commits: tuple[frozenset[str], frozenset[str], str] | None = None
+        self._shown: ShownInstants | None = None
         self._partitions: list[str] | None = None
 
     def all_partitions(self) -> list[str]:
@@ -177,17 +197,21 @@ class FileSystemView:
                 out.update(dict.fromkeys(known[instant.file_name], instant.completion_time or ""))
         return out
 
+    @property
+    def shown(self) -> ShownInstants:
+        """The instants whose files are seen."""
+        if self._shown is None:
+            commits = frozenset(each.requested_time for each in self.timeline.commits())
+            pending = frozenset(each.requested_time for each in self.timeline.pending())
+            self._shown = ShownInstants(commits, pending, self.timeline.starts)
+        return self._shown
+
     def shows(self, instant: str) -> bool:
         """Whether files of an instant are seen: it has completed, or it was archived.
 
         :param instant: requested time.
         """
-        if self._commits is None:
-            commits = frozenset(each.requested_time for each in self.timeline.commits())
-            pending = frozenset(each.requested_time for each in self.timeline.pending())
-            self._commits = commits, pending, self.timeline.starts
-        commits, pending, starts = self._commits
-        return instant in commits or (instant < starts and instant not in pending)
+        return instant in self.shown
 
     def _list(self, partition_path: str, sizes: Mapping[str, int | None]) -> dict[str, BaseFile]:
         replaced = self.replaced

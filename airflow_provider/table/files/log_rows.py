@@ -27,8 +27,8 @@ def block_rows(block: LogBlock) -> pa.Table:
 
     :param block: of one of :data:`DATA_BLOCKS`.
     :raises CorruptTableError: when its content is damaged.
-    :raises UnsupportedTableError: when a column has a type that Arrow cannot hold, or the block is of a version
-        that Hudi stopped writing long ago.
+    :raises UnsupportedTableError: when a column has a type that Arrow cannot hold, or the block is of a
+        version that Hudi stopped writing long ago.
     """
     if block.block_type is BlockType.PARQUET_DATA:
         try:
@@ -48,7 +48,9 @@ def block_rows(block: LogBlock) -> pa.Table:
 
 def _table(records: Iterable[Mapping[str, Any]], columns: pa.Schema) -> pa.Table:
     rows = list(records)
-    arrays = [pa.array([_plain(row.get(each.name), each.type) for row in rows], each.type) for each in columns]
+    arrays = [
+        pa.array([_plain(row.get(each.name), each.type) for row in rows], each.type) for each in columns
+    ]
     return pa.Table.from_arrays(arrays, schema=columns)
 
 

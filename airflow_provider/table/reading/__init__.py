@@ -8,18 +8,21 @@ from airflow_provider.table.reading.incremental import (
     increment,
     movable_checkpoint,
 )
+from airflow_provider.table.reading.log_merge import SliceReader
 from airflow_provider.table.reading.slices import FileSlice, file_slices
-from airflow_provider.table.reading.snapshots import read_optimized, snapshot
+from airflow_provider.table.reading.snapshots import read_optimized, select_slices, snapshot
 
 __all__ = [
     "COMMIT_TIME",
     "FileSlice",
     "Increment",
     "Order",
+    "SliceReader",
     "explain",
     "file_slices",
     "increment",
     "movable_checkpoint",
     "read_optimized",
+    "select_slices",
     "snapshot",
 ]

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -30,17 +30,31 @@ import pyarrow as pa
 import tenacity
 
 from airflow_provider.exceptions import (
-    CheckpointExpiredError,
     InvalidInputError,
     NoSuchInstantError,
     UnsupportedTableError,
 )
-from airflow_provider.table.file_groups import Effect, FileGroupId, FileSystemView
+from airflow_provider.table.file_groups import Effect, FileGroupId, FileSystemView, lacking
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.reading.checkpoints import (
+    check_files_are_there,
+    check_not_archived,
+    check_not_undone,
+    completion_of,
+    expired,
+    request_of,
+    within,
+)
+from airflow_provider.table.reading.log_merge import SliceReader
+from airflow_provider.table.reading.logged_changes import (
+    WindowReader,
+    slices_touched,
+    without_outer_log_compactions,
+)
+from airflow_provider.table.reading.slices import FileSlice
 from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
-    RESTORED_TO_COMPLETION,
     REWRITES,
     Action,
     CommitMetadata,
@@ -48,8 +62,6 @@ from airflow_provider.table.timeline import (
     State,
     Timeline,
     WriteStat,
-    archived_commits,
-    decode,
     format_time,
     has_never_changed,
     parse_time,
@@ -86,9 +98,11 @@ class Increment:
     :param timeline: the timeline at its end.
     :param commits: the commits of the window in the order of their completion; clustering and
         other rewrites are among them, but have no rows of their own.
-    :param paths: the base files that hold rows of these commits, relative to the table.
+    :param paths: the files that hold rows of these commits, relative to the table.
     :param held_by: the oldest instant in flight, where it holds completed commits back
         (``fenced``) or the new checkpoint (``requested``); None otherwise.
+    :param slices: of a merge-on-read table, the file slices that these files are.
+    :param view: of a merge-on-read table, what it shows at the window's end; None for another table.
     """
 
     table: HudiTable = field(repr=False)
@@ -99,6 +113,8 @@ class Increment:
     commits: tuple[Instant, ...] = ()
     paths: tuple[str, ...] = field(default=(), repr=False)
     held_by: Instant | None = None
+    slices: tuple[FileSlice, ...] = field(default=(), repr=False)
+    view: FileSystemView | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def schema(self) -> TableSchema:
@@ -129,12 +145,36 @@ class Increment:
         """
         import pyarrow.dataset as ds  # see airflow_provider.table.read
 
-        from airflow_provider.table.reading.rows import rows_of
-
         if (times := self.commit_times) is not None:
             inside = ds.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
             filter = inside if filter is None else inside & filter
-        rows = rows_of(
+        rows = self._rows(filter)
+        if columns is None:
+            columns = rows.schema.names if meta_columns else self.schema.columns.names
+        return rows.scanner(columns=list(columns))
+
+    @cached_property
+    def reader(self) -> SliceReader | None:
+        """Reads the window's file slices; None for a copy-on-write table, whose rows are in its base files.
+
+        :raises UnsupportedTableError: when the table merges versions in a way that is not known here.
+        """
+        if self.view is None:
+            return None
+        whole = replace(SliceReader.of(self.table, self.view), schema=self.schema)
+        if (times := self.commit_times) is None:
+            return whole
+        by_group = {each.file_group: each for each in slices_touched(self.table, self.view, None)}
+        window = replace(whole, shown=frozenset(times))
+        return WindowReader(**vars(window), whole=whole, slices=by_group)
+
+    def _rows(self, filter: pc.Expression | None) -> ds.Dataset:
+        from airflow_provider.table.reading.merged_rows import MergedRows
+        from airflow_provider.table.reading.rows import rows_of
+
+        if self.reader is not None:
+            return MergedRows(self.reader, self.slices, meta_columns=True, filter=filter)
+        return rows_of(
             self.table.storage,
             self.paths,
             self.schema,
@@ -142,9 +182,6 @@ class Increment:
             has_never_changed=has_never_changed(self.schema, self.table.config),
             where=filter,
         )
-        if columns is None:
-            columns = rows.schema.names if meta_columns else self.schema.columns.names
-        return rows.scanner(columns=list(columns))
 
 
 # A commit of the window that is gone when it is to be read was reverted, or archived: what the
@@ -181,11 +218,10 @@ def increment(
     :raises InvalidInputError: when a checkpoint is not an instant time, or the order is unknown.
     :raises CheckpointExpiredError: when commits of the window were archived, files that it needs were
         cleaned, or a restore has undone commits up to the checkpoint.
-    :raises UnsupportedTableError: for a merge-on-read table, and for one whose rows do not say which commit
-        wrote them.
+    :raises UnsupportedTableError: for a table whose rows do not say which commit wrote them, and for a
+        merge-on-read table whose log files are merged in a way that is not known here.
     """
     order = _order(order)
-    table.check_mergeable()
     if not table.config.has_meta_columns:
         raise UnsupportedTableError(
             f"table {table.location} has hoodie.populate.meta.fields=false: its rows do not say which commit "
@@ -200,27 +236,40 @@ def increment(
         raise InvalidInputError("end: windows in requested order have no end; leave it out", end=end)
     moment = _Moment.of(table)
     if order is Order.COMPLETION:
-        commits = [i for i in moment.completed if _within(_completion(i), start, end)]
-        upto = _completion(commits[-1]) if commits else start
-        shown = [i for i in moment.completed if upto is not None and _completion(i) <= upto]
+        commits = [i for i in moment.completed if within(completion_of(i), start, end)]
+        upto = completion_of(commits[-1]) if commits else start
+        shown = [i for i in moment.completed if upto is not None and completion_of(i) <= upto]
     else:
         upto = moment.fence(start, end)
         shown = list(moment.completed)
         if order is Order.FENCED:
             shown = [i for i in shown if upto is not None and i.requested_time <= upto]
-        commits = [i for i in shown if _within(i.requested_time, start, None)]
-    _verify_not_archived(table, order, start, end, moment.timeline)
-    _verify_not_undone(table, order, start, moment.timeline)
+        commits = [i for i in shown if within(i.requested_time, start, None)]
+    by_completion = order is Order.COMPLETION
+    check_not_archived(table, start, end, moment.timeline, by_completion=by_completion)
+    check_not_undone(table, start, moment.timeline, by_completion=by_completion)
     left_out = frozenset(moment.timeline.commits()).difference(shown)
+    held_by = None
+    if order is not Order.COMPLETION and moment.in_flight and moment.withholds(upto, end):
+        held_by = moment.in_flight[0]
+    if table.is_merge_on_read:
+        view = moment.view(table, left_out)
+        written = None
+        if start is not None:
+            commits = without_outer_log_compactions(commits, moment.metadata)
+            written = {i.requested_time: moment.metadata(i) for i in commits}
+        slices = slices_touched(table, view, written)
+        if left_out and (found := lacking(table.storage, view, moment.timeline)):
+            raise expired(table, start, f"file {found[0]} was cleaned")
+        paths = [path for each in slices for path in each.paths]
+        window = (start, upto, moment.timeline, tuple(commits), tuple(paths), held_by, slices, view)
+        return Increment(table, order, *window)
     if start is None:
         paths = _snapshot_paths(table, moment, commits, left_out)
     else:
         paths = _touched_paths(commits, moment.metadata)
         if left_out:  # only what was superseded is ever cleaned
-            _verify_not_cleaned(table, start, paths)
-    held_by = None
-    if order is not Order.COMPLETION and moment.in_flight and moment.withholds(upto, end):
-        held_by = moment.in_flight[0]
+            check_files_are_there(table, start, paths)
     return Increment(table, order, start, upto, moment.timeline, tuple(commits), tuple(paths), held_by)
 
 
@@ -264,12 +313,12 @@ class _Moment:
         one shows all of that, and every write that was requested before. What a restore is taking away
         counts as in flight: it vanishes commit by commit.
         """
-        newest = max(map(_completion, table.timeline().commits()), default="")
+        newest = max(map(completion_of, table.timeline().commits()), default="")
         heartbeats = [name for name in table.storage.names(_HEARTBEAT_FOLDER) if name.isdigit()]
         timeline = without_restored(table.timeline())
         commits = timeline.commits()
         in_flight = [i for i in timeline.pending() if i.action.holds_fence]
-        in_flight += [i for i in commits if _completion(i) > newest]
+        in_flight += [i for i in commits if completion_of(i) > newest]
         # An instant exists from its heartbeat on. What is older than the timeline has ended.
         first = min((i.requested_time for i in timeline.instants), default="")
         in_flight += [
@@ -281,10 +330,14 @@ class _Moment:
         ]
         return cls(
             timeline,
-            tuple(i for i in commits if _completion(i) <= newest),
-            tuple(sorted(in_flight, key=_request)),
+            tuple(i for i in commits if completion_of(i) <= newest),
+            tuple(sorted(in_flight, key=request_of)),
             cache(timeline.commit_metadata),
         )
+
+    def view(self, table: HudiTable, left_out: frozenset[Instant]) -> FileSystemView:
+        """The file slices without those of some commits."""
+        return FileSystemView(table.storage, self.timeline.showing(lambda i: i not in left_out))
 
     def fence(self, start: str | None, end: str | None) -> str | None:
         """The last requested time up to which everything has ended and stands on its own.
@@ -296,8 +349,8 @@ class _Moment:
         first = self.in_flight[0].requested_time if self.in_flight else None
         ready = [
             instant
-            for instant in sorted(self.completed, key=_request)
-            if _within(instant.requested_time, start, end)
+            for instant in sorted(self.completed, key=request_of)
+            if within(instant.requested_time, start, end)
             and (first is None or instant.requested_time < first)
         ]
         while ready:
@@ -311,10 +364,10 @@ class _Moment:
 
     def withholds(self, upto: str | None, end: str | None) -> bool:
         """Whether a completed commit lies beyond a requested time, and not beyond the end."""
-        return any(_within(instant.requested_time, upto, end) for instant in self.completed)
+        return any(within(instant.requested_time, upto, end) for instant in self.completed)
 
     def _rests_on(self, instant: Instant, later: Instant) -> bool:
-        if _completion(later) > _completion(instant):
+        if completion_of(later) > completion_of(instant):
             return False
         this, other = (Effect.of(each, self.metadata(each)) for each in (instant, later))
         return not this.replaced.isdisjoint(other.written) or this.wrote_where_was_taken_out(other)
@@ -355,14 +408,13 @@ def _snapshot_paths(
     """The base files that show exactly these commits, and what was archived before them."""
     if not commits:
         return []
-    view = FileSystemView(table.storage, moment.timeline.showing(lambda i: i not in left_out))
-    base_files = view.all_base_files()
+    base_files = moment.view(table, left_out).all_base_files()
     paths = {base_file.path for base_file in base_files}
     if left_out:
         # What they superseded may have been cleaned, and a listing does not tell what is not there.
         wanted = _touched_paths(commits, moment.metadata, only_with_rows=False)
         if gone := sorted(set(wanted) - paths):
-            raise _expired(table, None, f"base file {gone[0]} of its snapshot was cleaned")
+            raise expired(table, None, f"base file {gone[0]} of its snapshot was cleaned")
         there = {base_file.file_group for base_file in base_files}
         for instant in moment.timeline.commits():
             if instant not in left_out:
@@ -371,7 +423,7 @@ def _snapshot_paths(
             rewritten = {_file_group(s) for s in described.write_stats if s.prev_commit != "null"}
             if lost := sorted((rewritten | _replaced(described)) - there):
                 name = f"{lost[0].partition_path}/{lost[0].file_id}".lstrip("/")
-                raise _expired(table, None, f"file group {name} of its snapshot was cleaned")
+                raise expired(table, None, f"file group {name} of its snapshot was cleaned")
             there.update(map(_file_group, described.write_stats))
     return sorted(paths)
 
@@ -390,63 +442,6 @@ def _file_group(stat: WriteStat) -> FileGroupId:
 def _replaced(described: CommitMetadata) -> frozenset[FileGroupId]:
     return frozenset(
         FileGroupId(partition, file_id) for partition, ids in described.replaced.items() for file_id in ids
-    )
-
-
-def _verify_not_archived(
-    table: HudiTable, order: Order, start: str | None, end: str | None, timeline: Timeline
-) -> None:
-    # A snapshot shows all that was archived, so it cannot be one of before.
-    after, until = (end, None) if start is None else (start, end)
-    if after is None:
-        return
-    if order is Order.COMPLETION:
-        archived = archived_commits(table.storage, completed_after=after)
-        position = _completion
-    else:
-        archived = archived_commits(table.storage, table.config.layout, requested_after=after)
-        position = _request
-    for instant in archived:
-        # Archival writes the history first and takes instants off the timeline after.
-        if _within(position(instant), None, until) and timeline.find(instant.requested_time) is None:
-            why = f"commit {instant.requested_time}, completed at {_completion(instant)}, was archived"
-            raise _expired(table, start, why)
-
-
-def _verify_not_undone(table: HudiTable, order: Order, start: str | None, timeline: Timeline) -> None:
-    """Make sure that what a consumer has read up to its checkpoint was not undone by a restore since."""
-    if start is None:
-        return
-    for restore in timeline.completed():
-        if restore.action is not Action.RESTORE or _completion(restore) <= start:
-            continue
-        said = decode(timeline.read(restore))
-        back_to = (said.get("extraMetadata") or {}).get(RESTORED_TO_COMPLETION)
-        undone = min(said["instantsToRollback"], default=start)
-        # What was undone had completed after the commit that the table went back to.
-        if start > back_to if order is Order.COMPLETION and back_to else start >= undone:
-            why = f"restore {restore.requested_time} has undone commits from before it"
-            raise _expired(table, start, why)
-
-
-def _verify_not_cleaned(table: HudiTable, start: str | None, paths: Iterable[str]) -> None:
-    by_folder: dict[str, set[str]] = {}
-    for path in paths:
-        folder, _, name = path.rpartition("/")
-        by_folder.setdefault(folder, set()).add(name)
-    for folder, names in sorted(by_folder.items()):
-        if gone := names - set(table.storage.names(folder)):
-            path = f"{folder}/{min(gone)}".lstrip("/")
-            raise _expired(table, start, f"base file {path} of its window was cleaned")
-
-
-def _expired(table: HudiTable, start: str | None, why: str) -> CheckpointExpiredError:
-    asked = "a snapshot of the past" if start is None else f"the changes since checkpoint {start}"
-    return CheckpointExpiredError(
-        f"table {table.location}: {asked} cannot be read any more: {why}; "
-        "start again from a snapshot of now, that is with neither a checkpoint nor an end (start=None)",
-        location=table.location,
-        checkpoint=start,
     )
 
 
@@ -476,15 +471,3 @@ def _checkpoint(text: str | None, name: str) -> str | None:
         raise InvalidInputError(
             f"{name}: {error}; give the 'end' of an increment", checkpoint=text
         ) from error
-
-
-def _within(time: str, start: str | None, end: str | None) -> bool:
-    return (start is None or time > start) and (end is None or time <= end)
-
-
-def _request(instant: Instant) -> str:
-    return instant.requested_time
-
-
-def _completion(instant: Instant) -> str:
-    return instant.completion_time or ""

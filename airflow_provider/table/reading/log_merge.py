@@ -7,7 +7,7 @@ The versions that the log files hold are in memory, the base file passes by row 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -48,8 +48,8 @@ class Logged(NamedTuple):
     """What the log files of a file slice say.
 
     :param versions: one a record: its newest one.
-    :param ended: record keys whose older versions do not count, whatever their ordering values: a delete
-        without one took them out.
+    :param ended: record keys that a delete without ordering value has taken out, whatever the base file's
+        ordering values are.
     """
 
     versions: Batch
@@ -64,14 +64,14 @@ class SliceReader:
     :param config: its configuration.
     :param schema: its schema at that moment.
     :param semantics: how it merges the versions of a record.
-    :param shows: whether the snapshot shows an instant, by its requested time.
+    :param shown: the instants that the snapshot shows, by their requested times.
     """
 
     storage: Storage
     config: TableConfig
     schema: TableSchema
     semantics: MergeSemantics
-    shows: Callable[[str], bool]
+    shown: Container[str]
 
     @classmethod
     def of(cls, table: HudiTable, view: FileSystemView) -> SliceReader:
@@ -82,7 +82,7 @@ class SliceReader:
         :raises UnsupportedTableError: when the table merges versions in a way that is not known here.
         """
         schema = table.schema_on(view.timeline)
-        return cls(table.storage, table.config, schema, table.merge_semantics, view.shows)
+        return cls(table.storage, table.config, schema, table.merge_semantics, view.shown)
 
     def rows(self, file_slice: FileSlice, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The rows of a file slice, merged.
@@ -130,19 +130,23 @@ class SliceReader:
     def _logged(self, file_slice: FileSlice, columns: list[str]) -> Logged | None:
         parts = [
             part
-            for block in merge_order(valid_log_blocks(self._blocks(file_slice), self.shows))
+            for block in merge_order(valid_log_blocks(self._blocks(file_slice), self.shown.__contains__))
             if (part := self._versions(file_slice, block, columns)) is not None
         ]
         if not parts:
             return None
         ended = np.concatenate([part.ended for part in parts])
         versions = Batch.of_parts([part.batch for part in parts])
+        since_the_end = _since_the_end(versions, ended) if ended.any() else versions
+        arrival = pa.array(np.arange(len(since_the_end)))
+        newest = latest_versions(since_the_end, arrival, self.semantics)
         keys = pa.array([], pa.string())
         if ended.any():
-            keys = pc.unique(versions.keys.filter(pa.array(ended)))
-            versions = _since_the_end(versions, ended)
-        arrival = pa.array(np.arange(len(versions)))
-        return Logged(latest_versions(versions, arrival, self.semantics), keys)
+            # Where a row was logged after the delete, that row is held against the base file's, as in Hudi.
+            without_order = np.logical_and.reduce([_mask(each.is_null()) for each in newest.ordering])
+            deleted = newest.keys.filter(pa.array(newest.deletions & without_order))
+            keys = deleted.filter(pc.is_in(deleted, value_set=versions.keys.filter(pa.array(ended))))
+        return Logged(newest, keys)
 
     def _blocks(self, file_slice: FileSlice) -> Iterator[LogBlock]:
         for path in file_slice.log_paths:
@@ -220,6 +224,11 @@ def _since_the_end(versions: Batch, ended: Mask) -> Batch:
     return versions.filter(np.arange(len(codes)) >= last[codes])
 
 
+def _mask(values: pa.Array) -> Mask:
+    mask: Mask = values.to_numpy(zero_copy_only=False)
+    return mask
+
+
 def _ordering_values(value: WrappedValue | None, fields: int) -> tuple[object, ...] | None:
     """The ordering values of a delete; None where it has none (``OrderingValues.isDefault``)."""
     if value is None or (value.wrapper == "IntWrapper" and value.value == 0):
@@ -240,11 +249,7 @@ def _typed(values: list[object], field: pa.Field) -> pa.Array:
 
 
 def _plain(rows: pa.Table, kinds: pa.Schema) -> pa.Table:
-    """Rows in one piece, with the table's types, dictionaries as what they stand for."""
+    """Rows with the table's types, and dictionaries as what they stand for."""
     fields = [kinds.field(name) for name in rows.column_names]
-    arrays = [
-        rows[each.name].cast(each.type).combine_chunks() if rows[each.name].type != each.type else rows[each.name]
-        for each in fields
-    ]
+    arrays = [rows[each.name].cast(each.type) for each in fields]
     return pa.Table.from_arrays(arrays, names=rows.column_names)
-

@@ -94,7 +94,9 @@ class MadeRows(ds.Dataset, abc.ABC):  # type: ignore[misc]  # as far as pyarrow'
 
         :raises NotImplementedError: always.
         """
-        raise NotImplementedError("the files hold other rows, or columns, than the table; scan the dataset instead")
+        raise NotImplementedError(
+            "the files hold other rows, or columns, than the table; scan the dataset instead"
+        )
 
     def replace_schema(self, schema: pa.Schema) -> Any:
         """Not to be had; see :meth:`get_fragments`."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_provider.table.file_groups import ValidWriteIds
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading.log_merge import SliceReader
-from airflow_provider.table.reading.slices import slices_of
+from airflow_provider.table.reading.slices import FileSlice, slices_of
 from airflow_provider.table.schema import TableSchema, with_meta_columns
 from airflow_provider.table.skipping import (
     Selection,
@@ -104,6 +104,33 @@ def _of_base_files(
     )
 
 
+def select_slices(
+    table: HudiTable,
+    as_of: str | None = None,
+    *,
+    valid_write_ids: ValidWriteIds | None = None,
+    where: Where | None = None,
+) -> tuple[SliceReader, list[FileSlice]]:
+    """The file slices of a merge-on-read table that a query has to open, and who reads them.
+
+    :param table: the table.
+    :param as_of: see :func:`snapshot`, whose errors are raised here too.
+    :param valid_write_ids: see :func:`snapshot`.
+    :param where: what the query asks of the rows. Slices are left out that cannot hold such a row.
+    """
+    view = table.readable_view(as_of, valid_write_ids=valid_write_ids)
+    reader = SliceReader.of(table, view)
+    columns = reader.schema.columns
+    slices = slices_of(table, view, select_partitions(view, table.config, columns, where))
+    if where is None:
+        return reader, slices
+    # What was logged may be anything: statistics of the base file say nothing of it.
+    alone = (view.base_file(each.file_group) for each in slices if not each.log_paths)
+    skipped = without_matches(view, columns, where, filter(None, alone))
+    groups = {each.file_group for each in skipped}
+    return reader, [each for each in slices if each.file_group not in groups]
+
+
 def _merged(
     table: HudiTable,
     as_of: str | None,
@@ -113,16 +140,8 @@ def _merged(
 ) -> ds.Dataset:
     from airflow_provider.table.reading.merged_rows import MergedRows
 
-    view = table.readable_view(as_of, valid_write_ids=valid_write_ids)
-    reader = SliceReader.of(table, view)
+    reader, slices = select_slices(table, as_of, valid_write_ids=valid_write_ids, where=where)
     columns = reader.schema.columns
-    slices = slices_of(table, view, select_partitions(view, table.config, columns, where))
-    if where is None:
-        return MergedRows(reader, slices, meta_columns=meta_columns)
-    # What was logged may be anything: statistics of the base file say nothing of it.
-    alone = {each.file_group: view.base_file(each.file_group) for each in slices if not each.log_paths}
-    skipped = without_matches(view, columns, where, filter(None, alone.values()))
-    groups = {each.file_group for each in skipped}
-    left = [each for each in slices if each.file_group not in groups]
     shown = with_meta_columns(columns) if meta_columns else columns
-    return MergedRows(reader, left, meta_columns=meta_columns, filter=expression(where, shown))
+    query = None if where is None else expression(where, shown)
+    return MergedRows(reader, slices, meta_columns=meta_columns, filter=query)

@@ -94,7 +94,7 @@ def test_the_timeline_is_what_the_inventory_says(name: str, jvm_tables: JvmTable
     assert pending_instants(table) == []
 
 
-@pytest.mark.parametrize("name", COPY_ON_WRITE)
+@pytest.mark.parametrize("name", ALL)
 def test_a_snapshot_holds_the_expected_rows(name: str, jvm_tables: JvmTables) -> None:
     expected = told_of_jvm_tables("expected_snapshots.json")[f"{name}.zip"]["rows"]
     rows = snapshot(opened(jvm_tables, name), meta_columns=True).to_table().to_pylist()
@@ -161,18 +161,6 @@ def test_clustering_plans(name: str, jvm_tables: JvmTables) -> None:
             for each in group["slices"]
         }
         assert inputs == {(path, file_id) for path, ids in metadata.replaced.items() for file_id in ids}
-
-
-@pytest.mark.parametrize("name", MERGE_ON_READ)
-def test_merge_on_read_says_that_it_is_not_merged(name: str, jvm_tables: JvmTables) -> None:
-    table = opened(jvm_tables, name)
-    for read in (
-        lambda: snapshot(table),
-        lambda: increment(table),
-        lambda: increment(table, "20200101000000000"),
-    ):
-        with pytest.raises(UnsupportedTableError, match=r"MERGE_ON_READ.*not supported yet"):
-            read()
 
 
 def test_log_files_are_listed_by_file_slice(jvm_tables: JvmTables) -> None:

@@ -1,4 +1,4 @@
-"""Tables that the real Hudi made: this package shows the rows that the JVM shows, or refuses by name.
+"""Tables that the real Hudi made, of both types: this package shows the rows that the JVM shows.
 
 ``make fixtures`` makes them, with the JVM's answers; see :mod:`tests.real_hudi.make_fixtures`.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,11 +21,6 @@ from tests.real_hudi.answers import plain_rows
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "real_hudi"
 NAMES = sorted(path.stem for path in FIXTURES.glob("*.zip"))
-
-REFUSED = {
-    "mor_.*": "is MERGE_ON_READ: reading its rows is not supported yet",
-}
-"""By table, a pattern: what this package says, whatever is asked."""
 
 AS_TEXT = {"cow_timestamp_partitions": "ts"}
 """Columns that the JVM shows as text, because its key generator makes folders of them."""
@@ -49,23 +43,14 @@ class Answered:
         """What is wrong with this package's answer; None when nothing is."""
         if isinstance(theirs, dict) and "error" in theirs:
             return None  # the JVM has none
-        refusal = self._refusal
         try:
             found = plain_rows(map(self._as_the_jvm, ours(HudiTable.open(self.location))))
         except TableServiceError as error:
-            if refusal is not None and re.search(refusal, str(error)):
-                return None
             return f"{question}: {type(error).__name__}: {error}"
-        if refusal is not None:
-            return f"{question}: answered now, though it is listed as refused"
         missing = [row for row in theirs if row not in found]
         more = [row for row in found if row not in theirs]
         wrong = missing or more or len(found) != len(theirs)
         return f"{question}: {missing[:2]} are missing, {more[:2]} too many" if wrong else None
-
-    @property
-    def _refusal(self) -> str | None:
-        return next((said for table, said in REFUSED.items() if re.fullmatch(table, self.name)), None)
 
     def _as_the_jvm(self, row: dict[str, Any]) -> dict[str, Any]:
         column = AS_TEXT.get(self.name)
@@ -81,7 +66,7 @@ def answered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return Answered(name, str(location), json.loads((FIXTURES / f"{name}.json").read_text()))
 
 
-def test_every_question_is_answered_as_by_the_jvm_or_refused_by_name(answered: Answered) -> None:
+def test_every_question_is_answered_as_by_the_jvm(answered: Answered) -> None:
     wrong = [found for found in _judged(answered) if found is not None]
     assert not wrong, "\n".join(wrong)
 
