@@ -86,18 +86,13 @@ soak: setup $(CLASSES) ## 100,000 interleavings and many more examples, for a ni
 
 	$(MAKE) mutants
 
-# In a copy, because each mutant is written into the module. It ends with the survivors: a night for a room.
-MODULE ?= .
-MUTANTS := build/mutants
+# It goes on where it was stopped. It ends with the survivors that tests/mutation/harmless.toml does not explain.
+MODULE ?=
 mutants: setup   ## Change the commit protocol bit by bit, and see that a test fails (MODULE=log/fate.py: of one module)
 	$(UV) sync --quiet --locked --group mutants
-	rm -rf $(MUTANTS) && mkdir -p $(MUTANTS)/checkout && git ls-files -z | xargs -0 cp --parents -t $(MUTANTS)/checkout
-	sed 's|@MODULE@|$(MODULE)|' tests/mutants.toml > $(MUTANTS)/checkout/mutants.toml
-	cd $(MUTANTS)/checkout && export PYTHONPATH=$$PWD PATH=$(CURDIR)/.venv/bin:$$PATH && \
-	  cosmic-ray init mutants.toml ../session.sqlite && \
-	  cr-filter-operators ../session.sqlite mutants.toml && \
-	  cosmic-ray exec mutants.toml ../session.sqlite && \
-	  cr-report ../session.sqlite --surviving-only --show-diff
+	PATH="$(CURDIR)/.venv/bin:$$PATH" mutmut run --max-children 1 \
+	  $(if $(MODULE),'airflow_provider.concurrency.$(subst /,.,$(basename $(MODULE))).*')
+	$(RUN) python -m tests.mutation.report
 
 clean:           ## Remove what make has made
-	rm -rf .venv .venv-hudi $(TOOLS) build dist demo-home
+	rm -rf .venv .venv-hudi $(TOOLS) build dist demo-home mutants

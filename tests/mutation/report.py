@@ -1,0 +1,126 @@
+"""Write docs/mutants.md: what was run, its figures, and for each survivor why it is harmless.
+
+A survivor is known by its function and by what the change makes of which lines, not by a line's number, so
+that a reason stays good until somebody changes the lines themselves.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mutmut.mutation.data import SourceFileMutationData
+from mutmut.mutation.diff_apply import get_diff_for_mutant
+from mutmut.stats import status_by_exit_code
+from mutmut.utils.file_utils import walk_mutatable_files
+from mutmut.utils.format_utils import orig_function_and_class_names_from_key
+
+HARMLESS = Path("tests/mutation/harmless.toml")
+INTRODUCTION = Path("tests/mutation/introduction.md")
+PAGE = Path("docs/mutants.md")
+HOUSE = "airflow_provider/concurrency/"
+TRIED = ("killed", "caught by type check", "timeout", "survived", "no tests")
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """A change that no test has noticed.
+
+    :param function: its module and name.
+    :param was: the lines that it concerns.
+    :param becomes: what it makes of them.
+    """
+
+    function: str
+    was: str
+    becomes: str
+
+
+def main() -> int:
+    """Write the page; 1 when a survivor is left of which nobody has said why it is harmless."""
+    known = {
+        Survivor(each["function"], each["was"], each["becomes"]): each["because"]
+        for each in tomllib.loads(HARMLESS.read_text()).get("mutant", [])
+    }
+    figures: dict[str, Counter[str]] = {}
+    survivors: list[Survivor] = []
+    last, seconds = 0.0, list[float]()
+    for path in walk_mutatable_files():
+        data = SourceFileMutationData(path=path)
+        data.load()
+        verdicts = {name: status_by_exit_code[code] for name, code in data.exit_code_by_key.items()}
+        if not verdicts:
+            continue
+        module = str(path).removeprefix(HOUSE)
+        figures[module] = Counter(verdicts.values())
+        survivors += [
+            _survivor(module, name, path)
+            for name, verdict in verdicts.items()
+            if verdict in ("survived", "no tests")
+        ]
+        seconds += data.durations_by_key.values()
+        if set(verdicts.values()) != {"not checked"}:
+            last = max(last, data.meta_path.stat().st_mtime)
+    unknown = [survivor for survivor in survivors if survivor not in known]
+    PAGE.write_text(_page(figures, survivors, known, last, sum(seconds) / max(1, len(seconds))))
+    for survivor in unknown:
+        print(_as_toml(survivor))
+    print(f"{PAGE}: {len(survivors)} survivors, {len(unknown)} of them without a reason in {HARMLESS}")
+    return bool(unknown)
+
+
+def _survivor(module: str, name: str, path: Path) -> Survivor:
+    function, of_class = orig_function_and_class_names_from_key(name)
+    diff = get_diff_for_mutant(name, path=path).splitlines()[2:]
+    was = " ".join(line[1:].strip() for line in diff if line.startswith("-"))
+    becomes = " ".join(line[1:].strip() for line in diff if line.startswith("+"))
+    return Survivor(f"{module}: {of_class + '.' if of_class else ''}{function}", was, becomes)
+
+
+def _as_toml(survivor: Survivor) -> str:
+    said = {"function": survivor.function, "was": survivor.was, "becomes": survivor.becomes, "because": ""}
+    return "\n".join(["[[mutant]]", *(f"{key} = '''{value}'''" for key, value in said.items()), ""])
+
+
+def _page(
+    figures: dict[str, Counter[str]],
+    survivors: list[Survivor],
+    known: dict[Survivor, str],
+    last: float,
+    seconds: float,
+) -> str:
+    lines = [INTRODUCTION.read_text(), "## What was run", ""]
+    tried = sum(counts[verdict] for counts in figures.values() for verdict in TRIED)
+    made = sum(counts.total() for counts in figures.values())
+    day = f"{datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M} UTC"
+    lines += [
+        f"The last mutant was tried on {day}: {tried} of {made} mutants until then. Of those that the type",
+        f"checker let through, each took {seconds:.1f} s on one core.",
+        "",
+        "| module | mutants | killed by a test | by the type checker | survived | not tried |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for module, counts in sorted(figures.items()):
+        cells = [
+            counts.total(),
+            counts["killed"] + counts["timeout"],
+            counts["caught by type check"],
+            counts["survived"] + counts["no tests"],
+            counts.total() - sum(counts[verdict] for verdict in TRIED),
+        ]
+        lines.append(f"| `{module}` | {' | '.join(map(str, cells))} |")
+    lines += ["", "## What survived", ""]
+    for function in sorted({survivor.function for survivor in survivors}):
+        lines += [f"### {function}", ""]
+        for survivor in dict.fromkeys(each for each in survivors if each.function == function):
+            lines += ["```diff", f"- {survivor.was}", f"+ {survivor.becomes}", "```", ""]
+            lines += [known.get(survivor, "**Nobody has said yet why this is harmless.**"), ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

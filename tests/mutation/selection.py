@@ -1,0 +1,38 @@
+"""A plugin of pytest for `make mutants`: few variants of each test, and not for ever.
+
+mutmut runs for each mutant the tests that call its function, the fastest first, until one of them fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import accumulate, groupby
+from pathlib import Path
+
+import pytest
+
+VARIANTS = 6
+PURE = "test_outcomes.py"  # hundreds of variants, and each takes microseconds
+# For how long the tests of one mutant may run, by what each took without it.
+SECONDS = float(os.environ.get("MUTANT_SECONDS", "inf"))
+STATISTICS = Path("mutmut-stats.json")  # by mutmut, in whose folder the tests run
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take the rest of the tests out."""
+    by_test = groupby(items, key=lambda item: item.nodeid.partition("[")[0])
+    kept = [item for _, variants in by_test for item in _some(list(variants))]
+    if STATISTICS.exists():
+        took = json.loads(STATISTICS.read_text())["duration_by_test"]
+        ends = accumulate(took.get(item.nodeid, 0.0) for item in kept)
+        kept = [item for item, end in zip(kept, ends, strict=True) if end <= SECONDS or item is kept[0]]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept
+
+
+def _some(variants: list[pytest.Item]) -> list[pytest.Item]:
+    """A sweep over every moment is tried at a few."""
+    if len(variants) <= VARIANTS or variants[0].path.name == PURE:
+        return variants
+    return variants[:: -(-len(variants) // VARIANTS)]
