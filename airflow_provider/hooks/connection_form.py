@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from jsonschema import Draft202012Validator
 
 from airflow_provider.exceptions import InvalidConnectionError
 from airflow_provider.get_provider_info import get_provider_info
@@ -80,23 +83,21 @@ def parse_extra(connection: Connection) -> dict[str, Any]:
     return extra
 
 
-def _checked(what: str, value: Any, schema: Mapping[str, Any]) -> Any:
-    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    if "number" in types:
-        return _number(what, value, schema)
-    if not isinstance(value, str):
-        raise InvalidConnectionError(f"{what} must be text, not {type(value).__name__}")
-    if "enum" in schema and value not in schema["enum"]:
-        raise InvalidConnectionError(f"{what} is {value!r}; known: {', '.join(schema['enum'])}")
+def _checked(what: str, given: Any, schema: Mapping[str, Any]) -> Any:
+    value = given
+    if "number" in schema["type"] and isinstance(given, str):
+        with suppress(ValueError):
+            value = float(given)
+    is_nan = value != value  # no JSON schema excludes it
+    if is_nan or not Draft202012Validator(schema).is_valid(value):
+        raise InvalidConnectionError(f"{what} {_problem(given, schema)}")
     return value
 
 
-def _number(what: str, value: Any, schema: Mapping[str, Any]) -> float:
-    try:
-        number = float(value) if not isinstance(value, bool) else None
-    except (TypeError, ValueError):
-        number = None
-    if number is None or not number > schema.get("exclusiveMinimum", float("-inf")):
+def _problem(given: Any, schema: Mapping[str, Any]) -> str:
+    if "number" in schema["type"]:
         above = f" above {schema['exclusiveMinimum']}" if "exclusiveMinimum" in schema else ""
-        raise InvalidConnectionError(f"{what} must be a number{above}, not {value!r}")
-    return number
+        return f"must be a number{above}, not {given!r}"
+    if isinstance(given, str):
+        return f"is {given!r}; known: {', '.join(schema['enum'])}"
+    return f"must be text, not {type(given).__name__}"  # a secret may be in it

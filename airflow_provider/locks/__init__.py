@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.exceptions import InvalidConnectionError
+from airflow_provider.locks.contender import Contender, invalid_option
 from airflow_provider.locks.in_process import InProcessLockProvider
 from airflow_provider.locks.protocol import LockHolder, LockProvider
 from airflow_provider.table.storage import Storage
@@ -40,13 +41,13 @@ LOCK_PROVIDERS: Mapping[str, str] = {
 
 
 @cache
-def _class_of(provider: str) -> Callable[..., LockProvider]:
+def _class_of(provider: str) -> type[Contender]:
     if provider not in LOCK_PROVIDERS:
         raise InvalidConnectionError(
             f"lock provider {provider!r} is not known; known: {', '.join(sorted(LOCK_PROVIDERS))}",
             provider=provider,
         )
-    found: Callable[..., LockProvider] = pkgutil.resolve_name(LOCK_PROVIDERS[provider])
+    found: type[Contender] = pkgutil.resolve_name(LOCK_PROVIDERS[provider])
     return found
 
 
@@ -56,8 +57,13 @@ def lock_options(provider: str) -> tuple[str, ...]:
 
     :raises InvalidConnectionError: when the provider is not known; names the known ones.
     """
-    parameters = inspect.signature(_class_of(provider)).parameters.values()
-    return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+    options: list[str] = []
+    for each in inspect.getmro(_class_of(provider)):
+        parameters = inspect.signature(vars(each)["__init__"]).parameters.values()
+        options += [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+            break  # it hands no options on to the class that it extends
+    return tuple(options)
 
 
 def agreed_config(
@@ -99,10 +105,9 @@ def open_lock(config: Mapping[str, Any], storage: Storage) -> LockProvider:
                 f"lock provider {provider!r} has no option {name!r}; it has: {', '.join(known)}", option=name
             )
         if name.endswith("_seconds") and not (isinstance(value, int | float) and value > 0):
-            raise InvalidConnectionError(
-                f"lock option {name!r} must be a number of seconds above zero, not {value!r}", option=name
-            )
-    return _class_of(provider)(storage.root if provider == "in_process" else storage, **options)
+            raise invalid_option(provider, name, f"must be a number of seconds above zero, not {value!r}")
+    provider_class: Callable[..., LockProvider] = _class_of(provider)
+    return provider_class(storage.root if provider == "in_process" else storage, **options)
 
 
 def default_lock(table: HudiTable) -> LockProvider:

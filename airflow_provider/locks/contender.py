@@ -8,7 +8,12 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Self
 
-from airflow_provider.exceptions import LockLostError, LockTimeoutError, LockUnavailableError
+from airflow_provider.exceptions import (
+    InvalidConnectionError,
+    LockLostError,
+    LockTimeoutError,
+    LockUnavailableError,
+)
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.locks.protocol import LockHolder
 
@@ -93,6 +98,33 @@ class Contender(ABC):
 
     def _unavailable(self, reason: str) -> LockUnavailableError:
         return LockUnavailableError(f"lock of table {self._place}: {reason}", table=self._place)
+
+
+def invalid_option(provider: str, option: str, problem: str) -> InvalidConnectionError:
+    """The error of an option that cannot work.
+
+    :param provider: name of the lock provider, as in ``LOCK_PROVIDERS``.
+    :param option: name of the option.
+    :param problem: what is wrong with its value, and what the option takes.
+    """
+    return InvalidConnectionError(
+        f"lock provider {provider!r}, option {option!r}: {problem}", provider=provider, option=option
+    )
+
+
+def missing_library(provider: str, library: str | None, extra: str) -> InvalidConnectionError:
+    """The error of a provider whose library is not installed.
+
+    :param provider: name of the lock provider, as in ``LOCK_PROVIDERS``.
+    :param library: name of the module that cannot be imported.
+    :param extra: the extra of this package that installs it.
+    """
+    return InvalidConnectionError(
+        f"lock provider {provider!r} needs {library!r}, which is not installed; "
+        f"pip install 'airflow-provider-table-services[{extra}]'",
+        provider=provider,
+        library=library,
+    )
 
 
 def described(holder: LockHolder) -> str:

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import random
 import time
-import uuid
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Unpack
 
 from sqlalchemy import (
     URL,
@@ -46,8 +45,9 @@ from sqlalchemy.schema import CreateTable
 from sqlalchemy.sql import ColumnElement
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError, LockUnavailableError
-from airflow_provider.locks.lease import LeaseLock
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.locks.contender import invalid_option
+from airflow_provider.locks.lease import LeaseLock, LeaseOptions
 from airflow_provider.locks.protocol import LockHolder
 from airflow_provider.metastore.database import current_millis, insert_if_absent, mask_url, parse_url
 from airflow_provider.table.storage import Storage
@@ -96,12 +96,9 @@ class DatabaseLockProvider(LeaseLock):
         ``sqlite:////absolute/path.db``.
     :param password: goes into the URL; never shown.
     :param lock_key: name of the lock; the table's location by default.
-    :param timeout_seconds: how long :meth:`acquire` waits by default.
-    :param lease_seconds: a holder that did not renew for so long has lost the lock.
-    :param poll_interval_seconds: the longest pause between two looks while waiting; who is next in the line
-        looks 10 times as often.
     :param connection_timeout_seconds: how long a database that is away is waited for.
-    :param owner: who contends, for people; host and process by default.
+    :param lease: the options of every :class:`LeaseLock`; the next in line looks ten times per
+        ``poll_interval_seconds``.
     :raises InvalidConnectionError: when the URL is missing or cannot work, or its driver is not installed.
     """
 
@@ -114,49 +111,24 @@ class DatabaseLockProvider(LeaseLock):
         url: str = "",
         password: str | None = None,
         lock_key: str | None = None,
-        timeout_seconds: float = 60.0,
-        lease_seconds: float = 30.0,
-        poll_interval_seconds: float = 0.1,
         connection_timeout_seconds: float = 10.0,
-        owner: str | None = None,
+        **lease: Unpack[LeaseOptions],
     ) -> None:
-        super().__init__(
-            storage.root,
-            timeout_seconds=timeout_seconds,
-            lease_seconds=lease_seconds,
-            poll_interval_seconds=poll_interval_seconds,
-            outage_seconds=connection_timeout_seconds,
-            owner=owner,
-        )
+        super().__init__(storage.root, **lease)
+        self._outage = connection_timeout_seconds
         self._url = _parsed(url, password)
         self._engine = _open(self._url, connection_timeout_seconds)
         weakref.finalize(self, self._engine.dispose)
         self._key = lock_key or storage.root
-        self._contender = uuid.uuid4().hex
         self._is_prepared = False
         self._ticket: int | None = None
         self._shown = 0.0
         self._ahead = 0
 
-    def acquire(self, timeout: float | None = None) -> None:
-        """See :meth:`LeaseLock.acquire`; who did not acquire the lock does not stay in the line."""
-        try:
-            super().acquire(timeout)
-        except LockUnavailableError:
-            raise  # nobody can be told: nobody waits long for who is not seen
-        except BaseException:
-            with suppress(*self.unusable), self._connect() as connection:
-                self._leave_the_line(connection)
-            raise
-
-    def waiters(self) -> list[str]:
-        """See :meth:`LockProvider.waiters`."""
+    def _waiting_owners(self) -> list[str]:
         query = select(waiters.c.owner).where(waiters.c.lock_key == self._key, _WAITS)
-        try:
-            with self._connect() as connection:
-                return list(connection.execute(query.order_by(waiters.c.ticket)).scalars())
-        except self.unusable as error:
-            raise self._translated(error) from None
+        with self._connect() as connection:
+            return list(connection.execute(query.order_by(waiters.c.ticket)).scalars())
 
     def _look(self) -> LockHolder | None:
         age = current_millis() - locks.c.renewed_at
@@ -176,7 +148,7 @@ class DatabaseLockProvider(LeaseLock):
                 self._stand(connection)
             elif self._ticket is not None:
                 with suppress(*self.unusable):
-                    self._leave_the_line(connection)
+                    self._remove_ticket(connection)
         return token
 
     def _take(self, connection: Connection) -> int | None:
@@ -236,8 +208,12 @@ class DatabaseLockProvider(LeaseLock):
             self._ticket = connection.execute(stand.returning(waiters.c.ticket)).scalar_one()
         self._shown = now
 
-    def _leave_the_line(self, connection: Connection) -> None:
-        """Give one's ticket up, and remove those of waiters that are long gone."""
+    def _leave_the_line(self) -> None:
+        with suppress(*self.unusable), self._connect() as connection:
+            self._remove_ticket(connection)
+
+    def _remove_ticket(self, connection: Connection) -> None:
+        """Remove this contender's ticket, and those of waiters that are long gone."""
         gone = or_(waiters.c.contender == self._contender, _SILENT > _ABANDONED_MILLIS)
         connection.execute(delete(waiters).where(waiters.c.lock_key == self._key, gone))
         self._ticket = None
@@ -310,9 +286,7 @@ def _parsed(url: str, password: str | None) -> URL:
     try:
         parsed = parse_url(url)
     except InvalidInputError as error:
-        raise InvalidConnectionError(
-            f"lock provider 'database', option 'url': {error}", option="url"
-        ) from None
+        raise invalid_option("database", "url", str(error)) from None
     return parsed.set(password=password) if password else parsed
 
 
@@ -331,10 +305,11 @@ def _open(url: URL, timeout: float) -> Engine:
             connect_args={"timeout" if is_sqlite else "connect_timeout": max(1, round(timeout))},
         )
     except ModuleNotFoundError as error:
-        raise InvalidConnectionError(
-            f"lock provider 'database': the database driver {error.name!r} is not installed; "
+        raise invalid_option(
+            "database",
+            "url",
+            f"the database driver {error.name!r} is not installed; "
             "pip install 'airflow-provider-table-services[postgresql]', or name another one in the URL",
-            driver=error.name,
         ) from None
     if is_sqlite:
         event.listen(engine, "connect", _set_up_sqlite)

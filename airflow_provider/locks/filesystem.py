@@ -24,8 +24,9 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Unpack
 
-from airflow_provider.locks.lease import LeaseLock
+from airflow_provider.locks.lease import LeaseLock, LeaseOptions
 from airflow_provider.locks.protocol import LockHolder
 from airflow_provider.locks.waiting_line import WaitingLine
 from airflow_provider.table.storage import FileStatus, Storage
@@ -40,30 +41,12 @@ class FilesystemLockProvider(LeaseLock):
     """A lock in the table's own storage; needs put-if-absent and nothing else.
 
     :param storage: the table's storage.
-    :param timeout_seconds: how long :meth:`acquire` waits by default.
-    :param lease_seconds: a holder that did not renew for so long has lost the lock.
-    :param poll_interval_seconds: the longest pause between two looks at everything while waiting. In
-        between a waiter looks for one file only; who is next in the line 100 times as often.
-    :param owner: who contends, for people; host and process by default.
+    :param lease: the options of every :class:`LeaseLock`. ``poll_interval_seconds`` is the longest pause
+        between two listings; in between a waiter looks for one file, the next in line 100 times as often.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        *,
-        timeout_seconds: float = 60.0,
-        lease_seconds: float = 30.0,
-        poll_interval_seconds: float = 0.1,
-        owner: str | None = None,
-    ) -> None:
-        super().__init__(
-            storage.root,
-            timeout_seconds=timeout_seconds,
-            lease_seconds=lease_seconds,
-            poll_interval_seconds=poll_interval_seconds,
-            outage_seconds=0.0,
-            owner=owner,
-        )
+    def __init__(self, storage: Storage, **lease: Unpack[LeaseOptions]) -> None:
+        super().__init__(storage.root, **lease)
         self._storage = storage
         self._line = WaitingLine(storage, LOCKS_FOLDER, self._owner)
         self._earlier: list[str] = []
@@ -78,13 +61,6 @@ class FilesystemLockProvider(LeaseLock):
             # A line that cannot be left is left all the same: nobody waits long for who is not seen.
             with contextlib.suppress(OSError):
                 self._line.leave()
-
-    def waiters(self) -> list[str]:
-        """See :meth:`LockProvider.waiters`."""
-        try:
-            return self._line.owners(self._storage.list(LOCKS_FOLDER))
-        except OSError as error:
-            raise self._translated(error) from None
 
     def _try_acquire(self) -> int | None:
         self._awaited = None
@@ -114,6 +90,9 @@ class FilesystemLockProvider(LeaseLock):
         self._line.sweep(files)
         self._earlier = [name for name in names if (match := _NAME.match(name)) and int(match[1]) < token]
         return token
+
+    def _waiting_owners(self) -> list[str]:
+        return self._line.owners(self._storage.list(LOCKS_FOLDER))
 
     def _pause(self, attempt: int) -> float:
         return self._poll_interval if self._awaited else self._short_pause(1, 0.0)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import random
 import time
+import uuid
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import TypedDict
 
 import tenacity
 
@@ -24,36 +26,47 @@ log = logging.getLogger(__name__)
 _SILENT_SECONDS = 10.0
 
 
+class LeaseOptions(TypedDict, total=False):
+    """The options that every :class:`LeaseLock` takes; they are described there."""
+
+    timeout_seconds: float
+    lease_seconds: float
+    poll_interval_seconds: float
+    owner: str | None
+
+
 class LeaseLock(Contender):
     """A lock that contenders poll for, and that its holder renews from a thread.
 
-    A subclass answers six questions, each by one look at the backend or one atomic step.
+    A subclass answers six questions, each by one look at the backend or one atomic step. Its options are
+    the keyword-only parameters of its constructor, and those here.
 
     :param place: the table's location.
     :param timeout_seconds: how long :meth:`acquire` waits by default.
-    :param lease_seconds: a holder that did not renew for so long has lost the lock.
+    :param lease_seconds: a holder that has not renewed its lease for so long has lost the lock.
     :param poll_interval_seconds: the longest pause between two looks while waiting.
-    :param outage_seconds: for how long a waiting contender puts up with a backend that is away.
-    :param owner: who contends, for people; host and process by default.
+    :param owner: name of this contender, for people; host and process by default.
     """
 
     #: What the backend's client raises when the backend cannot be used.
     unusable: tuple[type[Exception], ...] = (OSError,)
 
+    #: For how many seconds a waiting contender tolerates that the backend is away.
+    _outage = 0.0
+
     def __init__(
         self,
         place: str,
         *,
-        timeout_seconds: float,
-        lease_seconds: float,
-        poll_interval_seconds: float,
-        outage_seconds: float,
-        owner: str | None,
+        timeout_seconds: float = 60.0,
+        lease_seconds: float = 30.0,
+        poll_interval_seconds: float = 0.1,
+        owner: str | None = None,
     ) -> None:
         super().__init__(place, timeout_seconds, owner)
         self._lease = lease_seconds
         self._poll_interval = poll_interval_seconds
-        self._outage = outage_seconds
+        self._contender = uuid.uuid4().hex
         self._renewal: _Renewal | None = None
 
     def _prepare(self) -> None:
@@ -78,6 +91,13 @@ class LeaseLock(Contender):
     @abstractmethod
     def _give_back(self, token: int) -> bool:
         """End this holding; False when it was not this contender's any more."""
+
+    def _waiting_owners(self) -> list[str]:
+        """The owners of the contenders that wait, in the order of their turns."""
+        return []
+
+    def _leave_the_line(self) -> None:
+        """Give up the place among the waiting contenders; called when the wait ends without the lock."""
 
     def _reason(self, error: Exception) -> str:
         """Why the backend cannot be used, for people, without any secret."""
@@ -113,9 +133,15 @@ class LeaseLock(Contender):
             stop=tenacity.stop_after_delay(limit),
         )
         try:
-            retrying(attempt)
-        except tenacity.RetryError:
-            raise (attempt.failure or self._timed_out(limit)) from None
+            try:
+                retrying(attempt)
+            except tenacity.RetryError:
+                raise (attempt.failure or self._timed_out(limit)) from None
+        except LockUnavailableError:
+            raise  # the backend cannot be told; the place expires, or the next attempt goes on with it
+        except BaseException:
+            self._leave_the_line()
+            raise
 
     def release(self) -> None:
         """See :meth:`LockProvider.release`.
@@ -148,6 +174,16 @@ class LeaseLock(Contender):
         """See :meth:`LockProvider.holder`."""
         try:
             return self._look()
+        except self.unusable as error:
+            raise self._translated(error) from None
+
+    def waiters(self) -> list[str]:
+        """See :meth:`LockProvider.waiters`.
+
+        :raises LockUnavailableError: when the backend cannot be used.
+        """
+        try:
+            return self._waiting_owners()
         except self.unusable as error:
             raise self._translated(error) from None
 

@@ -11,23 +11,21 @@ from __future__ import annotations
 import re
 import socket
 import time
-import uuid
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from airflow_provider.exceptions import (
-    InvalidConnectionError,
     InvalidInputError,
-    LockUnavailableError,
     MetastoreError,
     MetastoreUnavailableError,
     NoSuchLockError,
 )
-from airflow_provider.locks.lease import LeaseLock
+from airflow_provider.locks.contender import invalid_option
+from airflow_provider.locks.lease import LeaseLock, LeaseOptions
 from airflow_provider.locks.protocol import LockHolder
 from airflow_provider.locks.table_name import table_name
 from airflow_provider.metastore.model import (
@@ -62,13 +60,11 @@ class MetastoreLockProvider(LeaseLock):
     :param database: as ``hoodie.write.lock.hivemetastore.database``.
     :param table: as ``hoodie.write.lock.hivemetastore.table``; by default the table's name, or its
         location where there is no table yet.
-    :param timeout_seconds: how long :meth:`acquire` waits by default.
-    :param lease_seconds: a contender that sent no heartbeat for so long has lost the lock, or its place
-        in the line; it sends three in that time. A Thrift server has a timeout of its own,
-        ``hive.txn.timeout``, which must not be shorter: only after it a dead holder's lock is free.
-    :param poll_interval_seconds: the longest pause between two looks while waiting.
     :param connection_timeout_seconds: how long a metastore that is away is waited for.
-    :param owner: who contends, for people; host and process by default.
+    :param lease: the options of every :class:`LeaseLock`. A contender that has sent no heartbeat for
+        ``lease_seconds`` has lost the lock, or its place in the line; it sends three in that time. A Thrift
+        server has a timeout of its own, ``hive.txn.timeout``, which must not be shorter: it decides when a
+        dead holder's lock is free.
     :raises InvalidConnectionError: when the URL is missing or cannot work, or its driver is not installed.
     """
 
@@ -84,48 +80,26 @@ class MetastoreLockProvider(LeaseLock):
         password: str | None = None,
         database: str = "default",
         table: str | None = None,
-        timeout_seconds: float = 60.0,
-        lease_seconds: float = 30.0,
-        poll_interval_seconds: float = 0.1,
         connection_timeout_seconds: float = 10.0,
-        owner: str | None = None,
+        **lease: Unpack[LeaseOptions],
     ) -> None:
-        super().__init__(
-            storage.root,
-            timeout_seconds=timeout_seconds,
-            lease_seconds=lease_seconds,
-            poll_interval_seconds=poll_interval_seconds,
-            outage_seconds=connection_timeout_seconds,
-            owner=owner,
-        )
+        super().__init__(storage.root, **lease)
+        self._outage = connection_timeout_seconds
         self._storage = storage
         self._database = database
         self._table = table
-        mark = f" [{uuid.uuid4().hex}]"
+        mark = f" [{self._contender}]"
         self._agent = self._owner[: _LONGEST_NAME - len(mark)] + mark
         self._waiting: int | None = None
         self._is_in_doubt = False
         try:
-            self._backend = _open(url, password, connection_timeout_seconds, lease_seconds)
+            self._backend = _open(url, password, connection_timeout_seconds, self._lease)
         except InvalidInputError as error:
-            raise InvalidConnectionError(
-                f"lock provider 'metastore', option 'url': {error}", option="url"
-            ) from None
+            raise invalid_option("metastore", "url", str(error)) from None
         self._metastore = self._backend.metastore
         weakref.finalize(self, self._metastore.close)
 
-    def acquire(self, timeout: float | None = None) -> None:
-        """See :meth:`LeaseLock.acquire`; who did not acquire the lock does not stay in the line."""
-        try:
-            super().acquire(timeout)
-        except LockUnavailableError:
-            raise  # nobody can be told: the place in the line is taken again by the next try, or times out
-        except BaseException:
-            self._leave_the_line()
-            raise
-
-    def waiters(self) -> list[str]:
-        """See :meth:`LockProvider.waiters`."""
+    def _waiting_owners(self) -> list[str]:
         return [_owner(info) for info in self._shown() if info.state is LockState.WAITING]
 
     def _prepare(self) -> None:

@@ -7,8 +7,9 @@ Begin at :func:`~airflow_provider.metastore.any_metastore.open_metastore`, which
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from airflow_provider.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from airflow_provider.metastore.any_metastore import open_metastore
@@ -85,48 +86,5 @@ __all__ = [
     "table_transaction",
 ]
 
-_MODULES = {
-    "AnyMetastore": "interface",
-    "CacheStatistics": "cache.cached_store",
-    "CachedStore": "cache.cached_store",
-    "Column": "model.objects",
-    "Consumer": "model.events",
-    "DatabaseInfo": "model.objects",
-    "EventType": "model.events",
-    "FunctionInfo": "model.objects",
-    "Insertion": "model.objects",
-    "LockComponent": "model.lock_objects",
-    "LockInfo": "model.lock_objects",
-    "LockResponse": "model.lock_objects",
-    "LockState": "model.lock_objects",
-    "LockType": "model.lock_objects",
-    "Metastore": "api.metastore",
-    "MissReason": "cache.cached_store",
-    "NotificationEvent": "model.events",
-    "PartitionInfo": "model.objects",
-    "PartitionSpec": "model.objects",
-    "Purged": "model.events",
-    "ReadSnapshot": "model.write_ids",
-    "ReaderSession": "model.reader",
-    "RecoveredTxn": "timeouts",
-    "TableInfo": "model.objects",
-    "TableSnapshot": "model.write_ids",
-    "TableTransaction": "table_transactions",
-    "TableWriteInfo": "model.transaction_objects",
-    "TxnInfo": "model.transaction_objects",
-    "TxnState": "model.transaction_objects",
-    "TxnType": "model.transaction_objects",
-    "ValidTxnList": "model.write_ids",
-    "ValidWriteIdList": "model.write_ids",
-    "compare": "model.write_ids",
-    "open_cached_store": "cache.cached_store",
-    "open_metastore": "any_metastore",
-    "table_transaction": "table_transactions",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # PEP 562: snapshots can be read without importing SQLAlchemy.
-    if name in _MODULES:
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Snapshots are read without SQLAlchemy.
+__getattr__ = lazy_imports(__name__)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from airflow_provider.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from airflow_provider.operators.alter_table import AlterTableOperator
@@ -52,30 +53,5 @@ __all__ = [
     "ScheduleIndexOperator",
 ]
 
-_MODULES = {
-    "AbortTransactionOperator": "transaction",
-    "AlterTableOperator": "alter_table",
-    "ArchiveTimelineOperator": "archive",
-    "BackfillOperator": "backfill",
-    "BeginTransactionOperator": "transaction",
-    "BuildIndexOperator": "index",
-    "CleanOperator": "clean",
-    "ClusteringOperator": "clustering",
-    "CommitTransactionOperator": "transaction",
-    "CompactionOperator": "compaction",
-    "CreateTableOperator": "create_table",
-    "DropIndexOperator": "index",
-    "IngestOperator": "ingest",
-    "RollbackFailedWritesOperator": "rollback",
-    "RunClusteringOperator": "clustering",
-    "RunIndexOperator": "index",
-    "ScheduleClusteringOperator": "clustering",
-    "ScheduleIndexOperator": "index",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # PEP 562: DAG parsing pays for what a DAG names and for nothing else.
-    if name in _MODULES:
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# DAG parsing pays for the operators that a DAG names.
+__getattr__ = lazy_imports(__name__)

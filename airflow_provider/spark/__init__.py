@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_provider.indexing.index_job import IndexJob
 from airflow_provider.ingestion import IngestJob
+from airflow_provider.lazy_imports import lazy_imports
 from airflow_provider.services.clustering import ClusteringJob
 
 if TYPE_CHECKING:
@@ -29,20 +29,5 @@ __all__ = [
     "read_snapshot",
 ]
 
-_MODULES = {
-    "backfill": "ingestion.history",
-    "build_index": "indexing",
-    "cluster": "clustering",
-    "ingest": "ingestion",
-    "local_session": "session",
-    "read_incremental": "read",
-    "read_snapshot": "read",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # PEP 562: an operator names a job without paying for PySpark.
-    if name in _MODULES:
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# An operator names a job without importing PySpark.
+__getattr__ = lazy_imports(__name__)

@@ -17,7 +17,7 @@ from tests.airflow.flights import ingest, rows_of
 from tests.packaging.uv import uv
 
 # docs/spark.md tells users to install these on a cluster.
-CLUSTER_LIBRARIES = ("fastavro", "fsspec", "isal", "numpy", "pandas", "pyarrow", "tenacity")
+CLUSTER_LIBRARIES = ("fastavro", "fsspec", "isal", "numpy", "pandas", "pyarrow", "tenacity", "xxhash")
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import fsspec
 from fsspec.asyn import sync
 
 from airflow_provider.exceptions import InvalidConnectionError
+from airflow_provider.locks.contender import missing_library
 from airflow_provider.table.storage import Storage
 
 if TYPE_CHECKING:
@@ -49,10 +50,7 @@ class ConditionalStore:
             import s3fs
             from botocore.exceptions import BotoCoreError
         except ModuleNotFoundError as error:
-            raise InvalidConnectionError(
-                f"lock provider 'storage' needs {error.name!r}; "
-                "pip install 'airflow-provider-table-services[s3]'"
-            ) from None
+            raise missing_library("storage", error.name, "s3") from None
         #: What is raised when the store cannot be used.
         self.unusable: tuple[type[Exception], ...] = (OSError, BotoCoreError, aiohttp.ClientError)
         config = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"max_attempts": 1}}

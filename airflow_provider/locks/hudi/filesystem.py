@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from airflow_provider.exceptions import InvalidConnectionError
-from airflow_provider.locks.lease import LeaseLock
+from airflow_provider.locks.contender import invalid_option
+from airflow_provider.locks.lease import LeaseLock, LeaseOptions
 from airflow_provider.locks.protocol import LockHolder
 from airflow_provider.table.storage import Storage
 
@@ -61,10 +61,7 @@ class HudiFilesystemLockProvider(LeaseLock):
         ``hoodie.write.lock.filesystem.path``.
     :param expire_seconds: a JVM's file that is older is a dead holder's; None when it never is. As
         ``hoodie.write.lock.filesystem.expire`` of all writers.
-    :param timeout_seconds: how long :meth:`acquire` waits by default.
-    :param lease_seconds: a holder of ours that did not renew for so long has lost the lock.
-    :param poll_interval_seconds: the longest pause between two looks while waiting.
-    :param owner: who contends, for people; host and process by default.
+    :param lease: the options of every :class:`LeaseLock`.
     :raises InvalidConnectionError: when the lease is longer than the time after which the JVM takes the lock
         away, or the table is on an object store, where Hudi's provider does not work either.
     """
@@ -77,25 +74,16 @@ class HudiFilesystemLockProvider(LeaseLock):
         *,
         path: str | None = None,
         expire_seconds: float | None = None,
-        timeout_seconds: float = 60.0,
-        lease_seconds: float = 30.0,
-        poll_interval_seconds: float = 0.1,
-        owner: str | None = None,
+        **lease: Unpack[LeaseOptions],
     ) -> None:
-        super().__init__(
-            storage.root,
-            timeout_seconds=timeout_seconds,
-            lease_seconds=lease_seconds,
-            poll_interval_seconds=poll_interval_seconds,
-            outage_seconds=0.0,
-            owner=owner,
-        )
-        if expire_seconds is not None and expire_seconds < lease_seconds:
-            raise InvalidConnectionError(
-                f"lock provider 'hudi_filesystem': lease_seconds={lease_seconds:g} is longer than "
-                f"expire_seconds={expire_seconds:g}, after which other Hudi writers take the lock away; "
-                "raise hoodie.write.lock.filesystem.expire on all sides, or make the lease shorter",
-                option="lease_seconds",
+        super().__init__(storage.root, **lease)
+        if expire_seconds is not None and expire_seconds < self._lease:
+            raise invalid_option(
+                "hudi_filesystem",
+                "lease_seconds",
+                f"lease_seconds={self._lease:g} is longer than expire_seconds={expire_seconds:g}, after "
+                "which other Hudi writers take the lock away; raise hoodie.write.lock.filesystem.expire on "
+                "all sides, or make the lease shorter",
             )
         self._storage = Storage(path, storage.options) if path else storage
         if not self._storage.moves_atomically:
@@ -106,7 +94,6 @@ class HudiFilesystemLockProvider(LeaseLock):
             )
         self._path = LOCK_FILE if path else f"{_FOLDER}/{LOCK_FILE}"
         self._expire = expire_seconds
-        self._contender = uuid.uuid4().hex
 
     def _look(self) -> LockHolder | None:
         file = self._file()

@@ -18,11 +18,11 @@ import time
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from airflow_provider.exceptions import LockUnavailableError
 from airflow_provider.locks.hudi.conditional_store import ConditionalStore, StoredObject
-from airflow_provider.locks.lease import LeaseLock
+from airflow_provider.locks.lease import LeaseLock, LeaseOptions
 from airflow_provider.locks.protocol import LockHolder
 from airflow_provider.table.storage import Storage
 
@@ -97,12 +97,9 @@ class StorageLockProvider(LeaseLock):
     the time in milliseconds.
 
     :param storage: the table's storage; its credentials and endpoint are used.
-    :param timeout_seconds: how long :meth:`acquire` waits by default.
-    :param lease_seconds: a holder that did not renew for so long has lost the lock.
-    :param poll_interval_seconds: the longest pause between two looks while waiting; a look is
-        a request that the store may charge for.
     :param connection_timeout_seconds: how long a store that is away is waited for.
-    :param owner: who contends, for people; host and process by default.
+    :param lease: the options of every :class:`LeaseLock`; ``poll_interval_seconds`` is 0.5 by default,
+        because each look is a request that the store may charge for.
     :raises InvalidConnectionError: when the table is on another kind of storage, or s3fs is not installed.
     """
 
@@ -112,23 +109,14 @@ class StorageLockProvider(LeaseLock):
         self,
         storage: Storage,
         *,
-        timeout_seconds: float = 60.0,
-        lease_seconds: float = 30.0,
-        poll_interval_seconds: float = 0.5,
         connection_timeout_seconds: float = 10.0,
-        owner: str | None = None,
+        **lease: Unpack[LeaseOptions],
     ) -> None:
-        super().__init__(
-            storage.root,
-            timeout_seconds=timeout_seconds,
-            lease_seconds=lease_seconds,
-            poll_interval_seconds=poll_interval_seconds,
-            outage_seconds=connection_timeout_seconds,
-            owner=owner,
-        )
+        lease.setdefault("poll_interval_seconds", 0.5)
+        super().__init__(storage.root, **lease)
+        self._outage = connection_timeout_seconds
         self._store = ConditionalStore(storage, connection_timeout_seconds)
         self.unusable = self._store.unusable
-        self._contender = uuid.uuid4().hex
         self._etag = ""
 
     def _look(self) -> LockHolder | None:

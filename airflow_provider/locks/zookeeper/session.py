@@ -19,10 +19,11 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from airflow_provider.exceptions import InvalidConnectionError
+from airflow_provider.locks.contender import invalid_option, missing_library
 
 log = logging.getLogger(__name__)
 
+_PROVIDER = "zookeeper"
 _CHOICES = {
     "authentication": ("none", "digest", "sasl"),
     "acl": ("open", "creator"),
@@ -73,27 +74,30 @@ class ZookeeperSettings:
         except ValueError:
             servers = []
         if not self.hosts or not all(host for host, _ in servers) or not servers:
-            raise _invalid("hosts", f"must be host:port[,host:port...][/chroot], not {self.hosts!r}")
+            raise invalid_option(
+                _PROVIDER, "hosts", f"must be host:port[,host:port...][/chroot], not {self.hosts!r}"
+            )
         for option, known in _CHOICES.items():
             if getattr(self, option) not in known:
-                raise _invalid(option, f"is {getattr(self, option)!r}; known: {', '.join(known)}")
+                raise invalid_option(
+                    _PROVIDER, option, f"{getattr(self, option)!r} is not known; known: {', '.join(known)}"
+                )
         if self.authentication != "none" and not (self.username and self.password):
-            raise _invalid("authentication", f"{self.authentication!r} needs username and password")
-        if self.authentication == "none" and self.acl == "creator":
-            raise _invalid("acl", "'creator' needs authentication 'digest' or 'sasl'")
-        if self.authentication == "sasl" and importlib.util.find_spec("puresasl") is None:
-            raise _invalid(
-                "authentication",
-                "'sasl' needs pure-sasl; pip install 'airflow-provider-table-services[zookeeper-sasl]'",
+            raise invalid_option(
+                _PROVIDER, "authentication", f"{self.authentication!r} needs username and password"
             )
+        if self.authentication == "none" and self.acl == "creator":
+            raise invalid_option(_PROVIDER, "acl", "'creator' needs authentication 'digest' or 'sasl'")
+        if self.authentication == "sasl" and importlib.util.find_spec("puresasl") is None:
+            raise missing_library("zookeeper", "puresasl", "zookeeper-sasl")
         if (self.tls_certificate is None) != (self.tls_key is None):
-            raise _invalid("tls_certificate", "and 'tls_key' go together")
+            raise invalid_option(_PROVIDER, "tls_certificate", "goes together with 'tls_key'")
         for option in ("tls_ca", "tls_certificate", "tls_key"):
             path = getattr(self, option)
             if path is not None and self.tls == "off":
-                raise _invalid(option, "is given, but 'tls' is 'off'")
+                raise invalid_option(_PROVIDER, option, "needs 'tls', which is 'off'")
             if path is not None and not Path(path).is_file():
-                raise _invalid(option, f"names a file that is not there: {path}")
+                raise invalid_option(_PROVIDER, option, f"names a file that is not there: {path}")
 
 
 def open_session(settings: ZookeeperSettings, limit: float) -> KazooClient:
@@ -194,7 +198,3 @@ class _Reasons(logging.LoggerAdapter[logging.Logger]):
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         return msg, kwargs
-
-
-def _invalid(option: str, why: str) -> InvalidConnectionError:
-    return InvalidConnectionError(f"lock provider 'zookeeper', option {option!r} {why}", option=option)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from xxhash import xxh64_digest
 
 ALL_PARTITIONS = "__all_partitions__"
 """The key of the record that lists a table's partitions, in ``files``."""
@@ -122,57 +123,8 @@ def by_file_group(keys: Iterable[str], count: int) -> dict[int, list[str]]:
 
 @lru_cache(maxsize=65_536)
 def _hash_id(text: str) -> str:
-    return b64encode(_xxh64(text.encode(), _SEED).to_bytes(8, "big")).decode("ascii")
+    return b64encode(xxh64_digest(text.encode(), _SEED)).decode("ascii")
 
 
 def _file_id(file_name: str) -> str:
     return b64encode(hashlib.md5(file_name.encode(), usedforsecurity=False).digest()).decode("ascii")
-
-
-# XXH64, by its specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md). Only names of
-# columns and partitions go through it, each once.
-_MASK = (1 << 64) - 1
-_P1 = 0x9E3779B185EBCA87
-_P2 = 0xC2B2AE3D27D4EB4F
-_P3 = 0x165667B19E3779F9
-_P4 = 0x85EBCA77C2B2AE63
-_P5 = 0x27D4EB2F165667C5
-
-
-def _xxh64(data: bytes, seed: int) -> int:
-    position, size = 0, len(data)
-    if size >= 32:
-        lanes = [seed + _P1 + _P2, seed + _P2, seed, seed - _P1]
-        for position in range(0, size - 31, 32):
-            for lane in range(4):
-                begin = position + 8 * lane
-                lanes[lane] = _round(lanes[lane], int.from_bytes(data[begin : begin + 8], "little"))
-        position += 32
-        state = sum(_rotated(lanes[lane], by) for lane, by in enumerate((1, 7, 12, 18))) & _MASK
-        for lane in lanes:
-            state = ((state ^ _round(0, lane)) * _P1 + _P4) & _MASK
-    else:
-        state = seed + _P5
-    state = (state + size) & _MASK
-    while position + 8 <= size:
-        state ^= _round(0, int.from_bytes(data[position : position + 8], "little"))
-        state = (_rotated(state, 27) * _P1 + _P4) & _MASK
-        position += 8
-    if position + 4 <= size:
-        state ^= int.from_bytes(data[position : position + 4], "little") * _P1 & _MASK
-        state = (_rotated(state, 23) * _P2 + _P3) & _MASK
-        position += 4
-    for byte in data[position:]:
-        state = _rotated(state ^ byte * _P5 & _MASK, 11) * _P1 & _MASK
-    state = (state ^ state >> 33) * _P2 & _MASK
-    state = (state ^ state >> 29) * _P3 & _MASK
-    return state ^ state >> 32
-
-
-def _round(lane: int, value: int) -> int:
-    return _rotated(lane + value * _P2, 31) * _P1 & _MASK
-
-
-def _rotated(value: int, by: int) -> int:
-    value &= _MASK
-    return (value << by | value >> 64 - by) & _MASK

@@ -353,14 +353,14 @@ class TestTls:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "option 'hosts' must be host:port"),
-        ({"hosts": "zk:port"}, "option 'hosts' must be host:port"),
-        ({"hosts": "zk", "acl": "nobody"}, "option 'acl' is 'nobody'; known: open, creator"),
+        ({}, "option 'hosts': must be host:port"),
+        ({"hosts": "zk:port"}, "option 'hosts': must be host:port"),
+        ({"hosts": "zk", "acl": "nobody"}, "option 'acl': 'nobody' is not known; known: open, creator"),
         ({"hosts": "zk", "acl": "creator"}, "'creator' needs authentication"),
         ({"hosts": "zk", "authentication": "sasl", "username": "u"}, "needs username and password"),
-        ({"hosts": "zk", "tls_ca": "/ca.pem"}, "'tls_ca' is given, but 'tls' is 'off'"),
+        ({"hosts": "zk", "tls_ca": "/ca.pem"}, "option 'tls_ca': needs 'tls', which is 'off'"),
         ({"hosts": "zk", "tls": "on", "tls_ca": "/no/ca.pem"}, "a file that is not there: /no/ca.pem"),
-        ({"hosts": "zk", "tls": "on", "tls_key": "/key.pem"}, "and 'tls_key' go together"),
+        ({"hosts": "zk", "tls": "on", "tls_key": "/key.pem"}, "goes together with 'tls_key'"),
     ],
 )
 def test_options_that_cannot_work_are_named(options: dict[str, str], message: str, tmp_path: Path) -> None:

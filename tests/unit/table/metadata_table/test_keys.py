@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.table.metadata_table.keys import (
-    _xxh64,
     bloom_filter_key,
     column_stats_key,
     column_stats_prefix,
@@ -20,23 +19,6 @@ from airflow_provider.table.metadata_table.keys import (
 )
 
 _FILE = "c7bbe63e-fa43-40ba-94a9-03158165edc6-0_1-27-53_20260307162434124.parquet"
-
-
-def _sanity_buffer(size: int) -> bytes:
-    # How xxHash's own self-test fills the buffer that it hashes.
-    generator, out = 0x9E3779B1, bytearray()
-    for _ in range(size):
-        out.append(generator >> 24)
-        generator = generator * generator & 0xFFFFFFFF
-    return bytes(out)
-
-
-@pytest.mark.parametrize(
-    ("size", "expected"),
-    [(0, 0xEF46DB3751D8E999), (1, 0x4FCE394CC88952D8), (14, 0xCFFA8DB881BC3A3D), (101, 0x0EAB543384F878AD)],
-)
-def test_xxh64_is_that_of_its_specification(size: int, expected: int) -> None:
-    assert _xxh64(_sanity_buffer(size), 0) == expected
 
 
 def test_keys_that_the_jvm_wrote() -> None:
