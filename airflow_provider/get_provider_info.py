@@ -248,5 +248,14 @@ def _table_metastore() -> dict[str, Any]:
             "tls_ca": _text("TLS authorities", "thrift: PEM file; when empty the system's."),
             "tls_certificate": _text("TLS certificate", "thrift: PEM file of the client's certificate."),
             "tls_key": _text("TLS key", "thrift: PEM file of the certificate's key."),
+            "storage_conn_id": _text(
+                "Storage connection of the page",
+                "Id of a connection whose extra holds keyword arguments of the tables' file system, as the "
+                "operators' storage_conn_id. With it the page in Airflow reads the tables.",
+            ),
+            "lock_conn_id": _text(
+                "Lock connection of the page",
+                "As the operators' lock_conn_id: of type table_lock; when empty table_lock_default.",
+            ),
         },
     }

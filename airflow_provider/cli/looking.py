@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from airflow_provider.cli.arguments import AsJson, TableArgument, lock_config, table_lock
 from airflow_provider.cli.output import show, show_one
-from airflow_provider.concurrency import pending_instants
 from airflow_provider.concurrency.instant_report import describe_instant, describe_table
+from airflow_provider.reports import TableHistory, name_of, report_locks, report_pending, report_timeline
 from airflow_provider.table.reading import FileSlice, explain, file_slices
 from airflow_provider.table.skipping import parse_filter
 
@@ -23,15 +22,17 @@ def register(app: typer.Typer) -> None:
 
 
 def timeline(table: TableArgument, as_json: AsJson = False, last: int = 20) -> None:
-    """Instants of the active timeline, the newest last."""
+    """Instants of the active timeline with who was at them, and those that were undone; the newest last."""
     rows = [
         {
-            "requested": instant.requested_time,
-            "completed": instant.completion_time,
-            "action": str(instant.action),
-            "state": str(instant.state),
+            "requested": bar["instant"],
+            "completed": bar["completed"],
+            "action": bar["action"],
+            "state": bar["state"],
+            "priority": bar["priority"],
+            "who": name_of(bar["who"]),
         }
-        for instant in table.timeline().instants[-last:]
+        for bar in report_timeline(TableHistory(table), last, with_rows=False)
     ]
     show(rows, as_json)
 
@@ -100,15 +101,13 @@ def explain_(
 
 def heartbeats(table: TableArgument, as_json: AsJson = False) -> None:
     """Writes that have not ended, and whether their writers live."""
-    show([asdict(pending) for pending in pending_instants(table)], as_json)
+    told = ("instant", "operation", "phase", "alive", "age_seconds", "priority", "owner", "operation_key")
+    show([{name: each[name] for name in told} for each in report_pending(table)], as_json)
 
 
 def locks(table: TableArgument, as_json: AsJson = False) -> None:
     """Who holds the table's lock, and who waits for it."""
     provider = lock_config(table).get("provider", "filesystem")
-    lock = table_lock(table)
-    holder = lock.holder()
-    rows = [{"lock": provider, "state": "held", **asdict(holder)}] if holder else []
-    empty = dict.fromkeys(("fencing_token", "age_seconds", "seconds_left"))
-    rows += [{"lock": provider, "state": "waits", "owner": owner, **empty} for owner in lock.waiters()]
-    show(rows, as_json)
+    told = ("state", "owner", "fencing_token", "age_seconds", "seconds_left")
+    found = report_locks(table_lock(table))
+    show([{"lock": provider, **{name: each[name] for name in told}} for each in found], as_json)

@@ -125,23 +125,11 @@ def user(
 @commands.command()
 def consumers(db: MetastoreDatabase, as_json: AsJson = False) -> None:
     """Who follows the notification log, how far each is, and whom retention waits for."""
+    # Imported here: the other commands need no database.
+    from airflow_provider.reports import report_consumers
+
     with _metastore(db) as opened:
-        head = opened.current_event_id()
-        found = opened.consumers()
-    slowest = min((each.event_id for each in found if each.is_live), default=head)
-    rows = [
-        {
-            "consumer": each.name,
-            "event_id": each.event_id,
-            "behind": head - each.event_id,
-            "silent_seconds": round(each.silent_seconds, 1),
-            "expiry_seconds": each.expiry_seconds,
-            "live": each.is_live,
-            "holds_back_retention": each.is_live and each.event_id == slowest < head,
-        }
-        for each in found
-    ]
-    show(rows, as_json)
+        show(report_consumers(opened), as_json)
 
 
 @commands.command()

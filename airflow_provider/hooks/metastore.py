@@ -12,7 +12,12 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import amask_secret, mask_secret
 from sqlalchemy import URL
 
-from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError, TableServiceError
+from airflow_provider.exceptions import (
+    InvalidConnectionError,
+    InvalidInputError,
+    MetastoreError,
+    TableServiceError,
+)
 from airflow_provider.hooks.connection_form import form_fields, read_extras
 from airflow_provider.metastore import AnyMetastore, TableTransaction, open_metastore, table_transaction
 from airflow_provider.metastore.database import parse_url
@@ -46,9 +51,10 @@ class MetastoreHook(BaseHook):
         self.metastore_conn_id = metastore_conn_id
         self._metastore: AnyMetastore | None = None
 
-    def get_metastore(self) -> AnyMetastore:
+    def get_metastore(self, *, must_exist: bool = False) -> AnyMetastore:
         """The metastore, opened once per hook.
 
+        :param must_exist: for who only looks: an SQLite database that is not there is not made.
         :raises InvalidConnectionError: when the connection does not exist (the default one
             may be missing), is of another type or cannot work.
         :raises MetastoreUnavailableError: when the database cannot be reached.
@@ -62,6 +68,10 @@ class MetastoreHook(BaseHook):
             url = self._url(connection)
             if url.password:
                 mask_secret(url.password)
+            if must_exist and not _is_there(url):
+                raise MetastoreError(
+                    f"metastore {url}: there is no such database yet; the first write makes it"
+                )
             self._metastore = open_metastore(url.render_as_string(hide_password=False))
         return self._metastore
 
@@ -81,6 +91,26 @@ class MetastoreHook(BaseHook):
         if url.password:
             await amask_secret(url.password)
         return url.render_as_string(hide_password=False)
+
+    def exists(self) -> bool:
+        """Whether the connection exists, or, without one, the embedded database that stands in for it."""
+        try:
+            self.get_connection(self.metastore_conn_id)
+        except AirflowNotFoundException:
+            return self.metastore_conn_id == self.default_conn_name and _embedded_database().exists()
+        return True
+
+    def table_connections(self) -> dict[str, str]:
+        """With which connections the page reads the metastore's tables, as the connection says.
+
+        :return: ``storage_conn_id`` and ``lock_conn_id``, those that it names.
+        :raises InvalidConnectionError: see :meth:`get_metastore`.
+        """
+        try:
+            extras = read_extras(self.get_connection(self.metastore_conn_id), self.conn_type)
+        except AirflowNotFoundException:
+            return {}
+        return {name: extras[name] for name in ("storage_conn_id", "lock_conn_id") if name in extras}
 
     def get_conn(self) -> AnyMetastore:
         """Same as :meth:`get_metastore`."""
@@ -193,6 +223,11 @@ def _given_url(connection: Connection, extras: Mapping[str, Any]) -> URL | Thrif
 
 
 def _embedded_database() -> Path:
-    database = Path(get_airflow_home()) / "table_services" / "metastore.db"
-    database.parent.mkdir(parents=True, exist_ok=True)
-    return database
+    return Path(get_airflow_home()) / "table_services" / "metastore.db"
+
+
+def _is_there(url: URL | ThriftUrl) -> bool:
+    """Whether there is anything at the URL; only of a file can be told without opening it."""
+    if isinstance(url, ThriftUrl) or url.get_backend_name() != "sqlite" or not url.database:
+        return True
+    return Path(url.database).exists()

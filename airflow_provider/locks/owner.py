@@ -1,11 +1,79 @@
-"""Who a process is, in words for people."""
+"""Who a process is, in words for people: the task that Airflow runs in it, its host and its number."""
 
 from __future__ import annotations
 
 import os
+import re
 import socket
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """A try of a task of an Airflow run, as an owner's description names it.
+
+    :param dag: id of the DAG.
+    :param task: id of the task.
+    :param run: id of the run.
+    :param map_index: which of a mapped task's instances; -1 for a task that is not mapped.
+    :param try_number: 1 for the first.
+    """
+
+    dag: str
+    task: str
+    run: str
+    map_index: int = -1
+    try_number: int = 1
+
+    def __str__(self) -> str:
+        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
+        return f"DAG {self.dag}, task {self.task}{mapped}, run {self.run}, try {self.try_number}"
 
 
 def describe_owner() -> str:
-    """Host and process id of the caller, for example ``worker-3:4711``."""
-    return f"{socket.gethostname()}:{os.getpid()}"
+    """Who the caller is, for people.
+
+    In a task of Airflow, and in what it starts, that is the task: Airflow puts its ids into the environment
+    (``AIRFLOW_CTX_DAG_ID`` and others, ``context_to_airflow_vars`` of its Task SDK). Anywhere else it is the
+    process.
+
+    :return: for example ``DAG flights, task ingest, run manual__2026-11-25, try 1 on worker-3:4711``, or
+        ``worker-3:4711``.
+    """
+    process = f"{socket.gethostname()}:{os.getpid()}"
+    task = _this_task()
+    return process if task is None else f"{task} on {process}"
+
+
+def task_of(owner: str) -> TaskRun | None:
+    """The task that an owner's description names; None where it names none.
+
+    :param owner: what :func:`describe_owner` said, perhaps in another process, long ago.
+    """
+    found = _TASK.match(owner)
+    if found is None:
+        return None
+    mapped, tried = found["mapped"], found["tried"]
+    return TaskRun(found["dag"], found["task"], found["run"], int(mapped) if mapped else -1, int(tried))
+
+
+# Airflow's ids have neither spaces nor commas.
+_TASK = re.compile(
+    r"DAG (?P<dag>[^\s,]+), task (?P<task>[^\s,\[]+)(\[(?P<mapped>\d+)\])?, run (?P<run>[^\s,]+), "
+    r"try (?P<tried>\d+)"
+)
+
+
+def _this_task() -> TaskRun | None:
+    said = {name: os.environ.get(f"AIRFLOW_CTX_{name}", "") for name in _SAID}
+    dag, task, run, mapped, tried = said.values()
+    if not (dag and task and run):
+        return None
+    return TaskRun(dag, task, run, _number(mapped, -1), _number(tried, 1))
+
+
+_SAID = ("DAG_ID", "TASK_ID", "DAG_RUN_ID", "MAP_INDEX", "TRY_NUMBER")
+
+
+def _number(said: str, otherwise: int) -> int:
+    return int(said) if said.isdecimal() else otherwise

@@ -30,7 +30,7 @@ def has_written(table: HudiTable) -> PendingInstant | None:
 def writer_pid(table: HudiTable) -> int | None:
     """The process of the pending write whose data files are there."""
     pending = has_written(table)
-    return int(pending.owner.split(":")[1]) if pending else None
+    return int(pending.owner.rpartition(":")[2]) if pending else None
 
 
 def session_of_writer(table: HudiTable) -> int | None:

@@ -60,7 +60,8 @@ def test_a_write_under_way_is_seen_and_rolled_back(table: HudiTable) -> None:
     with pytest.raises(TableServiceError, match="rolled back"):
         call(*asked, "--dry-run")
     assert call("heartbeats", table.location) == []
-    assert [row["action"] for row in call("timeline", table.location)] == ["commit", "rollback"]
+    told = [(row["action"], row["state"]) for row in call("timeline", table.location)]
+    assert told == [("commit", "done"), ("commit", "rolled back"), ("rollback", "done")]
     assert call("files", table.location) == []
     assert call("locks", table.location) == []
     writer.abort()

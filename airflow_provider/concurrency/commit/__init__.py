@@ -5,7 +5,13 @@ tells what completed since a writer's base. Everybody who changes a table's hist
 comes through :func:`commit`.
 """
 
-from airflow_provider.concurrency.commit.commit_content import CommitResult, Content, Rebase, Rebased
+from airflow_provider.concurrency.commit.commit_content import (
+    REBASED_ONTO,
+    CommitResult,
+    Content,
+    Rebase,
+    Rebased,
+)
 from airflow_provider.concurrency.commit.commit_point import commit
 from airflow_provider.concurrency.commit.concurrent_changes import Change, Moment
 from airflow_provider.concurrency.commit.index_entries import (
@@ -28,6 +34,7 @@ from airflow_provider.concurrency.commit.undo_entry import revert_entry, view_wi
 from airflow_provider.concurrency.commit.unlogged_commits import log_missed, missed
 
 __all__ = [
+    "REBASED_ONTO",
     "STAGED_FOLDER",
     "Change",
     "CommitResult",

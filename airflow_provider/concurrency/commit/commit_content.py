@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +14,11 @@ from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.timeline import Action, CommitMetadata, WriteStat, encode_commit_metadata
+
+REBASED_ONTO = "rebased_onto"
+"""In a commit's extra metadata: JSON, the writes onto which it was merged again, with who they were."""
+
+_MOST_TOLD = 20
 
 
 @dataclass(frozen=True)
@@ -171,6 +177,19 @@ class Content:
             write_stats=(*stats, *rebased.write_stats),
             replaced={partition: tuple(ids) for partition, ids in out.items() if ids},
         )
+
+    def said_to_be_rebased(self, conflicts: Iterable[Conflict]) -> Content:
+        """The same write, whose metadata tells people because of whom it was merged again.
+
+        :param conflicts: that were lost.
+        """
+        said = json.loads(self.extra_metadata.get(REBASED_ONTO, "[]"))
+        said += [
+            {"instant": each.other.instant, "operation": each.other.operation, "owner": each.other.owner}
+            for each in conflicts
+        ]
+        told = json.dumps(said[-_MOST_TOLD:])
+        return replace(self, extra_metadata={**self.extra_metadata, REBASED_ONTO: told})
 
     def completed_action(self, pending: Action) -> Action:
         """The action under which it completes: only a replacecommit can take file groups out."""

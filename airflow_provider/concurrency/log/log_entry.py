@@ -199,6 +199,9 @@ class Rollback(LogEntry):
     :param rolls_back: requested time of the instant.
     :param rolled_back_action: its action.
     :param reason: why, for people.
+    :param dead_owner: who wrote it; empty where its heartbeat did not say.
+    :param dead_operation: its operation type; empty likewise.
+    :param dead_priority: its priority.
     """
 
     action: Action = Action.ROLLBACK
@@ -206,6 +209,9 @@ class Rollback(LogEntry):
     rolls_back: str
     rolled_back_action: Action = Action.COMMIT
     reason: str = ""
+    dead_owner: str = ""
+    dead_operation: str = ""
+    dead_priority: int = 0
 
     @property
     def undone(self) -> frozenset[str]:

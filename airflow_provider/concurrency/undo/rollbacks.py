@@ -84,7 +84,7 @@ def rollback(
         # A writer that did not know yet that it was dead wrote its instant file once more.
         _delete_leftovers(storage, instant, action, fate)
         return None
-    return _put_rollback(storage, instant, action, reason)
+    return _put_rollback(storage, instant, action, reason, heartbeat.info if heartbeat else None)
 
 
 def rollback_dead_writers(table: HudiTable) -> list[str]:
@@ -115,7 +115,7 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
             _delete_leftovers(storage, requested_time, action, fate)
             continue
         reason = f"no heartbeat for {heartbeat.age_seconds:.1f} s"
-        if _put_rollback(storage, requested_time, action, reason):
+        if _put_rollback(storage, requested_time, action, reason, heartbeat.info):
             rolled_back.append(requested_time)
     for instant in Timeline.load(storage, archived_too=True).pending():
         if instant.requested_time in heartbeats or storage.stat(heartbeat_path(instant.requested_time)):
@@ -136,8 +136,11 @@ def _delete_leftovers(storage: Storage, instant: str, action: Action, fate: Fate
     storage.delete(heartbeat_path(instant))
 
 
-def _put_rollback(storage: Storage, dead: str, action: Action, reason: str) -> Rollback | None:
+def _put_rollback(
+    storage: Storage, dead: str, action: Action, reason: str, writer: HeartbeatInfo | None
+) -> Rollback | None:
     """The entry after which the instant is dead; None when it has ended before."""
+    told = writer if writer is not None and writer != HeartbeatInfo() else None
     if action.when_completed in WRITE_ACTIONS:
         ensure_commit_before(storage, dead)
 
@@ -152,6 +155,9 @@ def _put_rollback(storage: Storage, dead: str, action: Action, reason: str) -> R
             rolled_back_action=action,
             owner=describe_owner(),
             reason=reason[:_REASON_LENGTH],
+            dead_owner=told.owner if told else "",
+            dead_operation=told.operation if told else "",
+            dead_priority=told.priority if told else 0,
         )
 
     entry = commit(storage, decide)

@@ -298,8 +298,10 @@ class Committing:
                 Outcome.PLANNED: (write.policy.on_pending_clustering, wait_for_clustering),
             }[first.outcome]
             log.info("instant %s waits for %s", write.instant, first.other)
+            write.heartbeat.tell(f"waits for {first.other}")
             if not (chosen == "wait" and left > 0 and ended(write.table, first.other.instant, left)):
                 raise write.lost(first)
+            write.heartbeat.tell("goes on")
         elif not self._may_rebase():
             raise write.lost(first, self._why_no_turn_helps())
         else:
@@ -333,7 +335,7 @@ class Committing:
         lost = self._content.lost(conflicts)
         share, began = self._content.share_of(lost), time.monotonic()
         rebased = self._merge_again(Rebase(write.view, lost, tuple(conflicts)))
-        self._content = self._content.with_rebased(lost, rebased)
+        self._content = self._content.with_rebased(lost, rebased).said_to_be_rebased(conflicts)
         if share:  # the first merge has also paid for what is loaded once
             self._writing_took = min(self._writing_took, (time.monotonic() - began) / share)
         write.check_not_held(self._content.touched, self._content.inserted_in)

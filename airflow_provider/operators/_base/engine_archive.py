@@ -15,6 +15,8 @@ _NOT_FOR_CLUSTERS = frozenset(
         "operators",
         "sensors",
         "triggers",
+        "plugins",
+        "reports",
         "cli",
         "get_provider_info.py",
     }

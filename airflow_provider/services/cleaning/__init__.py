@@ -4,7 +4,7 @@ The decision is ``clean_plan``, a function of the timeline; ``cleaning`` carries
 """
 
 from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, CleanPlan, Retention
-from airflow_provider.services.cleaning.cleaning import clean, plan_clean
+from airflow_provider.services.cleaning.cleaning import clean, pending_cleans, plan_clean
 from airflow_provider.services.cleaning.metadata_cleaning import archive_metadata_timeline, delete_superseded
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "archive_metadata_timeline",
     "clean",
     "delete_superseded",
+    "pending_cleans",
     "plan_clean",
 ]

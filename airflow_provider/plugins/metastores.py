@@ -1,0 +1,126 @@
+"""What there is to look at: connections of type ``table_metastore``, and what is registered behind them."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow.models import Connection
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from airflow_provider.hooks import LockProviderHook, MetastoreHook, TableHook
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.metastore import AnyMetastore
+from airflow_provider.metastore.model import is_location, split_table_name
+from airflow_provider.reports import TableHistory
+from airflow_provider.table.hudi_table import HudiTable
+
+_FROM_ENVIRONMENT = "AIRFLOW_CONN_"
+_PROVIDER = "spark.sql.sources.provider"
+
+
+@dataclass(frozen=True)
+class KnownTable:
+    """A table that can be looked at.
+
+    :param metastore: id of its metastore's connection.
+    :param name: ``database.table``, or its location.
+    :param location: absolute path or URL.
+    :param storage_conn_id: see :class:`~airflow_provider.hooks.TableHook`.
+    :param lock_conn_id: see :class:`~airflow_provider.hooks.LockProviderHook`.
+    """
+
+    metastore: str
+    name: str
+    location: str
+    storage_conn_id: str | None = None
+    lock_conn_id: str = LockProviderHook.default_conn_name
+
+    @property
+    def place(self) -> str:
+        """The storage that it is on: reads of one storage share threads."""
+        split = urlsplit(self.location)
+        return f"{split.scheme}://{split.netloc}"
+
+
+class Metastores:
+    """The metastores of this Airflow, each opened once, and the tables that were looked at."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._hooks: dict[str, MetastoreHook] = {}
+        self._histories: dict[KnownTable, TableHistory] = {}
+
+    def conn_ids(self) -> list[str]:
+        """Ids of the connections of type ``table_metastore``: those that Airflow's database and the
+        environment hold, and the default one where there is anything behind it."""
+        with create_session() as session:
+            query = select(Connection.conn_id).where(Connection.conn_type == MetastoreHook.conn_type)
+            found = set(session.scalars(query))
+        for name, value in os.environ.items():
+            if name.startswith(_FROM_ENVIRONMENT) and _type_of(value) == MetastoreHook.conn_type:
+                found.add(name.removeprefix(_FROM_ENVIRONMENT).lower())
+        if MetastoreHook().exists():
+            found.add(MetastoreHook.default_conn_name)
+        return sorted(found)
+
+    def opened(self, conn_id: str) -> AnyMetastore:
+        """A metastore; see :meth:`~airflow_provider.hooks.MetastoreHook.get_metastore`."""
+        with self._lock:
+            hook = self._hooks.setdefault(conn_id, MetastoreHook(conn_id))
+        return hook.get_metastore(must_exist=True)
+
+    def tables(self, conn_id: str) -> list[KnownTable]:
+        """The Hudi tables that are registered in a metastore, by name."""
+        metastore = self.opened(conn_id)
+        conns = self._hooks[conn_id].table_connections()
+        found = []
+        for database in metastore.list_databases():
+            for name in metastore.list_tables(database):
+                info = metastore.get_table(database, name)
+                if info.parameters.get(_PROVIDER, "hudi").lower() == "hudi":
+                    found.append(KnownTable(conn_id, f"{database}.{name}", info.location, **conns))
+        return found
+
+    def table(self, conn_id: str, name: str) -> KnownTable:
+        """A table by its name in a metastore, or by its location."""
+        if is_location(name):
+            return KnownTable(conn_id, name, name)
+        info = self.opened(conn_id).get_table(*split_table_name(name))
+        return KnownTable(conn_id, name, info.location, **self._hooks[conn_id].table_connections())
+
+    def history(self, table: KnownTable) -> TableHistory:
+        """A table with what was read of it before; its properties are read again.
+
+        :raises NotATableError: when there is no table at the location.
+        """
+        with self._lock:
+            history = self._histories.get(table)
+        if history is None:
+            options = TableHook(storage_conn_id=table.storage_conn_id).storage_options()
+            history = TableHistory(HudiTable.open(table.location, options))
+            with self._lock:
+                return self._histories.setdefault(table, history)
+        history.table = HudiTable.at(history.table.storage)
+        return history
+
+    def lock_of(self, known: KnownTable, table: HudiTable) -> LockProvider:
+        """A contender for a table's lock, as its operators would make it."""
+        config = LockProviderHook(known.lock_conn_id).lock_config(table.hudi_options.lock)
+        return open_lock(config, table.storage)
+
+
+def _type_of(value: str) -> str | None:
+    """The type of a connection as the environment has it: JSON, or a URI."""
+    if value.lstrip().startswith("{"):
+        try:
+            described: Any = json.loads(value)
+        except ValueError:
+            return None
+        return described.get("conn_type") if isinstance(described, dict) else None
+    return urlsplit(value).scheme.replace("-", "_") or None

@@ -1,0 +1,31 @@
+"""What a person on call wants to know of tables and metastores, as JSON: for the page and the command line.
+
+Nothing here changes a table. ``table_report`` is one row of the list of tables, ``timeline_report`` the
+instants of a table with who was at them, ``metastore_report`` who follows the notification log and which
+transactions are open, ``task_report`` what a task of Airflow did. ``history`` remembers what never changes,
+so that looking again costs what has changed.
+"""
+
+from airflow_provider.reports.history import TableHistory
+from airflow_provider.reports.metastore_report import report_consumers, report_metastore
+from airflow_provider.reports.table_report import report_locks, report_pending, report_table
+from airflow_provider.reports.task_report import report_task
+from airflow_provider.reports.timeline_report import lane_of, name_of, report_instant, report_timeline, who
+from airflow_provider.reports.upkeep_report import report_held_back, report_upkeep
+
+__all__ = [
+    "TableHistory",
+    "lane_of",
+    "name_of",
+    "report_consumers",
+    "report_held_back",
+    "report_instant",
+    "report_locks",
+    "report_metastore",
+    "report_pending",
+    "report_table",
+    "report_task",
+    "report_timeline",
+    "report_upkeep",
+    "who",
+]

@@ -1,0 +1,72 @@
+"""Who follows a metastore's notification log, and which of its transactions are open."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from airflow_provider.metastore import AnyMetastore, TxnState
+from airflow_provider.reports.timeline_report import who
+
+_MOST_TXNS = 200
+
+
+def report_consumers(metastore: AnyMetastore) -> list[dict[str, Any]]:
+    """Who follows the notification log, how far each is, and whom retention waits for.
+
+    :param metastore: ours, or a server of ours.
+    :return: JSON-able: ``consumer``, ``event_id``, ``behind`` (events), ``silent_seconds``,
+        ``expiry_seconds``, ``live`` and ``holds_back_retention``.
+    """
+    head, found = metastore.current_event_id(), metastore.consumers()
+    slowest = min((each.event_id for each in found if each.is_live), default=head)
+    return [
+        {
+            "consumer": each.name,
+            "event_id": each.event_id,
+            "behind": max(0, head - each.event_id),
+            "silent_seconds": round(each.silent_seconds, 1),
+            "expiry_seconds": each.expiry_seconds,
+            "live": each.is_live,
+            "holds_back_retention": each.is_live and each.event_id == slowest < head,
+        }
+        for each in found
+    ]
+
+
+def report_metastore(metastore: AnyMetastore) -> dict[str, Any]:
+    """The notification log of a metastore, and its open transactions.
+
+    :param metastore: the metastore.
+    :return: JSON-able: ``head`` (the last event's id), ``consumers`` (see :func:`report_consumers`),
+        ``transactions`` (``txn_id``, ``age_seconds``, ``silent_seconds``, ``who``, ``agent``, ``writes``) and
+        ``more_transactions`` (how many are open beyond those).
+    """
+    snapshot = metastore.valid_txn_list()
+    opened = [each for each in snapshot.exceptions if not snapshot.is_aborted(each)]
+    return {
+        "head": metastore.current_event_id(),
+        "consumers": report_consumers(metastore),
+        "transactions": [each for each in (_txn(metastore, i) for i in opened[:_MOST_TXNS]) if each],
+        "more_transactions": max(0, len(opened) - _MOST_TXNS),
+    }
+
+
+def _txn(metastore: AnyMetastore, txn_id: int) -> dict[str, Any] | None:
+    txn = metastore.get_txn(txn_id)
+    if txn.state is not TxnState.OPEN:  # it ended in this moment
+        return None
+    now = time.time()
+    return {
+        "txn_id": txn_id,
+        "age_seconds": max(0.0, now - txn.opened_at),
+        "silent_seconds": max(0.0, now - txn.heartbeat_at),
+        "user": txn.user,
+        "host": txn.host,
+        "agent": txn.agent,
+        "who": who(txn.agent),
+        "writes": [
+            {"table": f"{each.database}.{each.table}", "write_id": each.write_id, "instant": each.instant}
+            for each in metastore.writes_of(txn_id)
+        ],
+    }
