@@ -65,8 +65,15 @@ def serve(
         str | None, typer.Option(help="Folder or URL for databases without a location of their own.")
     ] = None,
     manage_folders: Annotated[
-        bool, typer.Option(help="Make, move and DELETE the folders of managed tables, as Hive does.")
+        bool,
+        typer.Option(help="Make folders of databases and tables; move and DELETE those of managed tables."),
     ] = False,
+    managed_location: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Folder or URL outside of the warehouse below which --manage-folders moves and deletes, too."
+        ),
+    ] = None,
     txn_timeout: Annotated[
         float, typer.Option(help="Seconds without heartbeat after which transactions and locks end.")
     ] = 300.0,
@@ -98,6 +105,7 @@ def serve(
         clients_have_hudi=clients_have_hudi,
         warehouse=warehouse,
         manages_folders=manage_folders,
+        managed_locations=tuple(managed_location or ()),
         txn_timeout=txn_timeout,
         event_ttl=event_ttl,
         housekeeping_interval=housekeeping_interval,

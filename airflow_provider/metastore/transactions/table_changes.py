@@ -30,7 +30,7 @@ class TableChange:
     def __init__(self, connection: Connection, txn_id: int | None) -> None:
         self._connection = connection
         self._txn_id = txn_id
-        self._own: list[int] = []
+        self._own: dict[tuple[str, str], tuple[int, int]] = {}
         if txn_id is not None:
             transactions.lock_open(connection, txn_id)
 
@@ -45,6 +45,8 @@ class TableChange:
             known = table_write_ids.write_id_of(self._connection, self._txn_id, *place)
             if known is not None:
                 return known
+        if place in self._own:
+            return self._own[place][1]
         if table.is_external:
             return NO_WRITE_ID
         if self._txn_id is not None:
@@ -57,10 +59,10 @@ class TableChange:
             self._connection, _USER, socket.gethostname(), agent=None, commit_on_recovery=True
         )
         table_write_ids.map_write_id(self._connection, txn_id, *place, allocated, table_id=table.id)
-        self._own.append(txn_id)
+        self._own[place] = (txn_id, allocated.write_id)
         return allocated.write_id
 
     def end(self) -> None:
         """Commit what was opened here; to be called when the change is made."""
-        for txn_id in self._own:
+        for txn_id, _ in self._own.values():
             transactions.commit_txn(self._connection, txn_id)

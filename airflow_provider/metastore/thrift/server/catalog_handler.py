@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -53,21 +54,29 @@ class CatalogHandler:
         return self.get_database(request.name)
 
     def create_database(self, database: Any) -> None:
-        self._metastore.create_database(
-            database.name, database.locationUri, database.description, parameters=database.parameters
-        )
+        self._create_database(database.name, database.locationUri, database.description, database.parameters)
 
     def create_database_req(self, request: Any) -> None:
-        self._metastore.create_database(
-            request.databaseName, request.locationUri, request.description, parameters=request.parameters
+        self._create_database(
+            request.databaseName, request.locationUri, request.description, request.parameters
         )
+
+    def _create_database(
+        self, name: str, location: str | None, comment: str | None, parameters: dict[str, str] | None
+    ) -> None:
+        with self._warehouse.made(location or self._warehouse.default_location(name.lower())):
+            self._metastore.create_database(name, location, comment, parameters=parameters)
 
     def drop_database(self, name: str, delete_data: bool, cascade: bool) -> None:
         name = plain_name(name)
+        home = self._metastore.get_database(name)
         inside = self._tables(name, self._metastore.list_tables(name)) if cascade and delete_data else []
         self._metastore.drop_database(name, cascade=cascade)
-        for table in inside:
-            self._warehouse.remove(table)
+        if not delete_data:
+            return
+        for table in filter(self._warehouse.owns_folder, inside):
+            self._warehouse.remove(table.location, f"table {table.full_name}")
+        self._warehouse.remove_empty(self._warehouse.database_location(home))
 
     def drop_database_req(self, request: Any) -> None:
         try:
@@ -93,18 +102,18 @@ class CatalogHandler:
         home = self._metastore.get_database(plain_name(table.database))
         if not table.location and table.table_type != "VIRTUAL_VIEW":
             table = replace(table, location=self._warehouse.table_location(home, table.name.lower()))
-        created = self._metastore.create_table(
-            home.name,
-            table.name,
-            location=table.location,
-            schema=table.schema,
-            partition_keys=table.partition_keys,
-            table_type=table.table_type,
-            parameters=table.parameters,
-            owner=table.owner,
-            hive_fields=table.hive_fields,
-        )
-        self._warehouse.make(created)
+        with self._warehouse.made(None if table.table_type == "VIRTUAL_VIEW" else table.location):
+            self._metastore.create_table(
+                home.name,
+                table.name,
+                location=table.location,
+                schema=table.schema,
+                partition_keys=table.partition_keys,
+                table_type=table.table_type,
+                parameters=table.parameters,
+                owner=table.owner,
+                hive_fields=table.hive_fields,
+            )
 
     def create_table_with_environment_context(self, struct: Any, context: Any) -> None:
         self.create_table(struct)
@@ -115,8 +124,8 @@ class CatalogHandler:
     def drop_table(self, database: str, name: str, delete_data: bool) -> None:
         dropped = self._metastore.get_table(plain_name(database), name)
         self._metastore.drop_table(dropped.database, dropped.name)
-        if delete_data:
-            self._warehouse.remove(dropped)
+        if delete_data and self._warehouse.owns_folder(dropped):
+            self._warehouse.remove(dropped.location, f"table {dropped.full_name}")
 
     def drop_table_with_environment_context(
         self, database: str, name: str, delete_data: bool, context: Any
@@ -243,9 +252,8 @@ class CatalogHandler:
             "hive_fields": wanted.hive_fields,
         }
         change = _alteration((database, name), target, changes, context or {}, write_id)
-        self._metastore.engine.write(change)
-        if moves:
-            self._warehouse.move(before.location, location)
+        with self._warehouse.moved(before.location, location) if moves else nullcontext():
+            self._metastore.engine.write(change)
 
     def _tables(self, database: str, names: Iterable[str]) -> list[TableInfo]:
         """Those of the tables that are there."""

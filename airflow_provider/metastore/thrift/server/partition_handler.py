@@ -6,8 +6,10 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sqlalchemy import Connection
+
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
-from airflow_provider.metastore.catalog import get_table_and_partitions
+from airflow_provider.metastore.catalog import alter_partition, get_table_and_partitions
 from airflow_provider.metastore.model import (
     DEFAULT_PARTITION,
     NO_WRITE_ID,
@@ -29,7 +31,7 @@ from airflow_provider.metastore.thrift.protocol import (
 from airflow_provider.metastore.thrift.server.catalog_handler import plain_name
 from airflow_provider.metastore.thrift.server.reads import CatalogReads, event_seen
 from airflow_provider.metastore.thrift.server.warehouse import Warehouse
-from airflow_provider.metastore.transactions import txn_of_write_id
+from airflow_provider.metastore.transactions import TableChange, txn_of_write_id
 
 Choice = Callable[[TableInfo], Callable[[PartitionInfo], bool]]
 """Tells of a table which of its partitions are wanted."""
@@ -264,28 +266,46 @@ class PartitionHandler:
         place = (owner.database, owner.name)
         before = self._metastore.get_partition(*place, partition_values(values))
         txn_id = txn_id or self._txn(*place, partition.writeId)
-        after = self._metastore.rename_partition(
-            *place, before.values, partition_values(partition.values), txn_id=txn_id
-        )
+        new_values = partition_values(partition.values)
+        changes: dict[str, Any] = {"values": new_values}
         # As in Hive: what the client says of the folder does not count.
         if self._warehouse.moves_with_values(owner, before.location, partition_name(owner, before.values)):
-            location = f"{owner.location.rstrip('/')}/{partition_name(owner, after.values)}"
-            self._warehouse.move(before.location, location)
-            self._metastore.alter_partition(*place, after.values, location=location, txn_id=txn_id)
+            changes["location"] = f"{owner.location.rstrip('/')}/{partition_name(owner, new_values)}"
+            with self._warehouse.moved(before.location, changes["location"]):
+                self._change(*place, [(before.values, changes)], txn_id)
+        else:
+            self._change(*place, [(before.values, changes)], txn_id)
 
     def _alter(
         self, database: str, table: str, partitions: list[Any], write_id: int | None = NO_WRITE_ID
     ) -> None:
-        txn_id = self._txn(plain_name(database), table, write_id)
-        for partition in partitions:
-            self._metastore.alter_partition(
-                plain_name(database),
-                table,
-                partition.values,
-                location=partition.sd.location,
-                parameters=partition.parameters or {},
-                txn_id=txn_id,
-            )
+        database = plain_name(database)
+        changes = []
+        for one in partitions:
+            fields: dict[str, Any] = {"parameters": one.parameters or {}}
+            if one.sd is not None and one.sd.location:
+                fields["location"] = one.sd.location
+            changes.append((partition_values(one.values), fields))
+        self._change(database, table, changes, self._txn(database, table, write_id))
+
+    def _change(
+        self,
+        database: str,
+        table: str,
+        changes: Sequence[tuple[PartitionValues, dict[str, Any]]],
+        txn_id: int | None,
+    ) -> None:
+        """Change partitions, all of them or none."""
+
+        def change(connection: Connection) -> None:
+            transaction = TableChange(connection, txn_id)
+            for values, fields in changes:
+                alter_partition(
+                    connection, database, table, values, changes=fields, write_id=transaction.write_id
+                )
+            transaction.end()
+
+        self._metastore.engine.write(change)
 
     def _txn(self, database: str, table: str, write_id: int | None) -> int | None:
         """The transaction of the write id that a request names; one that names none is its own."""
@@ -308,11 +328,10 @@ class PartitionHandler:
         ]
         write_id = max((one.writeId or NO_WRITE_ID for one in partitions), default=NO_WRITE_ID)
         txn_id = self._txn(owner.database, table, write_id)
-        added = self._metastore.add_partitions(
-            owner.database, table, specs, if_not_exists=if_not_exists, txn_id=txn_id
-        )
-        for one in added:
-            self._warehouse.make(owner, one.location)
+        with self._warehouse.made(*(one.location for one in specs)):
+            added = self._metastore.add_partitions(
+                owner.database, table, specs, if_not_exists=if_not_exists, txn_id=txn_id
+            )
         return self._described(owner, added)
 
     def _drop(
@@ -330,8 +349,10 @@ class PartitionHandler:
         dropped = self._metastore.drop_partitions(
             owner.database, table, values, if_exists=if_exists, txn_id=txn_id
         )
-        for one in dropped if delete_data else []:
-            self._warehouse.remove(owner, one.location)
+        if delete_data and self._warehouse.owns_folder(owner):
+            for one in dropped:
+                name = partition_name(owner, one.values)
+                self._warehouse.remove(one.location, f"partition {name} of table {owner.full_name}")
         return self._described(owner, dropped)
 
     def _values_of(self, request: Any) -> list[PartitionValues]:

@@ -65,6 +65,7 @@ class ServiceOptions:
     :param clients_have_hudi: see :func:`~airflow_provider.metastore.thrift.protocol.table_struct`.
     :param warehouse: see :class:`~airflow_provider.metastore.thrift.server.Warehouse`.
     :param manages_folders: see there.
+    :param managed_locations: see there.
     :param txn_timeout: seconds without a heartbeat after which transactions and locks end.
     :param housekeeping_interval: seconds between two looks for them.
     :param event_ttl: seconds that notification events are kept; None for ever.
@@ -87,6 +88,7 @@ class ServiceOptions:
     clients_have_hudi: bool = True
     warehouse: str | None = None
     manages_folders: bool = False
+    managed_locations: tuple[str, ...] = ()
     txn_timeout: float = LOCK_TIMEOUT_SECONDS
     housekeeping_interval: float = 60.0
     event_ttl: float | None = EVENT_TTL_SECONDS
@@ -194,7 +196,11 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
         eventual=options.eventual_reads,
         eventual_databases=options.eventual_databases,
     )
-    warehouse = Warehouse(options.warehouse, manages_folders=options.manages_folders)
+    warehouse = Warehouse(
+        options.warehouse,
+        manages_folders=options.manages_folders,
+        managed_locations=options.managed_locations,
+    )
     kept = int(options.cache_megabytes * 1_000_000 * _OF_ANSWERS)
     structs = TableStructs(clients_have_hudi=options.clients_have_hudi, max_bytes=kept)
     processor = MetastoreProcessor(
