@@ -38,14 +38,13 @@ $(CLASSES): $(READY) tests/spark_classes.py
 demo: setup      ## Flights of a year through a real DAG into a real Hudi table
 	$(RUN) python -m dags_examples.demo
 
-# Three at a time where they wait for servers and for each other; the largest groups of tests begin.
-# What keeps both cores busy for a minute goes with what does not look at the clock.
-test: setup $(CLASSES) ## Every test
-	$(RUN) pytest -n 3 --dist loadscope --no-loadscope-reorder tests/processes \
-	  --ignore tests/processes/test_fairness.py
-	$(RUN) pytest -n 3 --dist loadscope tests/packaging tests/airflow
-	$(RUN) pytest -n 2 --dist loadscope tests/spark
-	INTERLEAVINGS=2000 $(RUN) pytest -n 2 tests/unit tests/processes/test_fairness.py
+# Random interleavings of writers and services; `make test INTERLEAVINGS=2000` tries five times as many.
+INTERLEAVINGS ?= 400
+test: export INTERLEAVINGS := $(INTERLEAVINGS)
+
+# Two cores, four workers: two begin with what waits, two with what computes (tests/workers.py).
+test: setup $(CLASSES) ## Every test, and the demo
+	$(RUN) pytest -n 4 --dist loadscope --no-loadscope-reorder tests --ignore tests/real_hudi
 
 # What it needs besides goes into .venv-hudi, once: PySpark 3.5.8 from PyPI, Hudi's bundle from Maven Central.
 test-hudi: setup ## Beside the real Hudi, in Spark 3.5 (HUDI="-m every_push": of each promise one test)

@@ -8,12 +8,19 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
-from tests.workers import ByServers
+from tests.reaper import pytest_configure
+from tests.workers import FromBothEnds, put_in_order
+
+__all__ = ["pytest_configure"]
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByServers | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FromBothEnds | None:
     """For ``--dist loadscope``."""
-    return ByServers(config, log) if config.getoption("dist") == "loadscope" else None
+    return FromBothEnds(config, log) if config.getoption("dist") == "loadscope" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    put_in_order(items)
 
 
 # Tests that several suites run import from there.

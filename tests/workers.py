@@ -1,8 +1,14 @@
-"""Which tests go to one worker of pytest-xdist, because they share what takes long to start."""
+"""Which tests go to one worker of pytest-xdist, and in which order.
+
+Some tests wait for servers and for each other, others compute. Half of the workers begin with the first kind,
+half with the second, so that the cores have work while somebody waits. They meet among short tests.
+"""
 
 from __future__ import annotations
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 # What these tests share each worker has anyway, or nothing.
 _ONE_BY_ONE = ("tests/airflow/", "tests/packaging/test_engine_archive.py", "tests/spark/test_job.py")
@@ -11,10 +17,35 @@ _TOGETHER = {
     "tests/processes/test_killed_job.py": "Spark Connect",
     "tests/processes/test_two_writers.py": "Spark Connect",
 }
+_FROM_WAITING_TO_COMPUTING = (
+    "tests/airflow/test_standalone.py",
+    "tests/processes/test_killed_job.py",
+    "tests/processes/test_two_writers.py",
+    "tests/processes/",
+    "tests/airflow/",
+    "tests/packaging/",
+    "tests/unit/",
+    "tests/spark/",
+    "tests/demo/",
+    "tests/real_hudi/",
+)
 
 
-class ByServers(LoadScopeScheduling):
-    """By file; but all tests of one Spark session go together, and those that share nothing one by one."""
+def put_in_order(items: list[pytest.Item]) -> None:
+    """Sort tests from what waits to what computes."""
+    items.sort(key=lambda item: _rank(item.nodeid))
+
+
+def _rank(nodeid: str) -> int:
+    ranks = enumerate(_FROM_WAITING_TO_COMPUTING)
+    return next((rank for rank, beginning in ranks if nodeid.startswith(beginning)), 0)
+
+
+class FromBothEnds(LoadScopeScheduling):
+    """By file, but tests of one Spark session go together, and tests that share nothing one by one.
+
+    Workers with an even number take from the front of the queue, workers with an odd number from its end.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -22,4 +53,12 @@ class ByServers(LoadScopeScheduling):
             return _TOGETHER[file]
         if file.startswith(_ONE_BY_ONE):
             return nodeid
+        if file.startswith("tests/unit/"):
+            return nodeid.partition("[")[0]
         return "Spark" if file.startswith("tests/spark/") else file
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        # The base class takes the first.
+        if int(node.gateway.id.removeprefix("gw")) % 2:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)

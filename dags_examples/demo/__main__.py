@@ -17,7 +17,7 @@ from dags_examples.demo.flights import land, read_flights
 from dags_examples.demo.spark_server import spark_connect_server
 from dags_examples.demo.summary import check_rows, print_summary
 
-HOME = Path(__file__).parents[2] / "demo-home"
+HOME = Path(os.environ.get("DEMO_HOME") or Path(__file__).parents[2] / "demo-home")
 DAGS = Path(__file__).parents[1]
 
 console = Console()

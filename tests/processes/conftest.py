@@ -12,11 +12,6 @@ from pyspark.sql.connect.session import SparkSession
 from dags_examples.demo.spark_server import spark_connect_server
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those on Spark begin, because they take longest."""
-    items.sort(key=lambda item: "spark_remote" not in getattr(item, "fixturenames", ()))
-
-
 @pytest.fixture(scope="session")
 def spark_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a Spark Connect server."""

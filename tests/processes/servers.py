@@ -150,7 +150,8 @@ class Postgres:
     """A PostgreSQL server behind a socket in its folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._server: PostgresServer = get_server(folder, cleanup_mode=None)
+        self._server: PostgresServer = get_server(folder, cleanup_mode=None, start=False)
+        _again_if_slow(self._server.start)()
 
     @property
     def url(self) -> str:
@@ -160,7 +161,15 @@ class Postgres:
         self._server.stop()
 
     def start(self) -> None:
-        self._server.ensure_postgres_running()
+        _again_if_slow(self._server.ensure_postgres_running)()
+
+
+# The package gives `pg_ctl` ten seconds. On a busy machine PostgreSQL takes longer, and is found running later.
+_again_if_slow = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(subprocess.TimeoutExpired),
+    stop=tenacity.stop_after_attempt(30),
+    reraise=True,
+)
 
 
 @contextmanager

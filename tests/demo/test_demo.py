@@ -1,0 +1,26 @@
+"""``make demo``, as a person runs it: the first thing that anybody sees of this project."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_demo(tmp_path: Path) -> None:
+    home = tmp_path / "demo-home"
+    # Without the Airflow of the other tests.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    done = subprocess.run(
+        [sys.executable, "-m", "dags_examples.demo"],
+        env=environment | {"DEMO_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    logs = [f"{log.name}: ...{log.read_text()[-3000:]}" for log in home.glob("*.log")]
+    assert done.returncode == 0, "\n\n".join([done.stdout, *logs])
+    for reader in ("airflow_provider", "hudi-rs"):
+        assert f"read by {reader}: 336,776 rows, equal to the source" in done.stdout
