@@ -11,11 +11,9 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 
@@ -33,12 +31,7 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ[MARK] = uuid.uuid4().hex
     os.environ["SPT_NOENV"] = "1"  # processes that change their title (Airflow's, workers) keep the mark
-    subprocess.Popen(
-        [sys.executable, "-m", "tests.reaper", str(os.getpid())],
-        cwd=Path(__file__).parents[1],
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, __file__, str(os.getpid())])
 
 
 def marked(mark: str) -> Iterator[psutil.Process]:
@@ -76,4 +69,5 @@ def reap(run: int, mark: str) -> None:
 
 
 if __name__ == "__main__":
+    os.setsid()  # what interrupts the run is not to be its end
     reap(int(sys.argv[1]), os.environ[MARK])

@@ -164,7 +164,7 @@ class Postgres:
         _again_if_slow(self._server.ensure_postgres_running)()
 
 
-# The package gives `pg_ctl` ten seconds. On a busy machine PostgreSQL takes longer, and is found running later.
+# The package gives `pg_ctl` ten seconds. PostgreSQL may take longer, and the next attempt finds it running.
 _again_if_slow = tenacity.retry(
     retry=tenacity.retry_if_exception_type(subprocess.TimeoutExpired),
     stop=tenacity.stop_after_attempt(30),
@@ -179,8 +179,10 @@ def postgresql() -> Iterator[Postgres]:
     # root the server runs as a user of its own.
     with tempfile.TemporaryDirectory(prefix="postgresql-") as folder:
         server = Postgres(Path(folder) / "data")
-        yield server
-        server.stop()
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 @contextmanager
