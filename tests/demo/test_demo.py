@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.timeout(3600)  # a minute on an idle machine
 def test_demo(tmp_path: Path) -> None:
     home = tmp_path / "demo-home"
     # Without the Airflow of the other tests.
