@@ -23,12 +23,12 @@ from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import (
+    FileChanges,
     MetadataPartition,
     MetadataTable,
     Payload,
     RecordDecoder,
     RecordLocation,
-    TableChange,
     encode_payload,
     file_group_id,
     file_group_indexes,
@@ -97,7 +97,7 @@ class IndexBuild:
     def entries_of_listing(self) -> Iterator[pa.RecordBatch]:
         """The records of ``files``, for which no file is opened."""
         if MetadataPartition.FILES in self.file_groups:
-            yield from self._entries(TableChange(self.files), [MetadataPartition.FILES])
+            yield from self._entries(FileChanges(self.files), [MetadataPartition.FILES])
 
     def entries_of(self, base_file: BaseFile) -> Iterator[pa.RecordBatch]:
         """The records of one file in all other indexes; none where it is gone, which is logged to them."""
@@ -106,7 +106,7 @@ class IndexBuild:
             return
         slices = ((None, base_file),) if base_file.path in self.live else ()
         try:
-            yield from self._entries(TableChange((base_file,), (), slices), partitions)
+            yield from self._entries(FileChanges((base_file,), (), slices), partitions)
         except FileNotFoundError:
             # Cleaned, as an older slice may be, or its commit was undone.
             log = CommitLog(self.storage)
@@ -128,7 +128,7 @@ class IndexBuild:
         return write_base_file(metadata_table, partition.value, file_id, self.initial[partition], records)
 
     def _entries(
-        self, change: TableChange, partitions: Iterable[MetadataPartition]
+        self, change: FileChanges, partitions: Iterable[MetadataPartition]
     ) -> Iterator[pa.RecordBatch]:
         for name, records in records_of(self.storage, change, partitions, self.columns, self.schema).items():
             partition = MetadataPartition(name)

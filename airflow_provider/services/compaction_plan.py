@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.table.file_groups import FileGroupId
-from airflow_provider.table.metadata_table import FileSlice
+from airflow_provider.table.metadata_table import MetadataFileSlice
 from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.timeline import Action, State, Timeline, decode, encode
 
@@ -88,7 +88,7 @@ class CompactionOperation:
     base_bytes: int = 0
 
     @classmethod
-    def of(cls, file_slice: FileSlice) -> CompactionOperation | None:
+    def of(cls, file_slice: MetadataFileSlice) -> CompactionOperation | None:
         """What there is to do for a file slice; None where it has no log file."""
         base, logs = file_slice.base_file, file_slice.log_files
         if not logs:
@@ -104,7 +104,7 @@ class CompactionOperation:
             base.size if base else 0,
         )
 
-    def is_of(self, file_slice: FileSlice, instant: str) -> bool:
+    def is_of(self, file_slice: MetadataFileSlice, instant: str) -> bool:
         """Whether a file slice still has exactly the files that were planned.
 
         :param file_slice: of the same file group.
@@ -164,7 +164,7 @@ class CompactionPlan:
 
 
 def plan_compaction(
-    slices: Iterable[FileSlice], timeline: Timeline, settings: CompactionSettings
+    slices: Iterable[MetadataFileSlice], timeline: Timeline, settings: CompactionSettings
 ) -> CompactionPlan | None:
     """Choose what to compact.
 

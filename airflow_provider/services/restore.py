@@ -39,7 +39,7 @@ from airflow_provider.services.orphans import there_and_gone
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView, effect_of, lacking
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.metadata_table import TableChange
+from airflow_provider.table.metadata_table import FileChanges
 from airflow_provider.table.storage import FileStatus, Storage
 from airflow_provider.table.timeline import (
     RESTORED_TO,
@@ -260,7 +260,7 @@ def _entry(storage: Storage, moment: Moment, plan: RestorePlan, started: float) 
     )
 
 
-def _change(storage: Storage, timeline: Timeline, plan: RestorePlan, after: FileSystemView) -> TableChange:
+def _change(storage: Storage, timeline: Timeline, plan: RestorePlan, after: FileSystemView) -> FileChanges:
     """What it changes in the indexes."""
     before = FileSystemView(storage, timeline)
     effects = [effect_of(storage, timeline, commit) for commit in plan.undone]

@@ -16,7 +16,7 @@ from airflow_provider.concurrency.log import IndexState
 from airflow_provider.exceptions import CommitError, InvalidInputError
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.files import delete_markers
-from airflow_provider.table.metadata_table import TableChange
+from airflow_provider.table.metadata_table import FileChanges
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
     Action,
@@ -120,7 +120,7 @@ class Uncommitted:
             needed.
         """
 
-        def change() -> TableChange:
+        def change() -> FileChanges:
             return change_of_write(
                 content.write_stats, content.taken_out, self._info.operation, self._instant, view
             )

@@ -14,7 +14,7 @@ from airflow_provider.concurrency.indexes import StagedChange, change_of_undoing
 from airflow_provider.concurrency.log import Commit, CommitLog, Revert, commit_of
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileSystemView
-from airflow_provider.table.metadata_table import TableChange
+from airflow_provider.table.metadata_table import FileChanges
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import UNDOING, Action, State, Timeline, find_undoing, undone_by
 
@@ -93,7 +93,7 @@ def revert_entry(
     )
 
 
-def _change_of(storage: Storage, reverted: Commit, after: FileSystemView) -> TableChange:
+def _change_of(storage: Storage, reverted: Commit, after: FileSystemView) -> FileChanges:
     """What it changes in the indexes that a commit is undone."""
     before = FileSystemView(storage, lambda: Timeline.load(storage))
     removed = files_in(storage, {group.partition_path for group in reverted.written}, reverted.instant)

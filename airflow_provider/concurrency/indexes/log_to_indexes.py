@@ -27,20 +27,20 @@ from airflow_provider.table.metadata_table import (
     METADATA_FOLDER,
     UPSERT,
     ColumnStats,
+    FileChanges,
     MetadataPartition,
     Payload,
     Records,
-    TableChange,
     begin_instant,
     by_file_group,
     completed_content,
-    doubtful_keys,
     file_group_id,
     indexed_columns,
+    keys_to_recompute,
     metadata_storage,
     read_index_definitions,
+    recomputed_partition_stats,
     records_of,
-    tell_anew,
     write_log_file,
 )
 from airflow_provider.table.schema import TableSchema
@@ -106,7 +106,7 @@ class StagedChange:
     def stage(
         self,
         indexes: tuple[IndexState, ...],
-        change: Callable[[], TableChange],
+        change: Callable[[], FileChanges],
         view: Callable[[], FileSystemView],
         schema: TableSchema | None = None,
     ) -> None:
@@ -131,7 +131,7 @@ class StagedChange:
     def _write(
         self,
         indexes: Sequence[IndexState],
-        change: TableChange,
+        change: FileChanges,
         view: Callable[[], FileSystemView],
         schema: TableSchema | None,
     ) -> None:
@@ -155,20 +155,20 @@ class StagedChange:
     def _told_anew(
         self,
         ranges: Records,
-        change: TableChange,
+        change: FileChanges,
         view: Callable[[], FileSystemView],
         schema: TableSchema | None,
     ) -> Records:
         storage = self._storage
         config = HudiTable.at(storage).config
         # Of what is undone the types may be others than those of the columns as they become again.
-        keys = list(ranges) if change.back else doubtful_keys(ranges, created_schema(config))
+        keys = list(ranges) if change.back else keys_to_recompute(ranges, created_schema(config))
         if not keys:
             return {}
         snapshot = view()
         schema = schema or table_schema(storage, snapshot.timeline, config)
         files = (*change.added, *change.back)
-        found = tell_anew(storage, ranges, keys, files, snapshot, schema)
+        found = recomputed_partition_stats(storage, ranges, keys, files, snapshot, schema)
         self.tells_anew_in = frozenset(
             each.file_name for each in found.values() if isinstance(each, ColumnStats)
         )
@@ -279,7 +279,7 @@ def change_of_write(
     operation: str,
     instant: str,
     view: Callable[[], FileSystemView],
-) -> TableChange:
+) -> FileChanges:
     """What a write changes.
 
     :param write_stats: of its data files.
@@ -306,7 +306,7 @@ def change_of_write(
     gone = set(replaced) - seen
     if gone and operation not in REWRITES:  # whose rows are in the new files, all of them
         slices += [(view().base_file(group), None) for group in sorted(gone)]
-    return TableChange(tuple(added), (), tuple(slices))
+    return FileChanges(tuple(added), (), tuple(slices))
 
 
 def change_of_undoing(
@@ -314,7 +314,7 @@ def change_of_undoing(
     after: FileSystemView,
     file_groups: Iterable[FileGroupId],
     removed: Iterable[str],
-) -> TableChange:
+) -> FileChanges:
     """What it changes that commits are undone.
 
     :param before: the snapshot with them.
@@ -326,10 +326,10 @@ def change_of_undoing(
     changed = [(old, new) for old, new in slices if old != new]
     back = tuple(new for _, new in changed if new is not None)
     # Rows that come back to a file group leave the one that they were in: both are named.
-    return TableChange((), tuple(sorted(removed)), tuple(changed), back)
+    return FileChanges((), tuple(sorted(removed)), tuple(changed), back)
 
 
-def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) -> TableChange:
+def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) -> FileChanges:
     """What a completed instant has changed, by what it says of itself.
 
     :param storage: the table's storage.
@@ -339,14 +339,14 @@ def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) 
     """
     content = content_of(storage, timeline, instant)  # nobody else has logged one that is archived meanwhile
     if instant.action in (Action.CLEAN, Action.ROLLBACK, Action.RESTORE):
-        return TableChange(removed=tuple(sorted(_deleted(decode(content)))))
+        return FileChanges(removed=tuple(sorted(_deleted(decode(content)))))
     said, moment = decode_commit_metadata(content), instant.completion_time or ""
     return change_of_metadata(storage, timeline, said, instant.requested_time, moment)
 
 
 def change_of_metadata(
     storage: Storage, timeline: Timeline, said: CommitMetadata, instant: str, moment: str
-) -> TableChange:
+) -> FileChanges:
     """What a commit has changed, or will, by its commit metadata.
 
     :param storage: the table's storage.

@@ -41,7 +41,7 @@ from airflow_provider.services.cleaning.clean_plan import CleanPlan, Retention, 
 from airflow_provider.services.orphans import Found
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView, planned_files
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.metadata_table import TableChange
+from airflow_provider.table.metadata_table import FileChanges
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
     Action,
@@ -181,7 +181,7 @@ def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = Non
     failed = _delete(storage, planned_files(plan))
     staged = staged_metadata_path(instant)
     storage.put(staged, _metadata(plan, instant, failed, time.monotonic() - started))
-    gone = TableChange(removed=tuple(sorted(set(planned_files(plan)) - failed)))
+    gone = FileChanges(removed=tuple(sorted(set(planned_files(plan)) - failed)))
     with lock or default_lock(table):
         _put_completion(storage, planned, gone)
     publish_head(storage, commit_log)  # before the staged files go: another one's entry needs them too
@@ -260,7 +260,7 @@ def _may_be_there(storage: Storage, path: str) -> bool:
         return True
 
 
-def _put_completion(storage: Storage, planned: Plan, change: TableChange) -> None:
+def _put_completion(storage: Storage, planned: Plan, change: FileChanges) -> None:
     """Put the entry that completes a clean, unless somebody has, perhaps so long ago that it was archived."""
     staged = StagedChange(storage, planned.instant)
 

@@ -5,7 +5,12 @@ its records, file groups and instants are read and written; planning and buildin
 keeping it while others write, are not.
 """
 
-from airflow_provider.table.metadata_table.changes import Records, TableChange, records_of
+from airflow_provider.table.metadata_table.file_groups import (
+    FileGroup,
+    MetadataFile,
+    MetadataFileSlice,
+    made_file_groups,
+)
 from airflow_provider.table.metadata_table.foreign_partitions import not_kept, refusal
 from airflow_provider.table.metadata_table.index_definitions import (
     DEFINITIONS_PATH,
@@ -14,6 +19,15 @@ from airflow_provider.table.metadata_table.index_definitions import (
     read_index_definitions,
     record_index_definition,
     write_index_definitions,
+)
+from airflow_provider.table.metadata_table.index_records import (
+    FileChanges,
+    Records,
+    indexed_columns,
+    keys_to_recompute,
+    recomputed_partition_stats,
+    records_of,
+    value_type,
 )
 from airflow_provider.table.metadata_table.initial_instants import free_initial_instants, is_initial
 from airflow_provider.table.metadata_table.keys import (
@@ -28,15 +42,7 @@ from airflow_provider.table.metadata_table.partitions import (
     estimated_file_groups,
     file_group_id,
 )
-from airflow_provider.table.metadata_table.reader import (
-    METADATA_FOLDER,
-    FileGroup,
-    FileSlice,
-    MetadataFile,
-    MetadataTable,
-    made_file_groups,
-    metadata_storage,
-)
+from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import (
     ColumnStats,
     FileList,
@@ -48,8 +54,6 @@ from airflow_provider.table.metadata_table.records import (
     merge,
     schema_text,
 )
-from airflow_provider.table.metadata_table.statistics import indexed_columns, value_type
-from airflow_provider.table.metadata_table.told_anew import doubtful_keys, tell_anew
 from airflow_provider.table.metadata_table.usable import UsableIndexes
 from airflow_provider.table.metadata_table.writer import (
     BULK_INSERT,
@@ -74,18 +78,18 @@ __all__ = [
     "METADATA_FOLDER",
     "UPSERT",
     "ColumnStats",
+    "FileChanges",
     "FileGroup",
     "FileList",
-    "FileSlice",
     "IndexDefinition",
     "MetadataFile",
+    "MetadataFileSlice",
     "MetadataPartition",
     "MetadataTable",
     "Payload",
     "RecordDecoder",
     "RecordLocation",
     "Records",
-    "TableChange",
     "UsableIndexes",
     "ValueType",
     "begin_instant",
@@ -94,7 +98,6 @@ __all__ = [
     "compacted",
     "completed_content",
     "create_metadata_table",
-    "doubtful_keys",
     "encode_payload",
     "estimated_file_groups",
     "file_group_id",
@@ -104,17 +107,18 @@ __all__ = [
     "indexed_columns",
     "initialise_file_groups",
     "is_initial",
+    "keys_to_recompute",
     "made_file_groups",
     "merge",
     "metadata_storage",
     "not_kept",
     "partition_of_files_key",
     "read_index_definitions",
+    "recomputed_partition_stats",
     "record_index_definition",
     "records_of",
     "refusal",
     "schema_text",
-    "tell_anew",
     "value_type",
     "write_base_file",
     "write_index_definitions",

@@ -6,9 +6,8 @@ Sources: ``HoodieBackedTableMetadata``, ``HoodieFileGroup`` and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
@@ -23,6 +22,15 @@ from airflow_provider.table.files import (
     valid_log_blocks,
 )
 from airflow_provider.table.hfile import HFileReader
+from airflow_provider.table.metadata_table.file_groups import (
+    BASE_FILE,
+    FileGroup,
+    MetadataFile,
+    MetadataFileSlice,
+    is_base_file,
+    log_order,
+    says_nothing,
+)
 from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
@@ -32,71 +40,11 @@ from airflow_provider.table.timeline import Action, State, Timeline, archived_co
 
 METADATA_FOLDER = ".hoodie/metadata"
 
-_BASE_FILE = re.compile(r"^(?P<id>[^_.][^_]*)_(?P<token>[^_]+)_(?P<instant>\d+)\.hfile$")
-
-FIRST_TOKEN = "0-0-0"  # noqa: S105
-"""Write token of the log file that a file group is made with (``HoodieLogFormat.DEFAULT_WRITE_TOKEN``)."""
-
-EMPTY_LOG_FILE_SIZE = 80
-"""Bytes of this file: a block of deletes without a key."""
-
 _DELETED = None
 """What a log says of a key that it takes out."""
 
 Changes = list[Payload | None]
 Find = Callable[[HFileReader], Iterator[tuple[bytes, bytes]]]
-
-
-@dataclass(frozen=True)
-class MetadataFile:
-    """A file of the metadata table.
-
-    :param path: path relative to the metadata table.
-    :param instant: requested time of the instant that wrote it.
-    :param completion_time: of a log file: when that completed; the requested time otherwise.
-    :param size: bytes.
-    :param says_nothing: whether it is the log file with which a file group is made, so that there is one.
-    """
-
-    path: str
-    instant: str
-    completion_time: str
-    size: int
-    says_nothing: bool = False
-
-
-@dataclass(frozen=True)
-class FileSlice:
-    """What is read to know a file group: its newest base file, and the log files since.
-
-    :param partition: the metadata partition.
-    :param file_id: id of the file group.
-    :param base_file: the base file; None before the first one.
-    :param log_files: in the order in which their instants completed.
-    """
-
-    partition: str
-    file_id: str
-    base_file: MetadataFile | None
-    log_files: tuple[MetadataFile, ...]
-
-
-@dataclass(frozen=True)
-class FileGroup:
-    """All files of a file group.
-
-    :param partition: the metadata partition.
-    :param file_id: its id.
-    :param base_files: of instants that completed, the oldest first.
-    :param log_files: likewise, in the order in which their instants completed.
-    :param uncommitted: files of instants that have not completed, or never will.
-    """
-
-    partition: str
-    file_id: str
-    base_files: tuple[MetadataFile, ...]
-    log_files: tuple[MetadataFile, ...]
-    uncommitted: tuple[MetadataFile, ...] = ()
 
 
 def metadata_storage(table: Storage) -> Storage:
@@ -131,7 +79,7 @@ class MetadataTable:
         self._storage = storage
         self._pending = frozenset(pending)
         self._as_of = as_of
-        self._slices: dict[str, list[FileSlice]] = {}
+        self._slices: dict[str, list[MetadataFileSlice]] = {}
         self._readers: dict[str, HFileReader] = {}
         self._blocks: dict[str, list[LogBlock]] = {}
         self._block_readers: dict[int, HFileReader] = {}  # of the blocks in _blocks
@@ -145,7 +93,7 @@ class MetadataTable:
         """The metadata table's own timeline."""
         return Timeline.load(self._storage)
 
-    def file_slices(self, partition: str) -> list[FileSlice]:
+    def file_slices(self, partition: str) -> list[MetadataFileSlice]:
         """The newest slice of every file group of a partition, in the order of their ids.
 
         :return: none where there is no such partition.
@@ -167,11 +115,11 @@ class MetadataTable:
         for status in self._storage.list(partition):
             if (name := LogFileName.parse(status.name)) is not None:
                 found.setdefault(name.file_id, []).append((status, name.instant, True))
-            elif match := _BASE_FILE.match(status.name):
+            elif match := BASE_FILE.match(status.name):
                 found.setdefault(match["id"], []).append((status, match["instant"], False))
         return [self._group(partition, file_id, found[file_id]) for file_id in sorted(found)]
 
-    def newest_slice(self, group: FileGroup) -> FileSlice:
+    def newest_slice(self, group: FileGroup) -> MetadataFileSlice:
         """The slice of a file group that is read as of the moment."""
         base_file = next((each for each in reversed(group.base_files) if self._is_current(each)), None)
         # A log file that completed after a compaction was planned is not in that compaction's base
@@ -180,14 +128,14 @@ class MetadataTable:
         logs = (each for each in group.log_files if base_file is None or not each.says_nothing)
         after = (each for each in logs if each.completion_time > since != each.instant)
         shown = tuple(each for each in after if self._as_of is None or each.completion_time <= self._as_of)
-        return FileSlice(group.partition, group.file_id, base_file, shown)
+        return MetadataFileSlice(group.partition, group.file_id, base_file, shown)
 
     def records(self, partition: str) -> Iterator[tuple[str, Payload]]:
         """All records of a partition: file group by file group, in each in the order of the keys."""
         for file_slice in self.file_slices(partition):
             yield from self.slice_records(file_slice)
 
-    def slice_records(self, file_slice: FileSlice) -> Iterator[tuple[str, Payload]]:
+    def slice_records(self, file_slice: MetadataFileSlice) -> Iterator[tuple[str, Payload]]:
         """All records of a file slice, in the order of the keys.
 
         What the log files say is kept in memory, what the base file says is not.
@@ -195,12 +143,12 @@ class MetadataTable:
         changes = self._changes(file_slice, HFileReader.scan)
         yield from _merged(self._base_records(file_slice, HFileReader.scan), changes)
 
-    def taken_out(self, file_slice: FileSlice) -> set[str]:
+    def taken_out(self, file_slice: MetadataFileSlice) -> set[str]:
         """The keys that the log files of a file slice take out, and do not put in again."""
         changes = self._changes(file_slice, HFileReader.scan)
         return {key.decode() for key, of_key in changes.items() if of_key[-1] is _DELETED}
 
-    def said_of_changed(self, file_slice: FileSlice, since: str) -> Iterator[tuple[str, Changes]]:
+    def said_of_changed(self, file_slice: MetadataFileSlice, since: str) -> Iterator[tuple[str, Changes]]:
         """All that was said of the keys that log files changed: by the base file, then by each of them.
 
         None: that the key is taken out.
@@ -309,7 +257,7 @@ class MetadataTable:
         for group in groups:
             base_file = self.newest_slice(group).base_file
             # Also one that completed between the loading of the timeline and the listing.
-            others = (each for each in (*group.base_files, *group.uncommitted) if _is_base_file(each))
+            others = (each for each in (*group.base_files, *group.uncommitted) if is_base_file(each))
             newer |= {
                 each.instant for each in others if base_file is None or each.instant > base_file.instant
             }
@@ -335,10 +283,10 @@ class MetadataTable:
             if completed is None or not self._is_committed(instant):
                 uncommitted.append(MetadataFile(status.path, instant, instant, status.size))
             else:
-                file = MetadataFile(status.path, instant, completed, status.size, _says_nothing(status))
+                file = MetadataFile(status.path, instant, completed, status.size, says_nothing(status))
                 (logs if is_log else bases).append(file)
         bases.sort(key=lambda each: each.instant)
-        logs.sort(key=_log_order)
+        logs.sort(key=log_order)
         return FileGroup(partition, file_id, tuple(bases), tuple(logs), tuple(uncommitted))
 
     def _completion(self, instant: str) -> str | None:
@@ -378,7 +326,7 @@ class MetadataTable:
         )
         return next(between, None) is None
 
-    def _base_records(self, file_slice: FileSlice, find: Find) -> Iterator[tuple[bytes, Payload]]:
+    def _base_records(self, file_slice: MetadataFileSlice, find: Find) -> Iterator[tuple[bytes, Payload]]:
         base_file = file_slice.base_file
         if base_file is None:
             return
@@ -390,7 +338,7 @@ class MetadataTable:
             yield key, decode(value)
 
     def _changes(
-        self, file_slice: FileSlice, find: Find, wanted: Collection[bytes] | None = None
+        self, file_slice: MetadataFileSlice, find: Find, wanted: Collection[bytes] | None = None
     ) -> dict[bytes, Changes]:
         """What the log files say of keys, one after the other."""
         changes: dict[bytes, Changes] = {}
@@ -423,40 +371,6 @@ class MetadataTable:
             content = ByteRange.of_file(self._storage, log_file.path, size=log_file.size)
             self._blocks[log_file.path] = list(read_log_blocks(content))
         return self._blocks[log_file.path]
-
-
-def made_file_groups(metadata_table: Storage, partition: str) -> tuple[int, list[str]]:
-    """How many file groups a partition has, by the names of its files, and which instants made them.
-
-    :param metadata_table: the metadata table's storage.
-    :param partition: its name.
-    :return: requested times, sorted: none where the files that say it are cleaned; the last one made what
-        there is where somebody who stood still has left files of a dropped one.
-    """
-    ids, made = set(), set()
-    for name in metadata_table.names(partition):
-        if (log_file := LogFileName.parse(name)) is not None:
-            ids.add(log_file.file_id)
-            if log_file.write_token == FIRST_TOKEN:
-                made.add(log_file.instant)
-        elif match := _BASE_FILE.match(name):
-            ids.add(match["id"])
-    return len(ids), sorted(made)
-
-
-def _says_nothing(status: FileStatus) -> bool:
-    name = LogFileName.parse(status.name)
-    return name is not None and name.write_token == FIRST_TOKEN and status.size <= EMPTY_LOG_FILE_SIZE
-
-
-def _is_base_file(file: MetadataFile) -> bool:
-    return _BASE_FILE.match(file.path.rpartition("/")[2]) is not None
-
-
-def _log_order(log_file: MetadataFile) -> tuple[str, str, int, str]:
-    name = LogFileName.parse(log_file.path.rpartition("/")[2])
-    version, token = (name.version, name.write_token) if name else (0, "")
-    return log_file.completion_time, log_file.instant, version, token
 
 
 def _decoder(reader: HFileReader) -> RecordDecoder:

@@ -29,10 +29,11 @@ from airflow_provider.table.files import (
     write_partition_metadata,
 )
 from airflow_provider.table.hfile import BLOCK_SIZE, HFileReader, HFileWriter
+from airflow_provider.table.metadata_table.file_groups import FIRST_TOKEN, MetadataFileSlice
 from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
-from airflow_provider.table.metadata_table.reader import FIRST_TOKEN, FileSlice, MetadataTable
+from airflow_provider.table.metadata_table.reader import MetadataTable
 from airflow_provider.table.metadata_table.records import Payload, encode_payload, schema_text
 from airflow_provider.table.properties import (
     PROPERTIES_PATH,
@@ -283,7 +284,7 @@ def log_changes(
 def compacted(
     storage: Storage,
     table: MetadataTable,
-    file_slice: FileSlice,
+    file_slice: MetadataFileSlice,
     instant: str,
     *,
     write_token: str = _WRITE_TOKEN,

@@ -35,14 +35,9 @@ from airflow_provider.services.compaction import (
 from airflow_provider.services.compaction_plan import CompactionPlan, CompactionSettings, plan_compaction
 from airflow_provider.table import HudiTable
 from airflow_provider.table.hudi_table import PROPERTIES_PATH
+from airflow_provider.table.metadata_table.file_groups import MetadataFile, MetadataFileSlice
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.metadata_table.reader import (
-    METADATA_FOLDER,
-    FileSlice,
-    MetadataFile,
-    MetadataTable,
-    metadata_storage,
-)
+from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline, instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State, after, before
@@ -181,7 +176,8 @@ def test_few_records_beside_a_large_base_file_wait(table: HudiTable) -> None:
     base = MetadataFile("base", "10", "10", 100_000)
     few, many = (MetadataFile("log", "20", "21", size) for size in (9_000, 11_000))
     slices = [
-        FileSlice("record_index", f"record-index-{n}", base, (log,)) for n, log in enumerate((few, many))
+        MetadataFileSlice("record_index", f"record-index-{n}", base, (log,))
+        for n, log in enumerate((few, many))
     ]
     done = [Instant(str(n), Action.DELTA_COMMIT, State.COMPLETED, str(n + 1)) for n in range(11, 23)]
     timeline = Timeline(table.storage, done)

@@ -9,11 +9,11 @@ from typing import Any
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups.view import BaseFile, FileGroupId
 from airflow_provider.table.file_names import parse_base_file_name
-from airflow_provider.table.metadata_table.changes import TableChange, records_of
+from airflow_provider.table.metadata_table.index_records.changes import FileChanges, records_of
+from airflow_provider.table.metadata_table.index_records.statistics import indexed_columns
 from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
-from airflow_provider.table.metadata_table.statistics import indexed_columns
 from airflow_provider.table.metadata_table.writer import (
     BULK_INSERT,
     COMPACT,
@@ -57,7 +57,7 @@ def build_indexes(
         for status in table.storage.list(partition)
         if (parsed := parse_base_file_name(status.name)) and view.shows(parsed[2])
     ]
-    change = TableChange(tuple(there), slices=tuple((None, each) for each in view.all_base_files()))
+    change = FileChanges(tuple(there), slices=tuple((None, each) for each in view.all_base_files()))
     records = records_of(table.storage, change, partitions, indexed_columns(table.schema))
     stats = []
     for partition in partitions:
@@ -113,7 +113,7 @@ class IndexedHistory(History):
                 if old != new
             )
             if not self.is_forgetful:
-                self._log(TableChange(added, (), changed), write.instant, write.completion_time)
+                self._log(FileChanges(added, (), changed), write.instant, write.completion_time)
         return write
 
     def revert(self, write: Write) -> bool:
@@ -130,7 +130,7 @@ class IndexedHistory(History):
             for old, new in ((before.get(group), self.live.get(group)),)
             if old != new
         )
-        self._log_service(Action.ROLLBACK, TableChange((), tuple(there), slices))
+        self._log_service(Action.ROLLBACK, FileChanges((), tuple(there), slices))
         return True
 
     def clean(self) -> None:
@@ -146,7 +146,7 @@ class IndexedHistory(History):
             and status.path not in shown
             and not any(each.path == status.path for each in self._taken_out.values())
         ]
-        self._log_service(Action.CLEAN, TableChange(removed=tuple(old)))
+        self._log_service(Action.CLEAN, FileChanges(removed=tuple(old)))
         for path in old:
             self.storage.delete(path)
 
@@ -161,12 +161,12 @@ class IndexedHistory(History):
         ]
         write_instant(storage, Action.COMPACTION, instant, self.tick(), COMPACT, stats)
 
-    def _log_service(self, action: Action, change: TableChange) -> None:
+    def _log_service(self, action: Action, change: FileChanges) -> None:
         instant, completion_time = self.tick(), self.tick()
         self._log(change, instant, completion_time)
         self.storage.put(instant_path(Instant(instant, action, State.COMPLETED, completion_time)), b"")
 
-    def _log(self, change: TableChange, instant: str, completion_time: str) -> None:
+    def _log(self, change: FileChanges, instant: str, completion_time: str) -> None:
         if not self.indexes:
             return
         storage = metadata_storage(self.storage)

@@ -11,13 +11,13 @@ from airflow_provider.concurrency.indexes.log_to_indexes import current_indexes
 from airflow_provider.table.file_groups.view import BaseFile, FileSystemView
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.metadata_table.changes import TableChange, records_of
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
+from airflow_provider.table.metadata_table.index_records.changes import FileChanges, records_of
+from airflow_provider.table.metadata_table.index_records.statistics import indexed_columns
 from airflow_provider.table.metadata_table.keys import ALL_PARTITIONS, by_file_group
 from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import ColumnStats, FileList, Payload, RecordLocation
-from airflow_provider.table.metadata_table.statistics import indexed_columns
 
 
 def assert_indexes_equal_a_rebuild(table: HudiTable, partitions: Iterable[str] | None = None) -> None:
@@ -50,7 +50,7 @@ def assert_indexes_equal_a_rebuild(table: HudiTable, partitions: Iterable[str] |
         _assert_found_by_key(metadata_table, partition, indexes[partition].file_groups, expected)
 
 
-def _all_files(table: HudiTable) -> TableChange:
+def _all_files(table: HudiTable) -> FileChanges:
     """All committed base files, as if they came at once; the live ones with their record keys."""
     view, added = _listed(table), []
     for partition in view.all_partitions():
@@ -58,7 +58,7 @@ def _all_files(table: HudiTable) -> TableChange:
             parsed = parse_base_file_name(status.name)
             if parsed is not None and view.shows(parsed[2]):
                 added.append(BaseFile(partition, *parsed, status.path, status.size))
-    return TableChange(tuple(added), (), tuple((None, each) for each in view.all_base_files()))
+    return FileChanges(tuple(added), (), tuple((None, each) for each in view.all_base_files()))
 
 
 def _listed(table: HudiTable) -> FileSystemView:

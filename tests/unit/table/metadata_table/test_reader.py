@@ -15,6 +15,12 @@ from airflow_provider.table import HudiTable
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.files.base_file_reader import read_base_file
 from airflow_provider.table.files.log_file import LogFileName
+from airflow_provider.table.metadata_table.index_records.statistics import (
+    INDEXED_META_COLUMNS,
+    column_stats,
+    indexed_columns,
+    partition_stats,
+)
 from airflow_provider.table.metadata_table.keys import (
     ALL_PARTITIONS,
     column_stats_key,
@@ -32,12 +38,6 @@ from airflow_provider.table.metadata_table.records import (
     Payload,
     RecordLocation,
     SecondaryKey,
-)
-from airflow_provider.table.metadata_table.statistics import (
-    INDEXED_META_COLUMNS,
-    column_stats,
-    indexed_columns,
-    partition_stats,
 )
 from airflow_provider.table.metadata_table.writer import (
     BULK_INSERT,

@@ -17,8 +17,7 @@ from airflow_provider.table.files.base_file_reader import read_base_file, read_f
 from airflow_provider.table.files.base_file_writer import BaseFileWriter
 from airflow_provider.table.files.bloom_filter import BloomFilter
 from airflow_provider.table.files.log_records import WrappedValue
-from airflow_provider.table.metadata_table.records import ColumnStats, RecordLocation, RecordType, ValueType
-from airflow_provider.table.metadata_table.statistics import (
+from airflow_provider.table.metadata_table.index_records.statistics import (
     INDEXED_META_COLUMNS,
     column_stats,
     indexed_columns,
@@ -27,6 +26,7 @@ from airflow_provider.table.metadata_table.statistics import (
     stored_bloom_filter,
     value_type,
 )
+from airflow_provider.table.metadata_table.records import ColumnStats, RecordLocation, RecordType, ValueType
 from airflow_provider.table.storage.storage import Storage
 
 _DAY = datetime.date(2024, 2, 3)

@@ -16,6 +16,12 @@ import pyarrow.compute as pc
 
 from airflow_provider.table.file_groups import BaseFile
 from airflow_provider.table.files import BaseFileReader
+from airflow_provider.table.metadata_table.index_records.statistics import (
+    column_stats,
+    column_stats_as,
+    partition_stats,
+    stored_bloom_filter,
+)
 from airflow_provider.table.metadata_table.keys import (
     ALL_PARTITIONS,
     bloom_filter_key,
@@ -33,12 +39,6 @@ from airflow_provider.table.metadata_table.records import (
     RecordType,
     StoredBloomFilter,
 )
-from airflow_provider.table.metadata_table.statistics import (
-    column_stats,
-    column_stats_as,
-    partition_stats,
-    stored_bloom_filter,
-)
 from airflow_provider.table.schema import META_COLUMNS, TableSchema
 from airflow_provider.table.storage import Storage
 
@@ -53,7 +53,7 @@ _OF_FOOTERS = frozenset(
 
 
 @dataclass(frozen=True)
-class TableChange:
+class FileChanges:
     """How the files of a table change.
 
     :param added: base files that are there now.
@@ -73,7 +73,7 @@ class TableChange:
 
 def records_of(
     storage: Storage,
-    change: TableChange,
+    change: FileChanges,
     partitions: Iterable[str],
     columns: Sequence[str] = (),
     schema: TableSchema | None = None,
@@ -101,7 +101,7 @@ def records_of(
     return {partition: records for partition, records in found.items() if records}
 
 
-def _files(change: TableChange) -> Records:
+def _files(change: FileChanges) -> Records:
     files: dict[str, dict[str, FileInfo]] = {}
     for path in change.removed:
         partition, _, name = path.rpartition("/")
@@ -116,7 +116,7 @@ def _files(change: TableChange) -> Records:
 
 def _add_footers(
     storage: Storage,
-    change: TableChange,
+    change: FileChanges,
     found: Mapping[str, Records],
     columns: Sequence[str],
     schema: TableSchema | None,
@@ -163,7 +163,7 @@ def _add_footers(
     return keys
 
 
-def _locations(storage: Storage, change: TableChange, keys: Mapping[str, pa.ChunkedArray]) -> Records:
+def _locations(storage: Storage, change: FileChanges, keys: Mapping[str, pa.ChunkedArray]) -> Records:
     gone: Records = {}
     come: Records = {}
     for before, after in change.slices:

@@ -19,21 +19,21 @@ import pyarrow as pa
 
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.files import BaseFileReader
-from airflow_provider.table.metadata_table.changes import Records
-from airflow_provider.table.metadata_table.keys import partition_stats_key
-from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
-from airflow_provider.table.metadata_table.records import ColumnStats, Payload
-from airflow_provider.table.metadata_table.statistics import (
+from airflow_provider.table.metadata_table.index_records.changes import Records
+from airflow_provider.table.metadata_table.index_records.statistics import (
     column_stats_as,
     kind_of,
     partition_stats,
 )
+from airflow_provider.table.metadata_table.keys import partition_stats_key
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
+from airflow_provider.table.metadata_table.records import ColumnStats, Payload
 from airflow_provider.table.schema import META_COLUMNS, TableSchema
 from airflow_provider.table.storage import Storage
 
 
-def doubtful_keys(records: Mapping[str, Payload | None], created: TableSchema | None) -> list[str]:
+def keys_to_recompute(records: Mapping[str, Payload | None], created: TableSchema | None) -> list[str]:
     """The keys of partition statistics that may not only widen what is known.
 
     :param records: partition statistics that are about to be logged.
@@ -50,7 +50,7 @@ def doubtful_keys(records: Mapping[str, Payload | None], created: TableSchema | 
     ]
 
 
-def tell_anew(
+def recomputed_partition_stats(
     storage: Storage,
     records: Mapping[str, Payload | None],
     keys: Iterable[str],
@@ -62,7 +62,7 @@ def tell_anew(
 
     :param storage: the table's storage.
     :param records: partition statistics that are about to be logged.
-    :param keys: from :func:`doubtful_keys`.
+    :param keys: from :func:`keys_to_recompute`.
     :param added: the base files that they were made from.
     :param view: the snapshot beside which these come.
     :param schema: the table's schema with them.

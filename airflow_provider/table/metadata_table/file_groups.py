@@ -1,0 +1,110 @@
+"""The files of the metadata table by file group: HFiles and log files, by their names.
+
+Source: ``HoodieFileGroup`` of Apache Hudi.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from airflow_provider.table.files import LogFileName
+from airflow_provider.table.storage import FileStatus, Storage
+
+BASE_FILE = re.compile(r"^(?P<id>[^_.][^_]*)_(?P<token>[^_]+)_(?P<instant>\d+)\.hfile$")
+"""Name of a base file."""
+
+FIRST_TOKEN = "0-0-0"  # noqa: S105
+"""Write token of the log file that a file group is made with (``HoodieLogFormat.DEFAULT_WRITE_TOKEN``)."""
+
+EMPTY_LOG_FILE_SIZE = 80
+"""Bytes of this file: a block of deletes without a key."""
+
+
+@dataclass(frozen=True)
+class MetadataFile:
+    """A file of the metadata table.
+
+    :param path: path relative to the metadata table.
+    :param instant: requested time of the instant that wrote it.
+    :param completion_time: of a log file: when that completed; the requested time otherwise.
+    :param size: bytes.
+    :param says_nothing: whether it is the log file with which a file group is made, so that there is one.
+    """
+
+    path: str
+    instant: str
+    completion_time: str
+    size: int
+    says_nothing: bool = False
+
+
+@dataclass(frozen=True)
+class MetadataFileSlice:
+    """What is read to know a file group: its newest base file, and the log files since.
+
+    :param partition: the metadata partition.
+    :param file_id: id of the file group.
+    :param base_file: the base file; None before the first one.
+    :param log_files: in the order in which their instants completed.
+    """
+
+    partition: str
+    file_id: str
+    base_file: MetadataFile | None
+    log_files: tuple[MetadataFile, ...]
+
+
+@dataclass(frozen=True)
+class FileGroup:
+    """All files of a file group.
+
+    :param partition: the metadata partition.
+    :param file_id: its id.
+    :param base_files: of instants that completed, the oldest first.
+    :param log_files: likewise, in the order in which their instants completed.
+    :param uncommitted: files of instants that have not completed, or never will.
+    """
+
+    partition: str
+    file_id: str
+    base_files: tuple[MetadataFile, ...]
+    log_files: tuple[MetadataFile, ...]
+    uncommitted: tuple[MetadataFile, ...] = ()
+
+
+def made_file_groups(metadata_table: Storage, partition: str) -> tuple[int, list[str]]:
+    """How many file groups a partition has, by the names of its files, and which instants made them.
+
+    :param metadata_table: the metadata table's storage.
+    :param partition: its name.
+    :return: requested times, sorted: none where the files that say it are cleaned; the last one made what
+        there is where somebody who stood still has left files of a dropped one.
+    """
+    ids, made = set(), set()
+    for name in metadata_table.names(partition):
+        if (log_file := LogFileName.parse(name)) is not None:
+            ids.add(log_file.file_id)
+            if log_file.write_token == FIRST_TOKEN:
+                made.add(log_file.instant)
+        elif match := BASE_FILE.match(name):
+            ids.add(match["id"])
+    return len(ids), sorted(made)
+
+
+def says_nothing(status: FileStatus) -> bool:
+    """Whether a file is the empty log file with which a file group is made."""
+    name = LogFileName.parse(status.name)
+    return name is not None and name.write_token == FIRST_TOKEN and status.size <= EMPTY_LOG_FILE_SIZE
+
+
+def is_base_file(file: MetadataFile) -> bool:
+    """Whether a file is a base file, by its name."""
+    return BASE_FILE.match(file.path.rpartition("/")[2]) is not None
+
+
+def log_order(log_file: MetadataFile) -> tuple[str, str, int, str]:
+    """What log files are sorted by: the order in which their instants completed."""
+    name = LogFileName.parse(log_file.path.rpartition("/")[2])
+    version, token = (name.version, name.write_token) if name else (0, "")
+    return log_file.completion_time, log_file.instant, version, token
