@@ -156,6 +156,10 @@ def delete_savepoint(table: HudiTable, instant: str) -> None:
         raise NoSuchInstantError(
             f"table {storage.root}: there is no savepoint {instant}; there are: {known}", instant=instant
         )
+    # First what somebody who died while publishing it has left: it could be brought back from there.
+    for entry in CommitLog(storage).about(instant):
+        if isinstance(entry, SavepointEntry) and entry.metadata_path is not None:
+            storage.delete(entry.metadata_path)
     storage.delete(instant_path(found))
     storage.delete(instant_path(Instant(instant, Action.SAVEPOINT, State.INFLIGHT)))  # another Hudi writer's
     storage.sync()

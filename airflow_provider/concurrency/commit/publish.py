@@ -105,9 +105,11 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool = False) -> bool:
     if entry.action is Action.INDEXING:
         publish_index_change(storage, entry, _staged(entry))
     match entry:
-        case Plan() | Savepoint():
-            with suppress(FileNotFoundError):  # the one before got it done; a savepoint may be gone since
+        case Plan():
+            with suppress(FileNotFoundError):  # the one before got it done
                 _move(storage, _staged(entry), _published_path(entry), entry.instant)
+        case Savepoint():
+            _publish_savepoint(storage, entry)
         case Rollback() | Revert():
             _publish_rollback(storage, entry)
         case Restore():
@@ -280,15 +282,17 @@ def _move(storage: Storage, source: str, target: str, instant: str) -> None:
 
     :raises FileNotFoundError: when there is no source.
     """
-    moved = storage.move_if_absent(source, target)
-    if moved and not storage.moves_atomically:
+    storage.move_if_absent(source, target)
+    if (
+        not storage.moves_atomically
+    ):  # also where somebody else has put it: perhaps this client, which retried
         _look_again(storage, target, instant)
 
 
 def _put(storage: Storage, instant: Instant, content: bytes) -> None:
     """Put a file of an instant on the timeline."""
     path = instant_path(instant)
-    if storage.put_if_absent(path, content):
+    if storage.put_if_absent(path, content) or not storage.moves_atomically:
         _look_again(storage, path, instant.requested_time)
 
 
@@ -297,6 +301,22 @@ def _look_again(storage: Storage, path: str, instant: str) -> None:
     if fate_of(storage, CommitLog(storage), instant) not in (None, Fate.COMPLETED):
         log.info("table %s: %s came too late, and goes again", storage.root, path)
         storage.delete(path)
+
+
+def _publish_savepoint(storage: Storage, entry: Savepoint) -> None:
+    """Put a savepoint on the timeline, unless somebody else did so, and perhaps deleted it since.
+
+    Whoever deletes a savepoint deletes its staged content first. So a publisher that was late finds out by it,
+    also on storage that moves no file in one step. There only the publisher that has put the savepoint
+    deletes the staged content: if another one did, this publisher would take it for a deletion.
+    """
+    staged, path = _staged(entry), _published_path(entry)
+    with suppress(FileNotFoundError):
+        if storage.moves_atomically:
+            storage.move_if_absent(staged, path)
+        elif storage.put_if_absent(path, storage.read(staged)):
+            was_deleted = storage.stat(staged) is None
+            storage.delete(path if was_deleted else staged)
 
 
 def _publish_rollback(storage: Storage, entry: Rollback | Revert) -> None:

@@ -55,10 +55,15 @@ class Uncommitted:
         groups = frozenset(file_groups)
         new_in = sorted(set(partitions) - {group.partition_path for group in groups})
         planned = [*_stats_of(groups), *(WriteStat("", partition, path="") for partition in new_in)]
-        if not self._storage.put_if_absent(self._plan_path, self._plan_of(planned)):
+        content = self._plan_of(planned)
+        if not self._storage.put_if_absent(self._plan_path, content) and not self._is_put_already(content):
             raise InvalidInputError(f"instant {self._instant} is planned already", instant=self._instant)
         self._storage.sync()  # a data file without a plan would be found by nobody
         self._planned = tuple(planned)
+
+    def _is_put_already(self, content: bytes) -> bool:
+        """Whether the plan there is this writer's own, put by a request that the client then sent again."""
+        return not self._planned and self._storage.read(self._plan_path) == content
 
     def extend_plan(self, file_groups: Iterable[FileGroupId]) -> None:
         """Name further file groups in the plan."""

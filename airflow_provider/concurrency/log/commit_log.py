@@ -131,6 +131,9 @@ class CommitLog:
             if self.read(sequence) != entry:
                 raise
             put = True
+        # An object store's client sends a put again when no answer comes. The second one finds what the first
+        # one has put, and says that somebody else was there.
+        put = put or self.read(sequence) == entry
         if put:
             self._storage.sync(COMMIT_LOG_FOLDER)  # before anybody is told, or shown anything of it
         # Whoever was slow only after the put has been published, archived and then trimmed by others.

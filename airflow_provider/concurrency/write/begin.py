@@ -118,10 +118,13 @@ def begin_write(
         except BaseException:
             writer.abort("could not begin")
             raise
-        # It has done so right now.
+        # Another Hudi writer took it right now. Or, on an object store, this writer's client sent the put twice.
+        # There the heartbeat stays: nobody renews it, and the instant is rolled back once it has expired. A
+        # living writer of the other engine beats under the same name.
         heartbeat.stop()
         release(storage, instant)
-        storage.delete(heartbeat_path(instant))
+        if storage.moves_atomically:
+            storage.delete(heartbeat_path(instant))
 
 
 def begin_planned(

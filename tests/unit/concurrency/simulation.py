@@ -105,15 +105,9 @@ class MemoryStorage(Storage):
         """Told of each file that was put where there was none."""
 
     def move_if_absent(self, source: str, target: str) -> bool:
-        if not self.moves_atomically:
-            moved = self.put_if_absent(target, self.read(source))
-            self.delete(source)
-            return moved
-        self.at("move_if_absent", target)
-        if source not in self._files:
-            raise FileNotFoundError(source)
-        found = self._files.pop(source)
-        return self._files.setdefault(target, found) is found
+        moved = self.link_if_absent(source, target)
+        self.delete(source)
+        return moved
 
     def link_if_absent(self, source: str, target: str) -> bool:
         if not self.moves_atomically:
@@ -226,7 +220,11 @@ class SteppedStorage(MemoryStorage):
         self._simulation = simulation
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        return self._answered(lambda: super(SteppedStorage, self).put_if_absent(path, data))
+        put = self._answered(lambda: super(SteppedStorage, self).put_if_absent(path, data))
+        if put and self._actor.sends_put_again:
+            self._actor.sends_put_again = False
+            return super().put_if_absent(path, data)
+        return put
 
     def put(self, path: str, data: bytes) -> None:
         self._answered(lambda: super(SteppedStorage, self).put(path, data))
@@ -257,7 +255,12 @@ def _is_entry(path: str) -> bool:
 
 
 class Actor:
-    """Who moves one storage operation at a time."""
+    """Who moves one storage operation at a time.
+
+    :ivar loses_answer: whether its next write is done, and it gets an error instead of the answer.
+    :ivar sends_put_again: whether its storage client sends the next put-if-absent again after it was done, as
+        the clients of object stores do when no answer comes.
+    """
 
     def __init__(self, simulation: Simulation, name: str, work: Callable[[HudiTable, Actor], None]) -> None:
         self.name = name
@@ -266,6 +269,7 @@ class Actor:
         self.is_parked = False
         self.loses_answer = False
         self.has_lost_answer = False
+        self.sends_put_again = False
         self.heartbeats: list[str] = []
         self.failure: BaseException | None = None
         self.at = "start"

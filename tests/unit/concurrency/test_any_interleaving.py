@@ -224,7 +224,10 @@ class Interleaving(RuleBasedStateMachine):
 
 
 class OnAnObjectStore(Interleaving):
-    """The same on storage that moves no file in one step, and whose answers may get lost."""
+    """The same on storage that moves no file in one step, and whose answers may get lost.
+
+    Where an answer is lost, the caller learns nothing, or the client sends the request again.
+    """
 
     moves_atomically = False
 
@@ -232,6 +235,12 @@ class OnAnObjectStore(Interleaving):
     def loses_an_answer(self, number: int, turns: bytes) -> None:
         for actor in self._chosen(number):
             actor.loses_answer = True
+        self.go_on(turns)
+
+    @rule(number=st.integers(0, 9), turns=TURNS)
+    def sends_a_put_again(self, number: int, turns: bytes) -> None:
+        for actor in self._chosen(number):
+            actor.sends_put_again = True
         self.go_on(turns)
 
 
