@@ -283,9 +283,7 @@ def _move(storage: Storage, source: str, target: str, instant: str) -> None:
     :raises FileNotFoundError: when there is no source.
     """
     storage.move_if_absent(source, target)
-    if (
-        not storage.moves_atomically
-    ):  # also where somebody else has put it: perhaps this client, which retried
+    if not storage.moves_atomically:  # whoever has put it: perhaps this client, which then sent the put again
         _look_again(storage, target, instant)
 
 
@@ -306,9 +304,9 @@ def _look_again(storage: Storage, path: str, instant: str) -> None:
 def _publish_savepoint(storage: Storage, entry: Savepoint) -> None:
     """Put a savepoint on the timeline, unless somebody else did so, and perhaps deleted it since.
 
-    Whoever deletes a savepoint deletes its staged content first. So a publisher that was late finds out by it,
-    also on storage that moves no file in one step. There only the publisher that has put the savepoint
-    deletes the staged content: if another one did, this publisher would take it for a deletion.
+    Whoever deletes a savepoint deletes its staged content first. So a late publisher finds out by it, also on
+    storage that moves no file in one step. There only the publisher that has put the savepoint deletes the
+    staged content: if another one did, this publisher would take that for a deletion of the savepoint.
     """
     staged, path = _staged(entry), _published_path(entry)
     with suppress(FileNotFoundError):

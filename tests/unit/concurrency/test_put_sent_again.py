@@ -1,5 +1,7 @@
-"""An object store's client sends a put-if-absent again when no answer comes. The second request finds the file that
-the first one has put, and reports that somebody else was there."""
+"""An object store's client sends a put-if-absent again when no answer comes.
+
+The second request finds the file that the first one has put, and reports that somebody else was there.
+"""
 
 from __future__ import annotations
 
