@@ -118,7 +118,7 @@ def begin_write(
         except BaseException:
             writer.abort("could not begin")
             raise
-        # Another Hudi writer took it right now. Or this writer's client sent the put twice, as those of object
+        # Another Hudi writer took it right now. Or the client sent the put twice, as those of object
         # stores do. There the heartbeat stays: nobody renews it, and the instant is rolled back once it has
         # expired. A living writer of the other engine beats under the same name.
         heartbeat.stop()

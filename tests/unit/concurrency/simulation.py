@@ -477,6 +477,14 @@ class Simulation:
             assert not actor.done, f"{actor.name} has ended before any {operation}: {actor.failure}"
             self.step(actor)
 
+    def go_on_to_any(self, actor: Actor, *operations: str) -> None:
+        """Let an actor go on until it stands before one of some operations, or has ended.
+
+        :param operations: how their names and paths begin.
+        """
+        while not actor.done and not actor.at.startswith(operations):
+            self.step(actor)
+
     def kill(self, actor: Actor) -> None:
         """Kill an actor before its next operation."""
         self.trace.append(f"{actor.name} killed before {actor.at}")
