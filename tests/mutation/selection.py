@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Take the rest of the tests out."""
     by_test = groupby(items, key=lambda item: item.nodeid.partition("[")[0])
     kept = [item for _, variants in by_test for item in _some(list(variants))]
-    if STATISTICS.exists():
+    if STATISTICS.exists() and not config.option.collectonly:
         took = json.loads(STATISTICS.read_text())["duration_by_test"]
         ends = accumulate(took.get(item.nodeid, 0.0) for item in kept)
         kept = [item for item, end in zip(kept, ends, strict=True) if end <= SECONDS or item is kept[0]]
