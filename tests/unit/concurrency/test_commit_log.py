@@ -58,6 +58,10 @@ def rollback_of(instant: str, sequence: int) -> Rollback:
     )
 
 
+def test_nothing_is_archived_of_a_table_without_entries(tmp_path: Path) -> None:
+    assert CommitLog(Storage(str(tmp_path / "t"))).archived(None) == ""
+
+
 def log_of(tmp_path: Path, entries: int) -> CommitLog:
     log = CommitLog(Storage(str(tmp_path / "t")))
     for sequence in range(1, entries + 1):

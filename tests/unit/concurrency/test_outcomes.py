@@ -166,9 +166,15 @@ def test_a_conflict_says_who_and_where() -> None:
         ("on_rewrite", "raise"),
         ("on_higher_priority", "rebase"),
         ("max_rebases", -1),
+        ("max_rebases", True),
         ("yield_timeout", -0.5),
     ],
 )
 def test_a_policy_that_cannot_work_is_refused(name: str, value: object) -> None:
     with pytest.raises(InvalidInputError, match=f"{name} must be .*{value}"):
         ConflictPolicy(**{name: value})  # type: ignore[arg-type]
+
+
+def test_a_policy_may_allow_no_rebase_and_no_wait() -> None:
+    policy = ConflictPolicy(max_rebases=0, yield_timeout=0.0)
+    assert (policy.max_rebases, policy.yield_timeout) == (0, 0.0)

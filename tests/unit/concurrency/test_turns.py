@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency import PRIORITIES, CommitLog
+from airflow_provider.concurrency.conflicts.turns import TURN_SECONDS, turn_seconds, why_no_turn_helps
 from airflow_provider.concurrency.log.commit_log import COMMIT_LOG_FOLDER
 from airflow_provider.exceptions import LockTimeoutError, LockUnavailableError
 from airflow_provider.ingestion import ingest_arrow
@@ -120,3 +121,19 @@ def test_a_conflict_is_met_whichever_entry_it_is_with(
     result = ingest_arrow(HudiTable(storage, table.config), rows(2), lock=lock, on_conflict="rebase")
     assert (lock.taken, result["rebases"]) == (1, 1)
     assert keys(table) == [1, 2, *range(100, 100 + overtaken)]
+
+
+@pytest.mark.parametrize("name", PRIORITIES)
+def test_a_turn_is_as_long_as_that_of_the_next_lower_named_priority(name: str) -> None:
+    assert turn_seconds(PRIORITIES[name]) == turn_seconds(PRIORITIES[name] + 1) == TURN_SECONDS[name]
+
+
+def test_below_all_names_a_turn_is_that_of_the_lowest() -> None:
+    lowest = min(PRIORITIES, key=PRIORITIES.__getitem__)
+    assert turn_seconds(PRIORITIES[lowest] - 1) == TURN_SECONDS[lowest]
+
+
+def test_only_a_merge_that_takes_longer_than_its_turn_is_told_so() -> None:
+    assert why_no_turn_helps(30.0, 30.0) == ""
+    assert "takes about 31 s" in why_no_turn_helps(31.0, 30.0)
+    assert "for 30 s at most" in why_no_turn_helps(31.0, 30.0)
