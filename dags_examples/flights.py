@@ -47,6 +47,10 @@ COLUMNS = {
     "time_hour": "timestamp",
 }
 
+# A run that is triggered by hand has no logical date.
+DAY = "{{ (dag_run.logical_date or dag_run.run_after) | ds }}"
+MONTH = "{{ ((dag_run.logical_date or dag_run.run_after) | ds)[:7] }}"
+
 with DAG("flights_table", schedule=None, catchup=False, tags=["flights"]):
     CreateTableOperator(
         task_id="create",
@@ -69,7 +73,7 @@ with DAG(
     ingest = IngestOperator(
         task_id="ingest",
         table=TABLE,
-        source="{{ var.value.flights_landing }}/day={{ ds }}/*.parquet",
+        source=f"{{{{ var.value.flights_landing }}}}/day={DAY}/*.parquet",
         source_format="parquet",
         operation="upsert",
         priority="ingestion",
@@ -105,7 +109,7 @@ with DAG(
     IngestOperator(
         task_id="ingest",
         table=TABLE,
-        source="{{ var.value.flights_landing }}/quarter={{ ds[:7] }}/*.parquet",
+        source=f"{{{{ var.value.flights_landing }}}}/quarter={MONTH}/*.parquet",
         source_format="parquet",
         operation="upsert",
         priority="backfill",

@@ -49,7 +49,7 @@ with DAG(
     plan = ScheduleClusteringOperator(
         task_id="plan",
         table=TABLE,
-        partitions="year={{ logical_date.year }}/*",
+        partitions="year={{ (dag_run.logical_date or dag_run.run_after).year }}/*",
         small_file_limit=16 * 1024 * 1024,
     )
     run = RunClusteringOperator(

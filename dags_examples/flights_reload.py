@@ -22,6 +22,9 @@ from airflow.sdk import DAG
 
 from airflow_provider.operators import IngestOperator
 
+# A run that is triggered by hand has no logical date.
+DAY = "{{ (dag_run.logical_date or dag_run.run_after) | ds }}"
+
 with DAG(
     "flights_reload",
     schedule="@daily",
@@ -33,7 +36,7 @@ with DAG(
     IngestOperator(
         task_id="ingest",
         table="lake.flights",
-        source="{{ var.value.flights_landing }}/day={{ ds }}/*.parquet",
+        source=f"{{{{ var.value.flights_landing }}}}/day={DAY}/*.parquet",
         operation="upsert",
         # Two days may meet in one month's file group.
         on_conflict="rebase",

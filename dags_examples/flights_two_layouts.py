@@ -35,6 +35,10 @@ COLUMNS = {
     "time_hour": "timestamp",
 }
 
+# A run that is triggered by hand has no logical date.
+DAY = "{{ (dag_run.logical_date or dag_run.run_after) | ds }}"
+MONTH = "{{ ((dag_run.logical_date or dag_run.run_after) | ds)[:7] }}"
+
 with DAG(
     "flights_two_layouts",
     schedule="@daily",
@@ -58,7 +62,7 @@ with DAG(
         IngestOperator(
             task_id=name,
             table=table,
-            source="{{ var.value.flights_landing }}/day={{ ds }}/*.parquet",
+            source=f"{{{{ var.value.flights_landing }}}}/day={DAY}/*.parquet",
             operation="upsert",
             txn_id=begin.output,
             spark_conn_id=os.environ.get("FLIGHTS_STEADY_SPARK_CONN_ID") or None,

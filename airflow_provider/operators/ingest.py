@@ -24,7 +24,7 @@ class IngestOperator(TableJobOperator):
         IngestOperator(
             task_id="ingest",
             table="lake.flights",
-            source="{{ var.value.landing }}/{{ ds }}/*.parquet",
+            source="{{ var.value.landing }}/{{ dag_run.run_after | ds }}/*.parquet",
             operation="upsert",
             retries=3,
         )

@@ -234,7 +234,8 @@ def test_airflows_own_backfill_writes_with_the_priority_of_its_runs(airflow, met
     span = ["--from-date", "2013-12-01", "--to-date", "2013-12-01"]
     airflow.command("backfill", "create", "--dag-id", "flights_reload", *span)
     until(lambda: len(table.timeline().commits()) == 1)
-    asked = {"logical_date": "2013-12-02T00:00:00Z", "conf": {"write_priority": 350}}
+    # As a person triggers it: such a run has no logical date.
+    asked = {"logical_date": None, "run_after": "2013-12-02T00:00:00Z", "conf": {"write_priority": 350}}
     airflow.call("POST", "/api/v2/dags/flights_reload/dagRuns", asked)
     until(lambda: len(table.timeline().commits()) == 2)
     priorities = [entry.priority for entry in CommitLog(table.storage).after(0) if isinstance(entry, Commit)]
