@@ -14,6 +14,7 @@ _NOT_FOR_CLUSTERS = frozenset(
         "hooks",
         "operators",
         "sensors",
+        "task_groups",
         "triggers",
         "plugins",
         "reports",

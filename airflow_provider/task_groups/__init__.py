@@ -1,0 +1,9 @@
+"""Task groups: operators of this package put together as most DAGs want them.
+
+Begin with :mod:`airflow_provider.task_groups.table_services`. A task group composes operators, and does
+nothing that they do not do.
+"""
+
+from airflow_provider.task_groups.table_services import table_services
+
+__all__ = ["table_services"]
