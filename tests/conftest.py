@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 # Tests that several suites run import from there.
-pytest.register_assert_rewrite("tests.ingestion")
+pytest.register_assert_rewrite("tests.ingestion_contract")
 
 # Few examples a run, because there are many runs; `make soak` takes many. The machine may be
 # busy with other things: no deadlines for single examples.

@@ -30,7 +30,7 @@ from airflow_provider.table.files.base_file_writer import BaseFileWriter
 from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import COLUMNS, rows_of
-from tests.ingestion.interleaving import Clustering
+from tests.ingestion_contract.interleaving import Clustering
 
 NOTHING = {"table": "lake.flights", "rolled_back": [], "deleted": [], "alive": [], "dry_run": False}
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from airflow_provider.locks import LockProvider
 from airflow_provider.spark import IngestJob, ingest, read_snapshot
 from airflow_provider.spark.ingestion.source import spark_schema
-from tests.ingestion.lake import Lake, LakeTable, in_order
+from tests.ingestion_contract.lake import Lake, LakeTable, in_order
 
 
 class SparkLake(Lake):

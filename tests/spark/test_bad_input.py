@@ -20,8 +20,8 @@ from airflow_provider.exceptions import (
     UnreadableSourceError,
 )
 from airflow_provider.spark import IngestJob, ingest
-from tests.ingestion.bad_input import *  # noqa: F403
-from tests.ingestion.bad_input import GOOD, SCHEMA, refused
+from tests.ingestion_contract.bad_input import *  # noqa: F403
+from tests.ingestion_contract.bad_input import GOOD, SCHEMA, refused
 from tests.spark.lake import SparkLake, SparkLakeTable
 
 

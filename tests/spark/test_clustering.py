@@ -19,7 +19,7 @@ from airflow_provider.services.clustering.clustering_task import ClusteringTask
 from airflow_provider.spark import ClusteringJob, cluster
 from airflow_provider.table import snapshot
 from airflow_provider.table.timeline.metadata import WriteStat
-from tests.ingestion.lake import in_order
+from tests.ingestion_contract.lake import in_order
 from tests.spark.lake import SparkLake, SparkLakeTable
 
 SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "x": pa.int64(), "y": pa.float64()})

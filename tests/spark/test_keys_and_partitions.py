@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tests.ingestion.keys_and_partitions import *  # noqa: F403
+from tests.ingestion_contract.keys_and_partitions import *  # noqa: F403
 from tests.spark.lake import SparkLake
 
 

@@ -1,3 +1,3 @@
 """What a table's properties say of merging, through Spark."""
 
-from tests.ingestion.merge_semantics import *  # noqa: F403
+from tests.ingestion_contract.merge_semantics import *  # noqa: F403

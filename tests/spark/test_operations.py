@@ -1,3 +1,3 @@
 """Every operation, through Spark."""
 
-from tests.ingestion.operations import *  # noqa: F403
+from tests.ingestion_contract.operations import *  # noqa: F403

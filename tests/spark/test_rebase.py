@@ -12,8 +12,8 @@ import pytest
 from airflow_provider.exceptions import CommitError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.spark import IngestJob, ingest
-from tests.ingestion.interleaving import Clustering, MeetingLock
-from tests.ingestion.lake import KIB
+from tests.ingestion_contract.interleaving import Clustering, MeetingLock
+from tests.ingestion_contract.lake import KIB
 from tests.spark.lake import SparkLake, SparkLakeTable
 
 SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "value": pa.string(), "ts": pa.int64()})

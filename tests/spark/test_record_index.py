@@ -11,8 +11,8 @@ import pytest
 from airflow_provider.exceptions import InvalidInputError, InvalidRecordKeyError
 from airflow_provider.spark import read_snapshot
 from airflow_provider.table.skipping.predicates import Filter, expression
-from tests.ingestion.lake import LakeTable
-from tests.ingestion.record_index import (
+from tests.ingestion_contract.lake import LakeTable
+from tests.ingestion_contract.record_index import (
     SCHEMA,
     SMALL,
     base_files_gone,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.ingestion.lake import KIB
+from tests.ingestion_contract.lake import KIB
 from tests.spark.lake import SparkLake
 
 SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "v": pa.int64(), "ts": pa.int64()})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from airflow_provider.spark.ingestion.tagging import _bundled
 from airflow_provider.table.file_groups.view import BaseFile
-from tests.ingestion.lake import KIB
-from tests.ingestion.several_file_groups import *  # noqa: F403
+from tests.ingestion_contract.lake import KIB
+from tests.ingestion_contract.several_file_groups import *  # noqa: F403
 
 
 def test_bundles_are_of_about_equal_size() -> None:

@@ -21,7 +21,7 @@ from airflow_provider.ingestion.ingestion import write_rows
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import Column, TxnState, open_metastore
 from airflow_provider.table import HudiTable
-from tests.ingestion.interleaving import Clustering
+from tests.ingestion_contract.interleaving import Clustering
 from tests.unit.indexing.jvm import JvmWrite
 from tests.unit.test_cli import call
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider.concurrency import begin_write, rollback
 from airflow_provider.table.file_names import base_file_name
-from tests.ingestion.lake import Lake
+from tests.ingestion_contract.lake import Lake
 
 from .actors import add_writer
 from .invariants import check

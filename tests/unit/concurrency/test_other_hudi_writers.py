@@ -33,7 +33,7 @@ from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable
 from airflow_provider.table.timeline.active import Timeline
 from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
-from tests.ingestion.interleaving import MeetingLock
+from tests.ingestion_contract.interleaving import MeetingLock
 
 from .another_hudi_writer import Jvm, create_trips, fares, only_file, rows
 

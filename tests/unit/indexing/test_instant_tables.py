@@ -13,7 +13,7 @@ from airflow_provider.table.timeline.instant import Action, Instant, State
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .jvm import JvmWrite, SharedLock, rows
-from .played import A_MOMENT, ALL, indexed_keys, run, schedule
+from .under_shared_lock import A_MOMENT, ALL, indexed_keys, run, schedule
 
 
 def instant_of(number: int, action: Action, state: str) -> Instant:

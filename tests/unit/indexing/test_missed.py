@@ -19,7 +19,7 @@ from tests.unit.concurrency.simulation import Simulation
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .jvm import rows
-from .played import ALL, indexed_keys, run, schedule
+from .under_shared_lock import ALL, indexed_keys, run, schedule
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ from tests.unit.concurrency.simulation import NoLock
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .jvm import SCHEMA, JvmWrite, SharedLock, rows
-from .played import A_MOMENT, ALL, indexed_keys, run, schedule
+from .under_shared_lock import A_MOMENT, ALL, indexed_keys, run, schedule
 
 
 def begun(table: HudiTable, ids: list[int]) -> Callable[[], object]:

@@ -21,11 +21,11 @@ from airflow_provider.table.files.log_file import LogFileName
 from airflow_provider.table.metadata_table.reader import metadata_storage
 from airflow_provider.table.storage.storage import FileStatus, Storage
 from airflow_provider.table.timeline.instant import Action
-from tests.ingestion.interleaving import crossing
+from tests.ingestion_contract.interleaving import crossing
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .jvm import rows
-from .played import ALL
+from .under_shared_lock import ALL
 
 
 @pytest.fixture

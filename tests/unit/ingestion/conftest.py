@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ingestion.lake import Lake
+from tests.ingestion_contract.lake import Lake
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 
 from airflow_provider.exceptions import InvalidRecordKeyError, WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
-from tests.ingestion.interleaving import Clustering, MeetingLock
-from tests.ingestion.lake import Lake, LakeTable
-from tests.ingestion.record_index import SCHEMA, SMALL, base_files_gone, build, check_index, rows
+from tests.ingestion_contract.interleaving import Clustering, MeetingLock
+from tests.ingestion_contract.lake import Lake, LakeTable
+from tests.ingestion_contract.record_index import SCHEMA, SMALL, base_files_gone, build, check_index, rows
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.ingestion.lake import KIB, Lake
+from tests.ingestion_contract.lake import KIB, Lake
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "v": pa.string()})
 

@@ -15,8 +15,8 @@ from airflow_provider.concurrency import PRIORITIES
 from airflow_provider.exceptions import CommitError
 from airflow_provider.table import Order, increment, snapshot
 from airflow_provider.table.timeline.instant import Action
-from tests.ingestion.interleaving import Clustering, MeetingLock
-from tests.ingestion.lake import Lake, LakeTable
+from tests.ingestion_contract.interleaving import Clustering, MeetingLock
+from tests.ingestion_contract.lake import Lake, LakeTable
 
 SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "value": pa.string()})
 

@@ -16,9 +16,9 @@ from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.table.timeline.instant import Action
-from tests.ingestion.interleaving import Clustering, crossing
-from tests.ingestion.lake import Lake, LakeTable, Rows
-from tests.ingestion.record_index import SCHEMA, SMALL, build, check_index, rows
+from tests.ingestion_contract.interleaving import Clustering, crossing
+from tests.ingestion_contract.lake import Lake, LakeTable, Rows
+from tests.ingestion_contract.record_index import SCHEMA, SMALL, build, check_index, rows
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 POINTS = (".heartbeat/", ".requested", ".inflight", "commit_log/0")

@@ -11,7 +11,7 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import TIMELINE_FOLDER
-from tests.ingestion.lake import Lake
+from tests.ingestion_contract.lake import Lake
 
 ROWS = pa.table({"id": [1, 2], "value": [1.0, 2.0]})
 

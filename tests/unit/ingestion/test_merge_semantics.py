@@ -14,10 +14,10 @@ from airflow_provider.services.clustering.clustering_plan import ClusteringSetti
 from airflow_provider.table import snapshot
 from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.reading.incremental import increment
-from tests.ingestion.interleaving import MeetingLock
-from tests.ingestion.lake import Lake
-from tests.ingestion.merge_semantics import *  # noqa: F403
-from tests.ingestion.merge_semantics import SCHEMA, START, row, set_properties, without
+from tests.ingestion_contract.interleaving import MeetingLock
+from tests.ingestion_contract.lake import Lake
+from tests.ingestion_contract.merge_semantics import *  # noqa: F403
+from tests.ingestion_contract.merge_semantics import SCHEMA, START, row, set_properties, without
 
 
 def test_a_rebase_merges_as_the_table_says(started: Any) -> None:

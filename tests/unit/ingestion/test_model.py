@@ -1,3 +1,3 @@
 """Sequences of operations, in this process."""
 
-from tests.ingestion.model import *  # noqa: F403
+from tests.ingestion_contract.model import *  # noqa: F403

@@ -1,3 +1,3 @@
 """Every operation, in this process."""
 
-from tests.ingestion.operations import *  # noqa: F403
+from tests.ingestion_contract.operations import *  # noqa: F403

@@ -16,9 +16,9 @@ from airflow_provider.exceptions import WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.clustering.clustering import cluster_in_process, schedule_clustering
 from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
-from tests.ingestion.interleaving import crossing
-from tests.ingestion.lake import KIB, Lake, LakeTable, Rows
-from tests.ingestion.record_index import SCHEMA, SMALL, build, check_index, rows
+from tests.ingestion_contract.interleaving import crossing
+from tests.ingestion_contract.lake import KIB, Lake, LakeTable, Rows
+from tests.ingestion_contract.record_index import SCHEMA, SMALL, build, check_index, rows
 from tests.unit.concurrency.simulation import NoLock
 
 State = Counter[tuple[int, str, str]]

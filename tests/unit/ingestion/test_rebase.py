@@ -20,8 +20,8 @@ from airflow_provider.services.orphans.orphans import delete_reverted_files
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups.view import FileGroupId
 from airflow_provider.table.storage.storage import Storage
-from tests.ingestion.interleaving import Clustering, MeetingLock
-from tests.ingestion.lake import KIB, Lake, LakeTable
+from tests.ingestion_contract.interleaving import Clustering, MeetingLock
+from tests.ingestion_contract.lake import KIB, Lake, LakeTable
 
 SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "value": pa.string(), "ts": pa.int64()})
 REBASE: dict[str, Any] = {"on_conflict": "rebase"}

@@ -14,8 +14,8 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from airflow_provider.ingestion import ingest_arrow
-from tests.ingestion.interleaving import Clustering, MeetingLock
-from tests.ingestion.lake import KIB, Lake, LakeTable
+from tests.ingestion_contract.interleaving import Clustering, MeetingLock
+from tests.ingestion_contract.lake import KIB, Lake, LakeTable
 
 SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "value": pa.string(), "ts": pa.int64()})
 PARTS = ("a", "b")

@@ -7,8 +7,8 @@ import time
 import pyarrow as pa
 import pytest
 
-from tests.ingestion.interleaving import MeetingLock
-from tests.ingestion.lake import Lake, LakeTable
+from tests.ingestion_contract.interleaving import MeetingLock
+from tests.ingestion_contract.lake import Lake, LakeTable
 
 SCHEMA = pa.schema({"id": pa.int64(), "value": pa.string()})
 

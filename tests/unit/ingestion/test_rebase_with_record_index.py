@@ -15,8 +15,8 @@ from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow, ingestion
 from airflow_provider.table.timeline.instant import Action
-from tests.ingestion.interleaving import MeetingLock
-from tests.ingestion.lake import Lake, LakeTable
+from tests.ingestion_contract.interleaving import MeetingLock
+from tests.ingestion_contract.lake import Lake, LakeTable
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .test_turns import AlwaysLate

@@ -1,3 +1,3 @@
 """Writes into tables with indexes of their keys, in this process."""
 
-from tests.ingestion.record_index import *  # noqa: F403
+from tests.ingestion_contract.record_index import *  # noqa: F403

@@ -21,7 +21,7 @@ from airflow_provider.table.metadata_table.records import ColumnStats, ValueType
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
 from airflow_provider.table.timeline.metadata import CommitMetadata, encode_commit_metadata
-from tests.ingestion.interleaving import MeetingLock
+from tests.ingestion_contract.interleaving import MeetingLock
 
 ADDRESS = pa.struct([("street", pa.string())])
 SCHEMA = pa.schema(

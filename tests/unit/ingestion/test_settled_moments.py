@@ -27,8 +27,8 @@ from airflow_provider.services.clustering.clustering_plan import ClusteringSetti
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
-from tests.ingestion.interleaving import MeetingLock
-from tests.ingestion.lake import Lake, LakeTable
+from tests.ingestion_contract.interleaving import MeetingLock
+from tests.ingestion_contract.lake import Lake, LakeTable
 
 SCHEMA = pa.schema({"id": pa.int64(), "v": pa.int64()})
 

@@ -1,3 +1,3 @@
 """Partitions of several file groups, in this process."""
 
-from tests.ingestion.several_file_groups import *  # noqa: F403
+from tests.ingestion_contract.several_file_groups import *  # noqa: F403

@@ -18,7 +18,7 @@ from airflow_provider.exceptions import WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import InProcessLockProvider, LockHolder
 from airflow_provider.table import HudiTable
-from tests.ingestion.lake import Lake, LakeTable
+from tests.ingestion_contract.lake import Lake, LakeTable
 
 NOT_FILLED = {"small_file_limit": 0}
 BACKFILL: dict[str, Any] = {"priority": PRIORITIES["backfill"], "on_conflict": "rebase", **NOT_FILLED}

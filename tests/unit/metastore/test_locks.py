@@ -16,8 +16,8 @@ from airflow_provider.exceptions import (
     TransactionOpenError,
 )
 from airflow_provider.metastore import AnyMetastore, LockComponent, LockState, LockType
-from tests.unit.metastore.behind_its_back import change_rows
 from tests.unit.metastore.conftest import only_database
+from tests.unit.metastore.database_rows import change_rows
 
 READ, WRITE, EXCL_WRITE, EXCLUSIVE = (
     LockType.SHARED_READ,

@@ -112,7 +112,7 @@ def test_the_past_has_the_columns_of_then(table: HudiTable) -> None:
 
 
 def test_a_load_under_way_meanwhile_keeps_the_new_column(table: HudiTable) -> None:
-    from tests.ingestion.interleaving import MeetingLock
+    from tests.ingestion_contract.interleaving import MeetingLock
 
     lock = MeetingLock(lambda: alter_table(table, Alteration(add={"gate": "string"})))
     ingest_arrow(table, rows("c"), lock=lock)

@@ -34,8 +34,8 @@ from airflow_provider.services.savepoint import create_savepoint, delete_savepoi
 from airflow_provider.table.file_names import base_file_name
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.reading.incremental import increment
-from tests.ingestion.interleaving import Clustering
-from tests.ingestion.lake import Lake, in_order
+from tests.ingestion_contract.interleaving import Clustering
+from tests.ingestion_contract.lake import Lake, in_order
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "v": pa.int64()})

@@ -19,7 +19,7 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State, now
-from tests.ingestion.interleaving import Clustering
+from tests.ingestion_contract.interleaving import Clustering
 
 from .trips import commits, create, fares, ingest, on_timeline
 

@@ -52,8 +52,8 @@ from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
 from airflow_provider.table.timeline.metadata import decode, encode
-from tests.ingestion.interleaving import Clustering, MeetingLock
-from tests.ingestion.lake import Lake, LakeTable
+from tests.ingestion_contract.interleaving import Clustering, MeetingLock
+from tests.ingestion_contract.lake import Lake, LakeTable
 from tests.unit.concurrency import another_hudi_writer
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "v": pa.int64()})

@@ -58,8 +58,8 @@ from airflow_provider.table.file_groups.view import FileGroupId
 from airflow_provider.table.files.base_file_reader import read_base_file, read_footer
 from airflow_provider.table.timeline.instant import Action
 from airflow_provider.table.timeline.metadata import WriteStat
-from tests.ingestion.interleaving import MeetingLock
-from tests.ingestion.lake import Lake, LakeTable
+from tests.ingestion_contract.interleaving import MeetingLock
+from tests.ingestion_contract.lake import Lake, LakeTable
 
 SCHEMA = pa.schema(
     {

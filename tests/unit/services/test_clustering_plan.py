@@ -22,7 +22,7 @@ from airflow_provider.services.clustering.clustering import (
 from airflow_provider.services.clustering.clustering_plan import ClusteringPlan, ClusteringSettings
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.metadata import decode, encode
-from tests.ingestion.lake import Lake, LakeTable, untouched
+from tests.ingestion_contract.lake import Lake, LakeTable, untouched
 
 SCHEMA = pa.schema(
     {"id": pa.int64(), "part": pa.string(), "value": pa.float64(), "tags": pa.list_(pa.int64())}

@@ -36,7 +36,7 @@ from airflow_provider.services.savepoint import create_savepoint, delete_savepoi
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.schema.arrow_avro import META_COLUMNS
-from tests.ingestion.lake import Lake, LakeTable, in_order
+from tests.ingestion_contract.lake import Lake, LakeTable, in_order
 from tests.processes.faults import with_faults
 from tests.unit.concurrency.simulation import NoLock
 from tests.unit.services.test_clustering import one_by_one

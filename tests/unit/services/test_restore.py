@@ -32,8 +32,8 @@ from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State, now
 from airflow_provider.table.timeline.metadata import decode
-from tests.ingestion.interleaving import Clustering
-from tests.ingestion.lake import Lake, LakeTable, untouched
+from tests.ingestion_contract.interleaving import Clustering
+from tests.ingestion_contract.lake import Lake, LakeTable, untouched
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "v": pa.int64()})
 NOW_ONLY = Retention(CleaningPolicy.KEEP_LATEST_FILE_VERSIONS, 1)

@@ -17,8 +17,8 @@ from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups.cleans import planned_files
 from airflow_provider.table.timeline.instant import Action, Instant, State
-from tests.ingestion.interleaving import MeetingLock
-from tests.ingestion.lake import LakeTable
+from tests.ingestion_contract.interleaving import MeetingLock
+from tests.ingestion_contract.lake import LakeTable
 
 from .trips import commits, create, ingest, on_timeline
 

@@ -17,7 +17,7 @@ from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.archived_timeline import HISTORY_FOLDER, archived_commits
-from tests.ingestion.interleaving import Clustering, MeetingLock
+from tests.ingestion_contract.interleaving import Clustering, MeetingLock
 
 from .trips import commits, create, fares, ingest, on_timeline
 

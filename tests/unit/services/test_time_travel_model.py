@@ -31,8 +31,8 @@ from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
 from airflow_provider.table.timeline.archived_timeline import archived_commits
 from airflow_provider.table.timeline.instant import State, after
-from tests.ingestion.interleaving import Clustering, MeetingLock
-from tests.ingestion.lake import Lake
+from tests.ingestion_contract.interleaving import Clustering, MeetingLock
+from tests.ingestion_contract.lake import Lake
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "v": pa.int64()})
 Key = tuple[str, int]

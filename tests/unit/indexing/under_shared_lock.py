@@ -1,4 +1,4 @@
-"""A plan and its run, as another Hudi writer's lock allows it, and what came of them."""
+"""Plan and run an index build under the lock that another Hudi writer shares, and read the index."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider.table import snapshot
 from airflow_provider.table.keys import partition_path, partition_values, record_keys
-from tests.ingestion.lake import KIB, Lake
+from tests.ingestion_contract.lake import KIB, Lake
 
 KEYS: list[tuple[pa.DataType, list[Any]]] = [
     (pa.string(), ["a", "a,b:1", "ä/ö", "%41", "__null__", "\U0001f600", " "]),

@@ -1,4 +1,4 @@
-"""What a test changes in a metastore's database itself, as only time would."""
+"""Rows that a test changes in the database of a metastore, where otherwise only time changes them."""
 
 from __future__ import annotations
 

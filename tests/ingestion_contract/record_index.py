@@ -17,7 +17,7 @@ from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
-from tests.ingestion.lake import KIB, Lake, LakeTable, Rows
+from tests.ingestion_contract.lake import KIB, Lake, LakeTable, Rows
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "v": pa.string()})
 SMALL = {"target_file_size": 12 * KIB, "small_file_limit": 0}

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.table import snapshot
-from tests.ingestion.lake import Lake, LakeTable
+from tests.ingestion_contract.lake import Lake, LakeTable
 
 SCHEMA = pa.schema({"id": pa.string(), "part": pa.string(), "value": pa.int64(), "ts": pa.int64()})
 

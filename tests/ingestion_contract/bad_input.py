@@ -21,7 +21,7 @@ from airflow_provider.exceptions import (
     TableServiceError,
     UnknownOperationError,
 )
-from tests.ingestion.lake import Lake, LakeTable, fingerprint, untouched
+from tests.ingestion_contract.lake import Lake, LakeTable, fingerprint, untouched
 
 SCHEMA = pa.schema(
     [

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.ingestion.lake import KIB, Lake, LakeTable
+from tests.ingestion_contract.lake import KIB, Lake, LakeTable
 
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.string(), "p": pa.string(), "v": pa.string(), "ts": pa.int64()})
 Key = tuple[Any, ...]

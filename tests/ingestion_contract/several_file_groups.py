@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.table import snapshot
-from tests.ingestion.lake import KIB, Lake, LakeTable
+from tests.ingestion_contract.lake import KIB, Lake, LakeTable
 
 SCHEMA = pa.schema(
     {"id": pa.int64(), "sub": pa.string(), "part": pa.string(), "value": pa.int64(), "pad": pa.string()}

@@ -10,8 +10,8 @@ import pytest
 from airflow_provider.exceptions import UnsupportedTableError
 from airflow_provider.table import snapshot
 from airflow_provider.table.properties import PROPERTIES_PATH, dump_properties, parse_properties
-from tests.ingestion.lake import Lake, LakeTable, in_order, untouched
-from tests.ingestion.record_index import build, check_index
+from tests.ingestion_contract.lake import Lake, LakeTable, in_order, untouched
+from tests.ingestion_contract.record_index import build, check_index
 
 SCHEMA = pa.schema(
     {
