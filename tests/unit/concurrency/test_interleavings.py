@@ -116,7 +116,7 @@ def test_who_helps_a_plan_and_wakes_up_when_it_is_carried_out() -> None:
     clusterer, helper = simulation.actors[-2:]
     for actor, stands_before in [
         (clusterer, ".clustering.requested"),
-        (helper, "move_if_absent"),
+        (helper, "link_if_absent"),
         (clusterer, "put_if_absent .hoodie/commit_log"),
     ]:
         simulation.go_on_to(actor, stands_before)

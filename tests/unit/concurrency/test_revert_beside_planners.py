@@ -77,7 +77,7 @@ def test_a_rewrite_is_reverted_in_the_moment_in_which_it_is_looked_at(looker: st
 def test_and_looked_at_by_who_undoes_an_aborted_transaction(at: int) -> None:
     def committed(simulation: Simulation) -> None:
         add_writer(simulation, "aborted", "c", aborted_txn=7)
-        simulation.go_on_to(simulation.actors[-1], "move_if_absent")
+        simulation.go_on_to(simulation.actors[-1], "link_if_absent .hoodie/timeline")
 
     simulation, upsert = about_to_be_reverted(committed)
     (aborted,) = (each for each in simulation.running() if each is not upsert)
