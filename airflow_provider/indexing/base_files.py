@@ -46,6 +46,17 @@ ENTRIES = pa.schema([("file_group", pa.int32()), ("key", pa.string()), ("record"
 """Records on their way: number of the file group among all that are built, key, encoded payload."""
 
 
+def write_token_of(plan: str) -> str:
+    """The write token of all base files that runs of a plan write.
+
+    Runs of one plan write under the same names, and runs of different plans never do. So a run that stands
+    still while its plan is dropped, and another plan is made and carried out, deletes nothing of that.
+
+    :param plan: requested time of the indexing plan.
+    """
+    return f"0-{int(plan) % 10**9}-0"
+
+
 @dataclass(frozen=True)
 class IndexBuild:
     """What is to be built; goes to Spark's executors as it is.
@@ -125,7 +136,14 @@ class IndexBuild:
         metadata_table, records = metadata_storage(self.storage), self._merged(entries)
         if partition is MetadataPartition.RECORD_INDEX:
             records = self._checked(records, self._taken_out(MetadataTable(metadata_table), file_id))
-        return write_base_file(metadata_table, partition.value, file_id, self.initial[partition], records)
+        return write_base_file(
+            metadata_table,
+            partition.value,
+            file_id,
+            self.initial[partition],
+            records,
+            write_token=write_token_of(self.instant),
+        )
 
     def _entries(
         self, change: FileChanges, partitions: Iterable[MetadataPartition]

@@ -42,7 +42,7 @@ from airflow_provider.exceptions import (
     TableServiceError,
     WriteConflictError,
 )
-from airflow_provider.indexing.base_files import Build, build_in_process, index_build
+from airflow_provider.indexing.base_files import Build, build_in_process, index_build, write_token_of
 from airflow_provider.indexing.catch_up import CatchUp
 from airflow_provider.indexing.duplicates import check_one_place
 from airflow_provider.indexing.schedule import check_lock
@@ -315,7 +315,7 @@ class _Run:
         if not left:
             log.info("table %s: the base files of indexing %s are there", storage.root, self._instant)
             return
-        _remove_base_files(storage, [each.partition for each in left])
+        self._remove_base_files_of_earlier_plans([each.partition for each in left])
         names = free_initial_instants(metadata_table, {each.initial for each in done})
         written = {
             MetadataPartition(each.partition): BaseFiles(self._instant, each.partition, name)
@@ -341,6 +341,19 @@ class _Run:
             stage_base_files(
                 storage, base_files, [stat for stat in stats if stat.partition_path == partition]
             )
+
+    def _remove_base_files_of_earlier_plans(self, partitions: Iterable[str]) -> None:
+        """Delete base files that others wrote after their plans were dropped.
+
+        Those of this plan stay: they are written again under the same names, and another run may have
+        completed the plan with them. As long as this plan is not dropped, no later plan makes these indexes,
+        so none of the listed files is of a later one.
+        """
+        own = write_token_of(self._instant)
+        left = [path for path, token in _initial_base_files(self._storage, partitions) if token != own]
+        self._pending()
+        for path in left:
+            self._storage.delete(path)
 
     def _check_one_place(self, of_plan: Indexes, timeline: Timeline, since: str) -> None:
         if not any(each.partition == MetadataPartition.RECORD_INDEX for each in of_plan):
@@ -440,8 +453,10 @@ def _give_up(table: HudiTable, instant: str, lock: LockProvider) -> None:
             there = table_indexes(storage, commit_log, publish_head(storage, commit_log))
             of_plan = _of_plan(there.kept, instant)
             if not of_plan:
-                named = {*there.not_kept, *(each.partition for each in there.kept)}
-                _remove_base_files(storage, set(MetadataPartition) - named)
+                own = write_token_of(instant)
+                for path, token in _initial_base_files(storage, MetadataPartition):
+                    if token == own:  # written after the drop
+                        storage.delete(path)
                 for base_files in staged_base_files(storage, instant):
                     storage.delete(base_files.path)
             elif not all(each.is_complete for each in of_plan):
@@ -530,9 +545,11 @@ def _result(
     )
 
 
-def _remove_base_files(storage: Storage, partitions: Iterable[str]) -> None:
-    """Delete base files of indexes that are not complete: an earlier run's, or written after a drop."""
+def _initial_base_files(storage: Storage, partitions: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Paths and write tokens of the base files with which indexes begin, or were to begin."""
     for partition in partitions:
         for name in storage.names(f"{METADATA_FOLDER}/{partition}"):
-            if name.endswith(".hfile") and is_initial(name.rpartition("_")[2]):
-                storage.delete(f"{METADATA_FOLDER}/{partition}/{name}")
+            _, _, rest = name.partition("_")
+            token, _, instant = rest.removesuffix(".hfile").partition("_")
+            if name.endswith(".hfile") and is_initial(instant):
+                yield f"{METADATA_FOLDER}/{partition}/{name}", token

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -296,6 +297,33 @@ def test_an_index_is_dropped_and_made_anew_while_it_is_built() -> None:
         assert failure is None or isinstance(failure, NoSuchInstantError)
         simulation.actors[-1].failure = None
         complete(simulation)
+
+
+@pytest.mark.parametrize("is_dropped_first", [False, True], ids=["same plan", "later plan"])
+def test_a_run_that_stood_still_deletes_nothing_that_another_run_has_built(is_dropped_first: bool) -> None:
+    """At each of its looks at the metadata table's files, and before each of its deletions there."""
+    for number in itertools.count():
+        simulation = written(BEFORE[runs])
+        killed = begins(simulation, runs, 0)
+        simulation.go_on_to(killed, "put .hoodie/commit_log/staged/")  # its base files are there
+        simulation.kill(killed)
+        simulation.expire_heartbeats()
+        sleeper = begins(simulation, runs, 0)
+        for _ in range(number):
+            simulation.step(sleeper)
+            simulation.go_on_to_any(sleeper, "list .hoodie/metadata/", "delete .hoodie/metadata/")
+        if sleeper.done:
+            break
+        simulation.expire_heartbeats()
+        table = HudiTable.at(simulation.table().storage)
+        if is_dropped_first:
+            drops_all(table)
+            schedules(table)
+        runs(table)
+        assert_indexes_equal_a_rebuild(table, INDEXES)
+        simulation.go_on(sleeper)
+        assert sleeper.failure is None or isinstance(sleeper.failure, NoSuchInstantError)
+        assert_indexes_equal_a_rebuild(HudiTable.at(simulation.table().storage), INDEXES)
 
 
 def test_who_stood_still_begins_no_run_of_a_plan_that_was_dropped() -> None:
