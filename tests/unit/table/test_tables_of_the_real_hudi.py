@@ -1,6 +1,6 @@
 """Tables that the real Hudi made, of both types: this package shows the rows that the JVM shows.
 
-``make fixtures`` makes them, with the JVM's answers; see :mod:`tests.real_hudi.make_fixtures`.
+``make fixtures`` makes them, with the JVM's answers; see :mod:`tests.real_hudi.fixtures`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.reading.incremental import Increment, increment
-from tests.real_hudi.answers import plain_rows
+from tests.real_hudi.fixtures.answers import plain_rows
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "real_hudi"
 NAMES = sorted(path.stem for path in FIXTURES.glob("*.zip"))
