@@ -52,7 +52,7 @@ test-hudi: setup ## Beside the real Hudi, in Spark 3.5 (HUDI="-m every_push": of
 	$(RUN) pytest tests/real_hudi $(HUDI)
 
 fixtures: setup  ## Make the tables by the real Hudi anew, which every test run is judged by
-	$(RUN) python -m tests.real_hudi.make_fixtures
+	$(RUN) python -m tests.real_hudi.fixtures
 
 test-unit: setup ## Without Airflow and Spark, in seconds
 	$(RUN) pytest -n 2 tests/unit

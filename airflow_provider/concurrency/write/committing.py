@@ -360,5 +360,6 @@ class Committing:
             if entry := find_rollback(CommitLog(self._storage), write.instant):
                 raise write.rolled_back(entry.completion_time, entry.owner) from None
             raise
-        if not self._is_shared:
-            write.uncommitted.log_to(write.base.indexes, self._content, lambda: write.view)
+        # Under a shared lock an earlier try may have logged other files: they go.
+        indexes = () if self._is_shared else write.base.indexes
+        write.uncommitted.log_to(indexes, self._content, lambda: write.view)

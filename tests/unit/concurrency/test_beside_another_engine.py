@@ -21,16 +21,22 @@ from hypothesis.stateful import (
 )
 
 from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
+from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.services.archival import archived_content, take_off
 from airflow_provider.table.file_groups.view import BaseFile, FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.timeline.active import Timeline, instant_path
 from airflow_provider.table.timeline.archive_files import append_history
 from airflow_provider.table.timeline.instant import WRITE_ACTIONS, Action, Instant, State, after, now
 from airflow_provider.table.timeline.metadata import CommitMetadata, encode, encode_commit_metadata
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .actors import FAIL, REBASE, add_writer
 from .rows import PARTITION, Row, read_rows, read_snapshot, write_rows
 from .simulation import NoLock, Simulation
+from .their_metadata_table import TheirMetadataTable
 
 KEYS = ("a", "b", "c")
 
@@ -57,6 +63,7 @@ class AnotherEngine:
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
+        self._metadata_table = TheirMetadataTable(self._storage, self._time)
         self.begun: list[Begun] = []
         self.planned: dict[str, list[BaseFile]] = {}
         self.done: list[tuple[str, frozenset[str]]] = []
@@ -179,9 +186,9 @@ class AnotherEngine:
         requested = instant_path(Instant(instant, Action.ROLLBACK, State.REQUESTED))
         self._storage.put(requested, encode("HoodieRollbackPlan", plan))
         self._put(instant, Action.ROLLBACK, State.INFLIGHT)
-        for name in self._storage.names(PARTITION):
-            if dead in name:
-                self._storage.delete(f"{PARTITION}/{name}")
+        gone = [f"{PARTITION}/{name}" for name in self._storage.names(PARTITION) if dead in name]
+        for path in gone:
+            self._storage.delete(path)
         for state in (State.INFLIGHT, State.REQUESTED):
             for action in (Action.COMMIT, Action.REPLACE_COMMIT):
                 self._storage.delete(instant_path(Instant(dead, action, state)))
@@ -189,6 +196,7 @@ class AnotherEngine:
         said = {"startRollbackTime": instant, "timeTakenInMillis": 1, "totalFilesDeleted": 1, "version": 1}
         said |= {"commitsRollback": [dead], "partitionMetadata": {}}
         said |= {"instantsRollback": [{"commitTime": dead, "action": "commit"}]}
+        self._metadata_table.roll_back(dead, instant, gone)
         completed = Instant(instant, Action.ROLLBACK, State.COMPLETED, self._time())
         self._storage.put(instant_path(completed), encode("HoodieRollbackMetadata", said))
 
@@ -206,17 +214,27 @@ class AnotherEngine:
         self._storage.put(instant_path(Instant(instant, action, state)), b"")
 
     def _complete(self, instant: str, action: Action, metadata: CommitMetadata) -> None:
+        self._metadata_table.commit(instant, metadata.write_stats)
         completed = Instant(instant, action, State.COMPLETED, self._time())
         self._storage.put(instant_path(completed), encode_commit_metadata(metadata, action))
         self._storage.delete(heartbeat_path(instant))
 
 
+def _build_files(table: HudiTable) -> None:
+    schedule_index(table, [MetadataPartition.FILES], lock=SharedLock())
+    run_index(table, lock=SharedLock(), heartbeat_interval=3600.0)
+
+
 class BesideAnotherEngine(RuleBasedStateMachine):
-    @initialize()
-    def a_table(self) -> None:
+    @initialize(has_metadata_table=st.booleans())
+    def a_table(self, has_metadata_table: bool) -> None:
         self.simulation = Simulation()
         for keys in KEYS:
             add_writer(self.simulation, f"first-{keys}", keys, lock=SharedLock())
+            self.simulation.run([])
+        self._has_metadata_table = has_metadata_table
+        if has_metadata_table:
+            self.simulation.add("indexer", lambda table, _: _build_files(table))
             self.simulation.run([])
         self.other = AnotherEngine(self.simulation)
         self._count = self._ours = 0
@@ -291,6 +309,8 @@ class BesideAnotherEngine(RuleBasedStateMachine):
         simulation = self.simulation
         storage = simulation.table().storage
         found = read_snapshot(storage, FileSystemView(storage, Timeline.load(storage)))
+        if self._has_metadata_table:
+            assert_indexes_equal_a_rebuild(HudiTable.at(storage), [MetadataPartition.FILES])
         acknowledged = [
             (simulation.writes[each].writer, simulation.writes[each].keys) for each in simulation.acknowledged
         ]
@@ -313,3 +333,23 @@ def test_nothing_acknowledged_by_either_engine_is_lost() -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         BesideAnotherEngine, settings=settings(max_examples=examples, stateful_step_count=25, deadline=None)
     )
+
+
+def test_what_is_merged_again_after_the_lock_was_lost_is_logged_anew() -> None:
+    """A write has logged its files under the lock; another one comes, and takes its place in the log."""
+    simulation = Simulation()
+    add_writer(simulation, "first", KEYS, lock=SharedLock())
+    simulation.run([])
+    simulation.add("indexer", lambda table, _: _build_files(table))
+    simulation.run([])
+    for name in ("slow", "fast"):
+        add_writer(simulation, name, KEYS, policy=REBASE, lock=SharedLock())
+    slow, fast = simulation.actors[-2:]
+    simulation.go_on_to(slow, "put_if_absent .hoodie/commit_log/0")
+    simulation.go_on(fast)
+    simulation.run([])
+    assert [actor.failure for actor in simulation.actors] == [None] * 4
+    table = HudiTable.at(simulation.table().storage)
+    assert_indexes_equal_a_rebuild(table, [MetadataPartition.FILES])
+    shown = read_snapshot(table.storage, table.view())
+    assert shown == {key: ["first", "fast", "slow"] for key in KEYS}
