@@ -20,8 +20,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from airflow_provider.concurrency import HeartbeatSettings
 from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
-from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.run import IndexRunSettings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.services.archival import archived_content, take_off
 from airflow_provider.table.file_groups.view import BaseFile, FileSystemView
@@ -222,7 +223,7 @@ class AnotherEngine:
 
 def _build_files(table: HudiTable) -> None:
     schedule_index(table, [MetadataPartition.FILES], lock=SharedLock())
-    run_index(table, lock=SharedLock(), heartbeat_interval=3600.0)
+    run_index(table, lock=SharedLock(), settings=IndexRunSettings(heartbeat=HeartbeatSettings(3600.0)))
 
 
 class BesideAnotherEngine(RuleBasedStateMachine):
