@@ -17,13 +17,16 @@ from airflow.sdk.plugins_manager import AirflowPlugin
 URL_PREFIX = "/table-services"
 """Under which the page's own routes are, below Airflow's base URL."""
 
+PAGE_ROUTE = "table-services"
+"""The page is at ``/plugin/table-services`` of Airflow's user interface."""
+
 STATIC = Path(__file__).parent / "static"
 
 
 @cache
 def static_files() -> dict[str, Path]:
     """The page's files, by name."""
-    return {path.name: path for path in sorted(STATIC.iterdir()) if path.suffix in (".js", ".css", ".svg")}
+    return {path.name: path for path in sorted(STATIC.iterdir()) if path.suffix in (".js", ".css")}
 
 
 @cache
@@ -55,8 +58,28 @@ def _application() -> Any:
     return create_app()
 
 
+def _file(name: str) -> str:
+    # Without a slash before it: the browser puts Airflow's own prefix there.
+    return f"{URL_PREFIX[1:]}/static/{static_version()}/{name}"
+
+
 class TableServicesPlugin(AirflowPlugin):
-    """What is told of tables, metastores and tasks, as JSON."""
+    """A page in Airflow's navigation, a tab at each task instance, and the JSON that they show."""
 
     name = "table_services"
     fastapi_apps = [{"app": _Answering(), "url_prefix": URL_PREFIX, "name": "Table Services"}]
+    react_apps = [
+        {
+            "name": "Tables",
+            "bundle_url": _file("page.js"),
+            "destination": "nav",
+            "url_route": PAGE_ROUTE,
+            "nav_top_level": True,
+        },
+        {
+            "name": "Table",
+            "bundle_url": _file("task.js"),
+            "destination": "task_instance",
+            "url_route": f"{PAGE_ROUTE}-task",
+        },
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -81,7 +82,8 @@ def report_timeline(history: TableHistory, last: int, *, with_rows: bool = True)
         if requested >= oldest and requested not in bars:
             bars[requested] = _undone(requested, entry, kind, said)
     for bar in bars.values():
-        bar["began"] = moment(bar["instant"])
+        # A savepoint has the requested time of the commit that it keeps.
+        bar["began"] = moment(bar["completed"] if bar["action"] == Action.SAVEPOINT else bar["instant"])
         bar["ended"] = moment(bar["completed"])
     return sorted(bars.values(), key=lambda bar: str(bar["instant"]))
 
@@ -108,7 +110,7 @@ def report_instant(history: TableHistory, instant: str) -> dict[str, Any]:
     metadata = described.get("metadata") or {}
     stats = metadata.get("partitionToWriteStats") or {}
     said = metadata.get("extraMetadata") or {}
-    rebased = [each | {"who": who(each.get("owner"))} for each in json.loads(said.get(REBASED_ONTO, "[]"))]
+    rebased = _rebased_onto(said)
     said = {name: value for name, value in said.items() if name not in ("schema", REBASED_ONTO)}
     plan = described.get("plan") or {}
     return {
@@ -121,6 +123,10 @@ def report_instant(history: TableHistory, instant: str) -> dict[str, Any]:
         "more_partitions": max(0, len(stats) - _MOST_PARTITIONS),
         "rebased_onto": rebased,
     }
+
+
+def _rebased_onto(said: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [each | {"who": who(each.get("owner"))} for each in json.loads(said.get(REBASED_ONTO, "[]"))]
 
 
 def _of_partition(path: str, stats: list[dict[str, Any]]) -> dict[str, Any]:
@@ -229,7 +235,7 @@ def _wrote(summary: CommitSummary) -> dict[str, Any]:
         "files": summary.files,
         "bytes": summary.bytes,
         "file_sizes": list(summary.file_sizes),
-        "rebased_onto": json.loads(summary.said.get(REBASED_ONTO, "[]")),
+        "rebased_onto": _rebased_onto(summary.said),
         "txn_id": summary.number("txn_id"),
         "write_id": summary.number("write_id"),
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from airflow_provider.concurrency import PRIORITIES, begin_write
+from airflow_provider.concurrency import PRIORITIES, WriteSettings, begin_write
 from airflow_provider.exceptions import WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import Column, Metastore, open_metastore
@@ -85,7 +85,9 @@ def some_history(table: HudiTable) -> None:
             load(table, range(10 * number, 10 * number + 10), "mon")
     with as_task("flights_backfill", "load", "backfill__2013-01-01T00:00:00+00:00"):
         load(table, range(100, 120), "tue", priority=PRIORITIES["backfill"])
-        begin_write(table, operation="UPSERT", priority=PRIORITIES["backfill"]).abort("asked for")
+        begin_write(table, operation="UPSERT", settings=WriteSettings(PRIORITIES["backfill"])).abort(
+            "asked for"
+        )
 
 
 def load(table: HudiTable, ids: range, day: str, **settings) -> dict:
@@ -105,7 +107,7 @@ def long_history(table: HudiTable, instants: int) -> None:
     for number in range(max(0, instants - there)):
         dag, task, operation, priority = kinds[number % len(kinds)]
         with as_task(dag, task, f"scheduled__2013-12-{number % 28 + 1:02d}T{number % 24:02d}:00:00+00:00"):
-            writer = begin_write(table, operation=operation, priority=priority)
+            writer = begin_write(table, operation=operation, settings=WriteSettings(priority))
             if number % 50 == 7:
                 error = WriteConflictError(f"{writer} lost a write conflict: UPSERT by another task")
                 writer.abort(f"{type(error).__name__}: {error}")

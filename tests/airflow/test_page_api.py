@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.concurrency import begin_write
+from airflow_provider.concurrency import WriteSettings, begin_write
 from airflow_provider.locks import default_lock
 from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.page_lake import as_task, make_lake, new_table, register
@@ -28,7 +28,7 @@ ROUTES = {
     "/table-services/api/instant": f"{TABLE}&instant=20260101000000000",
     "/table-services/api/log": "",
     "/table-services/api/task": "dag_id=flights&run_id=one&task_id=ingest",
-    "/table-services/static/any/icon.svg": "",
+    "/table-services/static/any/page.js": "",
 }
 TABLES = 5
 
@@ -78,7 +78,7 @@ def test_no_route_without_a_login_that_may_see_plugins_and_none_but_get(server):
     from airflow_provider.plugins.app import create_app
 
     there = {f"/table-services{route.path}" for route in create_app().routes}
-    assert there == {route.replace("any/icon.svg", "{version}/{name}") for route in ROUTES}
+    assert there == {route.replace("any/page.js", "{version}/{name}") for route in ROUTES}
     for route, query in ROUTES.items():
         path = f"{route}?{query}"
         assert server.ask("GET", path, user=None)[0] == 401, route
@@ -206,9 +206,9 @@ def test_a_task_is_told_what_it_wrote_and_whom_it_waits_for(server, flights):
 
     run = "manual__2026-01-01T00:00:00+00:00"
     with as_task("flights_steady", "ingest", run):
-        writer = begin_write(flights, operation="UPSERT", priority=50)
+        writer = begin_write(flights, operation="UPSERT", settings=WriteSettings(50))
     with as_task("flights_backfill", "load", "one"):
-        other = begin_write(flights, operation="UPSERT", priority=300)
+        other = begin_write(flights, operation="UPSERT", settings=WriteSettings(300))
     engine = create_engine(f"sqlite:///{server.home}/airflow.db")
     with engine.begin() as connection:
         connection.execute(text("PRAGMA foreign_keys=OFF"))

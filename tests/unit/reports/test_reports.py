@@ -7,7 +7,8 @@ import os
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import PRIORITIES, CommitLog, ConflictPolicy, begin_write
+from airflow_provider.concurrency import PRIORITIES, CommitLog, WriteSettings, begin_write
+from airflow_provider.concurrency.heartbeats import HeartbeatSettings
 from airflow_provider.concurrency.undo import revert
 from airflow_provider.exceptions import HigherPriorityWriteError
 from airflow_provider.ingestion import ingest_arrow
@@ -61,7 +62,7 @@ def test_how_each_instant_ended_and_who_was_at_it(table, as_task):
     cluster_in_process(table, planned)
     reverted = revert(table, planned, reason="a test")
     as_task("backfill", "load", "three")
-    dead = begin_write(table, operation="UPSERT", priority=PRIORITIES["backfill"])
+    dead = begin_write(table, operation="UPSERT", settings=WriteSettings(PRIORITIES["backfill"]))
     as_task("flights", "sweep", "four")
     running = begin_write(table, operation="UPSERT")
     found = bars(table)
@@ -87,7 +88,9 @@ def test_how_each_instant_ended_and_who_was_at_it(table, as_task):
 
 def test_a_writer_that_was_killed_is_named_by_who_finds_it(table, as_task):
     as_task("backfill", "load", "one")
-    killed = begin_write(table, operation="UPSERT", heartbeat_interval=0.01, tolerable_misses=1)
+    killed = begin_write(
+        table, operation="UPSERT", settings=WriteSettings(heartbeat=HeartbeatSettings(0.01, 1))
+    )
     killed.heartbeat.stop()
     path = os.path.join(table.location, ".hoodie/.heartbeat", killed.instant)  # noqa: PTH118
     os.utime(path, (0, 0))
@@ -138,9 +141,9 @@ def test_a_row_and_a_second_look_that_reads_only_what_has_changed(table, as_task
 def test_a_task_finds_its_instants_and_whom_it_waits_for(table, as_task):
     as_task("flights", "ingest", "one")
     done = load(table, range(5))["instant"]
-    waiting = begin_write(table, operation="UPSERT", priority=10, policy=ConflictPolicy())
+    waiting = begin_write(table, operation="UPSERT", settings=WriteSettings(10))
     as_task("other", "ingest", "one")
-    above = begin_write(table, operation="UPSERT", priority=20)
+    above = begin_write(table, operation="UPSERT", settings=WriteSettings(20))
     told = report_task(TableHistory(table), TaskRun("flights", "ingest", "one"))
     assert [each["instant"] for each in told["instants"]] == [done, waiting.instant]
     assert told["instants"][1]["phase"] == "looks for its keys"

@@ -1,0 +1,74 @@
+// The notification logs: who follows them, who holds retention back, and which transactions are open.
+
+import { api, chip, duration, exact, grid, h, trouble, who } from "./dom.js";
+
+const CONSUMERS = [["Consumer", ""], ["Last event", "ts-right"], ["Behind", "ts-right"], ["Rate", "ts-right"], ["Silent for", "ts-right"], ["", ""]];
+const TXNS = [["Transaction", ""], ["Who", ""], ["Age", "ts-right"], ["Silent for", "ts-right"], ["Writes", ""]];
+
+export function log() {
+  const body = h("div", {}, h("p.ts-muted.ts-empty", {}, "reading …"));
+  const seen = new Map(); // where each consumer and each head was when this page first looked
+
+  function rate(key, event, now) {
+    if (!seen.has(key) || seen.get(key).event > event) seen.set(key, { event, now });
+    const first = seen.get(key);
+    return now - first.now < 3 ? "…" : `${((event - first.event) / (now - first.now)).toFixed(1)}/s`;
+  }
+
+  function section(each, now) {
+    const it = each.log;
+    const title = h("h2", {}, each.metastore);
+    if (!it) return h("section.ts-card", {}, title, each.error ? trouble(each.error) : h("p.ts-muted", {}, "reading …"));
+    const consumers = it.consumers.map((one) => [
+      h("b", {}, one.consumer),
+      exact(one.event_id),
+      h(`span${one.behind && one.holds_back_retention ? ".ts-wrong" : ""}`, {}, exact(one.behind)),
+      rate(`${each.metastore} ${one.consumer}`, one.event_id, now),
+      duration(one.silent_seconds),
+      [
+        one.holds_back_retention && chip("warn", "holds retention back", "old events stay until it has read them"),
+        !one.live && chip("bad", "gone", `no advance for more than ${duration(one.expiry_seconds)}`),
+        replica(one),
+      ],
+    ]);
+    const txns = it.transactions.map((one) => [
+      exact(one.txn_id),
+      one.who?.dag ? who(one.who) : h("span", { title: `${one.user}@${one.host}` }, one.agent ?? `${one.user}@${one.host}`),
+      duration(one.age_seconds),
+      h(`span${one.silent_seconds > 300 ? ".ts-wrong" : ""}`, {}, duration(one.silent_seconds)),
+      one.writes.map((w) => h("div", {}, `${w.table}: write id ${w.write_id ?? "–"}`, w.instant ? `, instant ${w.instant}` : "")),
+    ]);
+    return h(
+      "section.ts-card",
+      {},
+      title,
+      each.error && trouble(each.error),
+      h("p.ts-muted", {}, `Event ${exact(it.head)} is the newest, ${rate(each.metastore, it.head, now)}.`),
+      h("h3", {}, "Consumers and replicas"),
+      grid(CONSUMERS, consumers, "nobody follows this log"),
+      h("h3", {}, "Open transactions"),
+      grid(TXNS, txns, "no transaction is open"),
+      it.more_transactions > 0 && h("p.ts-muted", {}, `and ${exact(it.more_transactions)} more`),
+    );
+  }
+
+  return {
+    element: body,
+    async refresh() {
+      const found = await api("log");
+      body.replaceChildren(
+        ...(found.metastores.length
+          ? found.metastores.map((each) => section(each, found.now))
+          : [h("p.ts-muted.ts-empty", {}, "There is no connection of type table_metastore.")]),
+      );
+      return found.metastores.some((each) => each.state === "reading");
+    },
+  };
+}
+
+function replica(one) {
+  if (!one.reads) return null;
+  const { hits, misses } = one.reads;
+  const share = hits + misses ? Math.round((100 * hits) / (hits + misses)) : 100;
+  return chip("calm", `${share} % from memory`, `${exact(hits)} hits, ${exact(misses)} misses`);
+}

@@ -1,0 +1,67 @@
+// The tab at a task instance: what this task writes, whom it waits for, and whom it lost to.
+
+import { api, bytes, clock, duration, exact, h, number, url, who } from "./dom.js";
+import { component, live, style } from "./live.js";
+import { lock, writer } from "./tables.js";
+
+function task({ dagId, runId, taskId, mapIndex }) {
+  const body = h("div.ts-body", {}, h("p.ts-muted.ts-empty", {}, "reading …"));
+  const asked = { dag_id: dagId, run_id: runId, task_id: taskId, map_index: Number(mapIndex ?? -1) };
+
+  function draw(found) {
+    if (!found.table) {
+      const why = found.error ?? "This task works on no table, or it has not begun.";
+      return [h("p.ts-muted.ts-empty", {}, why)];
+    }
+    const page = url(`plugin/table-services?${new URLSearchParams({ metastore: found.metastore, table: found.table })}`);
+    const title = h("h2", {}, h("a.ts-link", { href: page }, found.table));
+    if (!found.report) return [title, h("p.ts-wrong", {}, found.error ?? "reading …")];
+    const { instants, waits_for: waits, lock: held } = found.report;
+    const blocked = [
+      waits.length > 0 && h("section.ts-card", {}, h("h3", {}, "It gives way to, or waits for"), waits.map(writer)),
+      held.length > 0 && h("section.ts-card", {}, h("h3", {}, "The table's lock"), held.map(lock)),
+    ];
+    const told = [...instants].reverse().map((each) => instant(each, page, found.now));
+    const none = h("p.ts-muted", {}, "No instant of this task is on the active timeline of the table.");
+    return [title, ...blocked.filter(Boolean), ...(told.length ? told : [none])];
+  }
+
+  return {
+    element: body,
+    async refresh() {
+      const found = await api("task", asked);
+      body.replaceChildren(...draw(found));
+      return found.state === "reading";
+    },
+  };
+}
+
+function instant(it, page, now) {
+  const fact = (name, value) => value && h("div.ts-fact", {}, h("span", {}, name), h("b", {}, value));
+  const rows = it.rows_inserted !== undefined;
+  return h(
+    "section.ts-card",
+    {},
+    h("h3", {}, h(`i.ts-dot.ts-state-${it.state.replaceAll(" ", "-")}`), `${it.operation} `, h("a.ts-link.ts-mono", { href: `${page}&instant=${it.instant}` }, it.instant)),
+    h(
+      "div.ts-facts",
+      {},
+      fact("state", it.state),
+      fact("phase", it.state === "running" ? it.phase : null),
+      fact("try", it.who?.try_number && String(it.who.try_number)),
+      fact("began", clock(it.began)),
+      fact("took", it.ended ? duration(it.ended - it.began) : `${duration(now - it.began)} by now`),
+      rows && fact("rows", `${number(it.rows_inserted)} inserted, ${number(it.rows_updated)} updated, ${number(it.rows_deleted)} deleted`),
+      rows && fact("files", `${exact(it.files)}, ${bytes(it.bytes)}`),
+      fact("write id", it.write_id && String(it.write_id)),
+    ),
+    it.reason && h("p.ts-wrong", {}, it.reason),
+    (it.rebased_onto ?? []).length > 0 &&
+      h("div", {}, h("span.ts-muted", {}, "merged again on "), it.rebased_onto.map((other) => h("div", {}, `${other.operation} ${other.instant} by `, who(other.who)))),
+  );
+}
+
+globalThis.AirflowPlugin = component((root, properties) => {
+  style();
+  return live(root, task(properties));
+});
