@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from airflow_provider.metastore.interface import AnyMetastore
     from airflow_provider.metastore.model import (
         Column,
-        Consumer,
         DatabaseInfo,
         EventType,
         FunctionInfo,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         LockResponse,
         LockState,
         LockType,
+        LogConsumer,
         NotificationEvent,
         PartitionInfo,
         PartitionSpec,
@@ -52,7 +52,6 @@ __all__ = [
     "CacheStatistics",
     "CachedStore",
     "Column",
-    "Consumer",
     "DatabaseInfo",
     "EventType",
     "FunctionInfo",
@@ -62,6 +61,7 @@ __all__ = [
     "LockResponse",
     "LockState",
     "LockType",
+    "LogConsumer",
     "Metastore",
     "MissReason",
     "NotificationEvent",

@@ -32,8 +32,8 @@ from airflow_provider.metastore.database import (
 )
 from airflow_provider.metastore.model import (
     MESSAGE_FORMAT,
-    Consumer,
     EventType,
+    LogConsumer,
     NewEvent,
     NotificationEvent,
     Purged,
@@ -123,7 +123,7 @@ def register_consumer(
     *,
     expiry_seconds: float | None,
     if_not_exists: bool,
-) -> Consumer:
+) -> LogConsumer:
     """See :meth:`airflow_provider.metastore.api.Metastore.register_consumer`."""
     if not name:
         raise InvalidInputError("a consumer needs a name that is not empty")
@@ -158,7 +158,7 @@ def register_consumer(
     return registered
 
 
-def advance_consumer(connection: Connection, name: str, event_id: int) -> Consumer:
+def advance_consumer(connection: Connection, name: str, event_id: int) -> LogConsumer:
     """See :meth:`airflow_provider.metastore.api.Metastore.advance_consumer`."""
     _require_position(event_id, current_event_id(connection))
     known = _consumer(connection, name)
@@ -176,7 +176,7 @@ def advance_consumer(connection: Connection, name: str, event_id: int) -> Consum
     return found
 
 
-def restart_consumer(connection: Connection, name: str, event_id: int | None) -> Consumer:
+def restart_consumer(connection: Connection, name: str, event_id: int | None) -> LogConsumer:
     """See :meth:`airflow_provider.metastore.api.Metastore.restart_consumer`."""
     # As in register_consumer.
     advance(connection, Counter.PURGED_EVENT_ID, by=0)
@@ -192,7 +192,7 @@ def restart_consumer(connection: Connection, name: str, event_id: int | None) ->
     return restarted
 
 
-def list_consumers(connection: Connection) -> list[Consumer]:
+def list_consumers(connection: Connection) -> list[LogConsumer]:
     """All registered consumers, by name."""
     return [_described(row) for row in connection.execute(_CONSUMERS.order_by(consumers.c.name))]
 
@@ -233,15 +233,15 @@ def purge_batch(connection: Connection, ttl_seconds: float) -> Purged:
     return Purged(removed, purged + 1, tuple(held_back), tuple(left_behind))
 
 
-def _consumer(connection: Connection, name: str) -> Consumer | None:
+def _consumer(connection: Connection, name: str) -> LogConsumer | None:
     row = connection.execute(_CONSUMERS.where(consumers.c.name == name)).one_or_none()
     return None if row is None else _described(row)
 
 
-def _described(row: Row[Any]) -> Consumer:
+def _described(row: Row[Any]) -> LogConsumer:
     expiry = None if row.expiry_millis is None else row.expiry_millis / 1000
     silent = max(0.0, float(row.silent_millis) / 1000)
-    return Consumer(row.name, row.event_id, row.updated_at / 1000, expiry, bool(row.is_live), silent)
+    return LogConsumer(row.name, row.event_id, row.updated_at / 1000, expiry, bool(row.is_live), silent)
 
 
 def _require_kept(connection: Connection, after: int) -> None:

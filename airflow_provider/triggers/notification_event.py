@@ -18,7 +18,7 @@ from airflow_provider.exceptions import (
     TableServiceError,
 )
 from airflow_provider.hooks.metastore import MetastoreHook
-from airflow_provider.metastore import AnyMetastore, Consumer, EventType, NotificationEvent, open_metastore
+from airflow_provider.metastore import AnyMetastore, EventType, LogConsumer, NotificationEvent, open_metastore
 from airflow_provider.metastore.model import split_table_name
 from airflow_provider.triggers.polling import while_briefly_unavailable
 
@@ -203,7 +203,7 @@ class Cursor:
             f"consumer {self.consumer!r}: {argument} {value!r}: {reason}", consumer=self.consumer
         )
 
-    def look_up(self, metastore: AnyMetastore) -> Consumer:
+    def look_up(self, metastore: AnyMetastore) -> LogConsumer:
         """Where the cursor is: people may have moved it. It is registered if it is not."""
         for consumer in metastore.consumers():
             if consumer.name == self.consumer:
@@ -216,7 +216,7 @@ class Cursor:
         log.info("consumer %s is registered, after event %d", self.consumer, registered.event_id)
         return registered
 
-    def _register(self, metastore: AnyMetastore, event_id: int | None) -> Consumer:
+    def _register(self, metastore: AnyMetastore, event_id: int | None) -> LogConsumer:
         return metastore.register_consumer(
             self.consumer, event_id=event_id, expiry_seconds=self.expiry_seconds, if_not_exists=True
         )

@@ -16,7 +16,7 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
 )
 from airflow_provider.hooks.metastore import MetastoreHook
-from airflow_provider.metastore import AnyMetastore, Consumer, TxnState, open_metastore
+from airflow_provider.metastore import AnyMetastore, LogConsumer, TxnState, open_metastore
 from airflow_provider.triggers.polling import PollingTrigger, Progress, while_briefly_unavailable
 
 GONE_AFTER_SECONDS = 600.0
@@ -69,7 +69,7 @@ class CatchUp:
             {"event_id": until, "consumers": {consumer.name: consumer.event_id for consumer in awaited}},
         )
 
-    def _awaited(self, metastore: AnyMetastore) -> list[Consumer]:
+    def _awaited(self, metastore: AnyMetastore) -> list[LogConsumer]:
         registered = {consumer.name: consumer for consumer in metastore.consumers()}
         if self.consumers is None:
             return list(registered.values())
@@ -93,7 +93,7 @@ class CatchUp:
             self.until = txn.event_id
         return self.until
 
-    def _check_alive(self, metastore: AnyMetastore, consumer: Consumer, until: int) -> None:
+    def _check_alive(self, metastore: AnyMetastore, consumer: LogConsumer, until: int) -> None:
         if consumer.silent_seconds < self.gone_after:
             return
         where = f"consumer {consumer.name!r} is at event {consumer.event_id}, {until} is waited for"
@@ -113,7 +113,7 @@ class CatchUp:
                 event_id=consumer.event_id,
             )
 
-    def _describe(self, consumer: Consumer, until: int) -> str:
+    def _describe(self, consumer: LogConsumer, until: int) -> str:
         moves = self._moves.setdefault(consumer.name, deque(maxlen=_MOVES))
         if moves and consumer.event_id < moves[-1][1]:
             moves.clear()  # it was restarted

@@ -19,7 +19,7 @@ from airflow_provider.metastore.model import (
     PartitionSpec,
     TableInfo,
 )
-from airflow_provider.metastore.transactions import TableChange
+from airflow_provider.metastore.transactions import DdlTransaction
 
 T = TypeVar("T")
 
@@ -323,7 +323,7 @@ class CatalogApi:
         """Make a change of a table within its transaction, or within one of its own."""
 
         def run(connection: Connection) -> T:
-            transaction = TableChange(connection, txn_id)
+            transaction = DdlTransaction(connection, txn_id)
             result = change(connection, transaction.write_id)
             transaction.end()
             return result

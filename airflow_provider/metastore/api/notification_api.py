@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from airflow_provider.metastore import notifications
 from airflow_provider.metastore.database import MetastoreEngine
-from airflow_provider.metastore.model import Consumer, NotificationEvent, Purged
+from airflow_provider.metastore.model import LogConsumer, NotificationEvent, Purged
 
 _ALL_EVENTS = 1_000
 
@@ -48,7 +48,7 @@ class NotificationApi:
         event_id: int | None = None,
         expiry_seconds: float | None = None,
         if_not_exists: bool = False,
-    ) -> Consumer:
+    ) -> LogConsumer:
         """See :meth:`AnyMetastore.register_consumer`."""
         return self._engine.write(
             lambda connection: notifications.register_consumer(
@@ -56,19 +56,19 @@ class NotificationApi:
             )
         )
 
-    def advance_consumer(self, name: str, event_id: int) -> Consumer:
+    def advance_consumer(self, name: str, event_id: int) -> LogConsumer:
         """See :meth:`AnyMetastore.advance_consumer`."""
         return self._engine.write(
             lambda connection: notifications.advance_consumer(connection, name, event_id)
         )
 
-    def restart_consumer(self, name: str, *, event_id: int | None = None) -> Consumer:
+    def restart_consumer(self, name: str, *, event_id: int | None = None) -> LogConsumer:
         """See :meth:`AnyMetastore.restart_consumer`."""
         return self._engine.write(
             lambda connection: notifications.restart_consumer(connection, name, event_id)
         )
 
-    def consumers(self) -> list[Consumer]:
+    def consumers(self) -> list[LogConsumer]:
         """See :meth:`AnyMetastore.consumers`."""
         return self._engine.read(notifications.list_consumers)
 

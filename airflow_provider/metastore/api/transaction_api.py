@@ -26,8 +26,8 @@ from airflow_provider.metastore.transactions import (
     WRITE_IDS,
     AllocateWriteId,
     CommitTxn,
+    DdlTransaction,
     OpenTxn,
-    TableChange,
     table_write_ids,
     transactions,
 )
@@ -81,7 +81,7 @@ class TransactionApi(TimeoutApi):
             state = transactions.lock_not_aborted(connection, txn_id)
             # What comes after the commit cannot belong to it any more, and was told with it.
             told = insertions if insertions and state == TxnState.OPEN else {}
-            change = TableChange(connection, txn_id if state == TxnState.OPEN else None)
+            change = DdlTransaction(connection, txn_id if state == TxnState.OPEN else None)
             for database, table in sorted({*(new_partitions or {}), *told}):
                 # All before the first event: the order in which everybody locks.
                 catalog.get_table(connection, database, table, lock=True)

@@ -5,7 +5,7 @@ Only this room knows how SQLite and PostgreSQL differ. A change of
 """
 
 from airflow_provider.metastore.database.engine import MetastoreEngine, RunStatement, mask_url, parse_url
-from airflow_provider.metastore.database.group_commit import GroupOperation, Request
+from airflow_provider.metastore.database.group_commit import GroupedRequest, GroupOperation
 from airflow_provider.metastore.database.schema import (
     SCHEMA_REVISION,
     Counter,
@@ -33,8 +33,8 @@ __all__ = [
     "SCHEMA_REVISION",
     "Counter",
     "GroupOperation",
+    "GroupedRequest",
     "MetastoreEngine",
-    "Request",
     "RunStatement",
     "advance",
     "column_statistics",

@@ -39,7 +39,7 @@ from sqlalchemy.sql.compiler import Compiled, SQLCompiler
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore.database import schema
-from airflow_provider.metastore.database.group_commit import GroupCommit, GroupOperation, Request, Tell
+from airflow_provider.metastore.database.group_commit import GroupCommit, GroupedRequest, GroupOperation, Tell
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ class MetastoreEngine:
         """
         return self._tried(lambda: self._by_cursor(statement, parameters))
 
-    def write_together(self, operation: GroupOperation, request: Request[T]) -> T:
+    def write_together(self, operation: GroupOperation, request: GroupedRequest[T]) -> T:
         """Do a request in one database transaction with those that other threads wait with.
 
         :param operation: how requests of this kind are done.
@@ -173,7 +173,7 @@ class MetastoreEngine:
         """
         return self._group(operation).do(request)
 
-    def leave_with_others(self, operation: GroupOperation, request: Request[T], tell: Tell[T]) -> None:
+    def leave_with_others(self, operation: GroupOperation, request: GroupedRequest[T], tell: Tell[T]) -> None:
         """As :meth:`write_together`, for a thread that does not wait for the answer.
 
         :param tell: see :meth:`~airflow_provider.metastore.database.group_commit.GroupCommit.leave`.

@@ -41,7 +41,7 @@ _PATIENCE, _LONGEST_WAIT_SECONDS = 0.5, 0.003
 _IDLE_SECONDS = 1.0
 
 
-class Request(Generic[T]):
+class GroupedRequest(Generic[T]):
     """Something to be done; ``T`` is what the one who asks gets."""
 
 
@@ -78,7 +78,7 @@ class GroupOperation:
 class _Member:
     """A request and the thread that waits for its answer."""
 
-    def __init__(self, request: Request[Any]) -> None:
+    def __init__(self, request: GroupedRequest[Any]) -> None:
         self.request = request
         self.answer: tuple[Any] | None = None
         self.error: Exception | None = None
@@ -101,7 +101,7 @@ class _Member:
 class _Left(_Member):
     """A request that no thread waits for."""
 
-    def __init__(self, request: Request[T], tell: Tell[T], group: GroupCommit) -> None:
+    def __init__(self, request: GroupedRequest[T], tell: Tell[T], group: GroupCommit) -> None:
         super().__init__(request)
         self._tell, self._group = tell, group
 
@@ -153,7 +153,7 @@ class GroupCommit:
         self._to_lead: SimpleQueue[_Left] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def do(self, request: Request[T]) -> T:
+    def do(self, request: GroupedRequest[T]) -> T:
         """Do a request, with others or alone.
 
         :return: its answer; the database has committed by then.
@@ -172,7 +172,7 @@ class GroupCommit:
             raise
         return self.outcome(member)  # type: ignore[no-any-return]
 
-    def leave(self, request: Request[T], tell: Tell[T]) -> None:
+    def leave(self, request: GroupedRequest[T], tell: Tell[T]) -> None:
         """As :meth:`do`, without waiting while others lead; when nobody does this thread does the group.
 
         :param tell: called once, maybe in another thread, where others wait for it to return.

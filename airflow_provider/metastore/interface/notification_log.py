@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from airflow_provider.metastore.model import Consumer, NotificationEvent
+from airflow_provider.metastore.model import LogConsumer, NotificationEvent
 
 _ALL_EVENTS = 1_000
 
@@ -42,7 +42,7 @@ class NotificationLog(Protocol):
         event_id: int | None = None,
         expiry_seconds: float | None = None,
         if_not_exists: bool = False,
-    ) -> Consumer:
+    ) -> LogConsumer:
         """Register a reader of the log; retention waits for it from now on.
 
         :param event_id: the last event that it knows; None for the current one.
@@ -54,7 +54,7 @@ class NotificationLog(Protocol):
         :raises InvalidInputError: when ``event_id`` is beyond the log's end.
         """
 
-    def advance_consumer(self, name: str, event_id: int) -> Consumer:
+    def advance_consumer(self, name: str, event_id: int) -> LogConsumer:
         """Record that a consumer has applied all events up to one; it never moves back.
 
         :return: the consumer as it is now.
@@ -64,7 +64,7 @@ class NotificationLog(Protocol):
         :raises InvalidInputError: when ``event_id`` is beyond the log's end.
         """
 
-    def restart_consumer(self, name: str, *, event_id: int | None = None) -> Consumer:
+    def restart_consumer(self, name: str, *, event_id: int | None = None) -> LogConsumer:
         """Let a consumer that fell out of retention, or lost its own state, begin again.
 
         Call this first, then read the present state (the catalog, the tables), then follow
@@ -77,7 +77,7 @@ class NotificationLog(Protocol):
         :raises InvalidInputError: when ``event_id`` is beyond the log's end.
         """
 
-    def consumers(self) -> list[Consumer]:
+    def consumers(self) -> list[LogConsumer]:
         """All registered consumers, by name."""
 
     def unregister_consumer(self, name: str) -> None:

@@ -17,8 +17,8 @@ from sqlalchemy import Boolean, Connection, bindparam, case, insert, text
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.metastore.database import (
     Counter,
+    GroupedRequest,
     GroupOperation,
-    Request,
     RunStatement,
     advance,
     current_millis,
@@ -31,7 +31,7 @@ from airflow_provider.metastore.transactions import transactions
 
 
 @dataclass(frozen=True)
-class Lock(Request[LockResponse]):
+class Lock(GroupedRequest[LockResponse]):
     """See :meth:`AnyMetastore.lock`."""
 
     components: tuple[LockComponent, ...]
@@ -53,7 +53,7 @@ class Lock(Request[LockResponse]):
 
 
 @dataclass(frozen=True)
-class Unlock(Request[None]):
+class Unlock(GroupedRequest[None]):
     """See :meth:`AnyMetastore.unlock`."""
 
     lock_id: int

@@ -7,8 +7,8 @@ them as the server does. Begin with :mod:`~airflow_provider.metastore.model.obje
 
 from airflow_provider.metastore.model.events import (
     MESSAGE_FORMAT,
-    Consumer,
     EventType,
+    LogConsumer,
     NewEvent,
     NotificationEvent,
     Purged,
@@ -77,7 +77,6 @@ __all__ = [
     "NO_WRITE_ID",
     "PROVIDER",
     "Column",
-    "Consumer",
     "DatabaseInfo",
     "EventType",
     "FunctionInfo",
@@ -87,6 +86,7 @@ __all__ = [
     "LockResponse",
     "LockState",
     "LockType",
+    "LogConsumer",
     "NewEvent",
     "NotificationEvent",
     "PartitionInfo",

@@ -57,7 +57,7 @@ class NotificationEvent:
 
 
 @dataclass(frozen=True)
-class Consumer:
+class LogConsumer:
     """A registered reader of the notification log.
 
     :param name: its name.
@@ -85,7 +85,7 @@ class Purged:
     :param oldest_event_id: the oldest event that is left, or the id that the next event gets.
     :param held_back_by: names of the live consumers that have not read the oldest event left although
         it is older than the time to live; empty when none holds events back.
-    :param left_behind: names of the consumers that are gone (see :attr:`Consumer.expiry_seconds`)
+    :param left_behind: names of the consumers that are gone (see :attr:`LogConsumer.expiry_seconds`)
         and have not read the events removed by now: they have to be restarted.
     """
 

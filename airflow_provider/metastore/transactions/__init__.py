@@ -4,7 +4,7 @@ Each module holds functions of one database connection. The two ``*_group`` modu
 threads in one database transaction. Begin with :mod:`~airflow_provider.metastore.transactions.transactions`.
 """
 
-from airflow_provider.metastore.transactions.table_changes import TableChange
+from airflow_provider.metastore.transactions.ddl_transaction import DdlTransaction
 from airflow_provider.metastore.transactions.table_write_ids import (
     last_write_id,
     open_table_write_ids,
@@ -20,8 +20,8 @@ __all__ = [
     "WRITE_IDS",
     "AllocateWriteId",
     "CommitTxn",
+    "DdlTransaction",
     "OpenTxn",
-    "TableChange",
     "last_write_id",
     "lock_open",
     "open_table_write_ids",

@@ -16,14 +16,14 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.metastore.database import GroupOperation, Request, RunStatement
+from airflow_provider.metastore.database import GroupedRequest, GroupOperation, RunStatement
 from airflow_provider.metastore.model import MESSAGE_FORMAT, TxnType
 from airflow_provider.metastore.transactions import transactions
 from airflow_provider.metastore.transactions.transactions import commit_event, open_event
 
 
 @dataclass(frozen=True)
-class OpenTxn(Request[int]):
+class OpenTxn(GroupedRequest[int]):
     """See :meth:`AnyMetastore.open_txn`."""
 
     user: str
@@ -46,7 +46,7 @@ class OpenTxn(Request[int]):
 
 
 @dataclass(frozen=True)
-class CommitTxn(Request[int]):
+class CommitTxn(GroupedRequest[int]):
     """See :meth:`AnyMetastore.commit_txn`; nothing but the commit."""
 
     txn_id: int

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, text
 
 from airflow_provider.metastore.catalog import catalog
-from airflow_provider.metastore.database import GroupOperation, Request, RunStatement
+from airflow_provider.metastore.database import GroupedRequest, GroupOperation, RunStatement
 from airflow_provider.metastore.model import MESSAGE_FORMAT, TxnType
 from airflow_provider.metastore.transactions import table_write_ids, transactions
 
 
 @dataclass(frozen=True)
-class AllocateWriteId(Request[int]):
+class AllocateWriteId(GroupedRequest[int]):
     """See :meth:`AnyMetastore.allocate_table_write_id`."""
 
     txn_id: int

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.metastore import Column, EventType, LockComponent, LockType, Metastore
-from airflow_provider.metastore.database.group_commit import GroupOperation, Request
+from airflow_provider.metastore.database.group_commit import GroupedRequest, GroupOperation
 from airflow_provider.metastore.database.schema import (
     Counter,
     counted,
@@ -32,9 +32,9 @@ _OF_GROUPS = {EventType.OPEN_TXN, EventType.COMMIT_TXN, EventType.ALLOC_WRITE_ID
 _CLOCKS = {"opened_at", "heartbeat_at", "closed_at", "acquired_at", "event_time"}
 
 
-def transaction_requests(chance: random.Random, opened: int) -> list[Request[Any]]:
+def transaction_requests(chance: random.Random, opened: int) -> list[GroupedRequest[Any]]:
     """Opens, and commits of transactions that may be open, ended, named twice or unknown."""
-    requests: list[Request[Any]] = []
+    requests: list[GroupedRequest[Any]] = []
     for number in range(chance.randint(1, 6)):
         if chance.random() < 0.5:
             txn_type = chance.choice(
@@ -48,9 +48,9 @@ def transaction_requests(chance: random.Random, opened: int) -> list[Request[Any
     return requests
 
 
-def lock_requests(chance: random.Random, opened: int, locked: int) -> list[Request[Any]]:
+def lock_requests(chance: random.Random, opened: int, locked: int) -> list[GroupedRequest[Any]]:
     """Locks that exclude each other, of transactions in any state, and unlocks of anything."""
-    requests: list[Request[Any]] = []
+    requests: list[GroupedRequest[Any]] = []
     for _ in range(chance.randint(1, 6)):
         if chance.random() < 0.6:
             components = tuple(
@@ -64,7 +64,7 @@ def lock_requests(chance: random.Random, opened: int, locked: int) -> list[Reque
     return requests
 
 
-def write_id_requests(chance: random.Random, opened: int) -> list[Request[Any]]:
+def write_id_requests(chance: random.Random, opened: int) -> list[GroupedRequest[Any]]:
     """Write ids of transactions in any state, on tables that may not be there, some twice."""
     return [
         AllocateWriteId(
@@ -76,7 +76,7 @@ def write_id_requests(chance: random.Random, opened: int) -> list[Request[Any]]:
     ]
 
 
-def alone(metastore: Metastore, operation: GroupOperation, request: Request[Any]) -> Any:
+def alone(metastore: Metastore, operation: GroupOperation, request: GroupedRequest[Any]) -> Any:
     """The answer to one request that nobody waits with; an error by its text."""
     try:
         return metastore.engine.write(lambda connection: operation.alone(connection, request))
@@ -85,7 +85,7 @@ def alone(metastore: Metastore, operation: GroupOperation, request: Request[Any]
 
 
 def done_together(
-    metastore: Metastore, operation: GroupOperation, group: list[Request[Any]]
+    metastore: Metastore, operation: GroupOperation, group: list[GroupedRequest[Any]]
 ) -> dict[int, Any]:
     """The answers to a group; none when it is refused as a whole."""
     try:

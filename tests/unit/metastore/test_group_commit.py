@@ -21,21 +21,21 @@ from airflow_provider.exceptions import MetastoreUnavailableError, NoSuchTransac
 from airflow_provider.metastore import LockComponent, LockState, LockType, Metastore
 from airflow_provider.metastore.api.metastore import open_embedded_metastore
 from airflow_provider.metastore.database import MetastoreEngine, group_commit
-from airflow_provider.metastore.database.group_commit import GroupOperation, Request
+from airflow_provider.metastore.database.group_commit import GroupedRequest, GroupOperation
 from airflow_provider.metastore.transactions.transaction_group import TRANSACTIONS
 from tests.unit.metastore.grouped_requests import check_groups
 
 SECONDS = 30
 
 
-class Gate(Request[str]):
+class Gate(GroupedRequest[str]):
     """A request that is in the way until it is told to go on."""
 
     def __init__(self) -> None:
         self.there, self.go_on = threading.Event(), threading.Event()
 
 
-class Name(Request[str]):
+class Name(GroupedRequest[str]):
     def __init__(self, name: str) -> None:
         self.name = name
 

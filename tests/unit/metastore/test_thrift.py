@@ -18,9 +18,11 @@ from airflow_provider.exceptions import (
     EventsExpiredError,
     InvalidInputError,
     MetastoreError,
+    MetastoreUnavailableError,
     TransactionAbortedError,
 )
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
+from airflow_provider.metastore.thrift.protocol import from_hive, in_hive
 from airflow_provider.metastore.thrift.protocol.idl import hive
 from airflow_provider.metastore.thrift.url import Server, ThriftUrl, parse_thrift_url
 
@@ -140,3 +142,10 @@ def test_events_in_hives_own_wrapping_and_a_gap_in_them(hive_four: ThriftMetasto
     assert [event.event_type for event in hive_four.next_events(4)] == ["COMMIT_TXN", "ACID_WRITE"]
     with pytest.raises(EventsExpiredError, match="events 3 to 4 were removed"):
         hive_four.next_events(2)
+
+
+def test_a_database_that_is_away_is_no_mistake_of_the_request() -> None:
+    away = MetastoreUnavailableError("the database is away")
+    chosen, text = in_hive(away, {"InvalidOperationException", "MetaException"})
+    assert chosen == "MetaException"
+    assert type(from_hive(chosen, text)) is MetastoreUnavailableError

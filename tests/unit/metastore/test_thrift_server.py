@@ -135,6 +135,14 @@ class TestConnections:
         assert client.getStatus() == hive.fb_status.ALIVE
         assert ours.list_databases() == ["default", "lake"]
 
+    def test_a_configuration_key_without_a_default_is_refused_by_an_exception_of_hives(
+        self, client: Any
+    ) -> None:
+        assert client.get_config_value("hive.metastore.port", "9083") == "9083"
+        with pytest.raises(hive.ConfigValSecurityException, match=r"'hive\.metastore\.port'"):
+            client.get_config_value("hive.metastore.port", None)
+        assert client.get_all_databases()
+
     def test_a_stranger_is_hung_up_on(self, server: MetastoreServer, ours: ThriftMetastore) -> None:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")

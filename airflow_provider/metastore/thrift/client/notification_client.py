@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_provider.exceptions import EventsExpiredError, InvalidInputError
-from airflow_provider.metastore.model import Consumer, EventType, NotificationEvent
+from airflow_provider.metastore.model import EventType, LogConsumer, NotificationEvent
 from airflow_provider.metastore.thrift.client.connections import ThriftConnections
 from airflow_provider.metastore.thrift.client.thrift_client import ThriftClient
 from airflow_provider.metastore.thrift.protocol import hive
@@ -75,7 +75,7 @@ class NotificationClient(ThriftClient):
         event_id: int | None = None,
         expiry_seconds: float | None = None,
         if_not_exists: bool = False,
-    ) -> Consumer:
+    ) -> LogConsumer:
         """See :meth:`AnyMetastore.register_consumer`."""
         register = self._server.read if if_not_exists else self._server.write
         request = hive.RegisterLogConsumerRequest(
@@ -84,19 +84,19 @@ class NotificationClient(ThriftClient):
         with self._expired_after(event_id):
             return _consumer(register("register_log_consumer", request))
 
-    def advance_consumer(self, name: str, event_id: int) -> Consumer:
+    def advance_consumer(self, name: str, event_id: int) -> LogConsumer:
         """See :meth:`AnyMetastore.advance_consumer`."""
         request = hive.MoveLogConsumerRequest(name=name, eventId=event_id)
         with self._expired_after(None):
             return _consumer(self._server.read("advance_log_consumer", request))
 
-    def restart_consumer(self, name: str, *, event_id: int | None = None) -> Consumer:
+    def restart_consumer(self, name: str, *, event_id: int | None = None) -> LogConsumer:
         """See :meth:`AnyMetastore.restart_consumer`."""
         request = hive.MoveLogConsumerRequest(name=name, eventId=event_id)
         with self._expired_after(event_id):
             return _consumer(self._server.read("restart_log_consumer", request))
 
-    def consumers(self) -> list[Consumer]:
+    def consumers(self) -> list[LogConsumer]:
         """See :meth:`AnyMetastore.consumers`."""
         return [_consumer(one) for one in self._server.read("get_log_consumers")]
 
@@ -145,8 +145,8 @@ def _event(struct: Any) -> NotificationEvent:
     )
 
 
-def _consumer(struct: Any) -> Consumer:
-    return Consumer(
+def _consumer(struct: Any) -> LogConsumer:
+    return LogConsumer(
         struct.name,
         struct.eventId,
         struct.updatedAt,

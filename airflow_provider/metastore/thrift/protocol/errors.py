@@ -14,6 +14,7 @@ from airflow_provider.exceptions import (
     AlreadyExistsError,
     InvalidInputError,
     MetastoreError,
+    MetastoreUnavailableError,
     NoSuchLockError,
     NoSuchObjectError,
     NoSuchTransactionError,
@@ -32,6 +33,8 @@ _IN_HIVE: Sequence[tuple[type[TableServiceError], tuple[str, ...]]] = (
     (TransactionOpenError, ("TxnOpenException",)),
     (NoSuchLockError, ("NoSuchLockException",)),
     (InvalidInputError, ("InvalidObjectException", "InvalidOperationException")),
+    # The request is not to blame.
+    (MetastoreUnavailableError, (_UNDECLARED,)),
     (MetastoreError, ("InvalidOperationException",)),
 )
 _FROM_HIVE: Mapping[str, type[TableServiceError]] = {

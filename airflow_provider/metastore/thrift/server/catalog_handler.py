@@ -23,7 +23,7 @@ from airflow_provider.metastore.thrift.protocol import (
 )
 from airflow_provider.metastore.thrift.server.reads import CatalogReads, event_seen
 from airflow_provider.metastore.thrift.server.warehouse import Warehouse
-from airflow_provider.metastore.transactions import TableChange, txn_of_write_id
+from airflow_provider.metastore.transactions import DdlTransaction, txn_of_write_id
 
 
 class CatalogHandler:
@@ -308,7 +308,7 @@ def _alteration(
                 table=before.full_name,
             )
         if changes != {name: getattr(before, name) for name in changes}:
-            change = TableChange(connection, _txn(connection, old, write_id))
+            change = DdlTransaction(connection, _txn(connection, old, write_id))
             catalog.alter_table(connection, *old, changes=changes, write_id=change.write_id)
             change.end()
         if new != old:

@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_provider.metastore.api import Metastore
 from airflow_provider.metastore.database import Counter, counted
-from airflow_provider.metastore.model import Consumer
+from airflow_provider.metastore.model import LogConsumer
 from airflow_provider.metastore.thrift.protocol import hive
 
 
@@ -45,7 +45,7 @@ class ConsumerHandler:
         return self._metastore.engine.read(lambda connection: counted(connection, Counter.PURGED_EVENT_ID))
 
 
-def _struct(consumer: Consumer) -> Any:
+def _struct(consumer: LogConsumer) -> Any:
     return hive.LogConsumer(
         name=consumer.name,
         eventId=consumer.event_id,

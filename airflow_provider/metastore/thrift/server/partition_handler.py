@@ -31,7 +31,7 @@ from airflow_provider.metastore.thrift.protocol import (
 from airflow_provider.metastore.thrift.server.catalog_handler import plain_name
 from airflow_provider.metastore.thrift.server.reads import CatalogReads, event_seen
 from airflow_provider.metastore.thrift.server.warehouse import Warehouse
-from airflow_provider.metastore.transactions import TableChange, txn_of_write_id
+from airflow_provider.metastore.transactions import DdlTransaction, txn_of_write_id
 
 Choice = Callable[[TableInfo], Callable[[PartitionInfo], bool]]
 """Tells of a table which of its partitions are wanted."""
@@ -298,7 +298,7 @@ class PartitionHandler:
         """Change partitions, all of them or none."""
 
         def change(connection: Connection) -> None:
-            transaction = TableChange(connection, txn_id)
+            transaction = DdlTransaction(connection, txn_id)
             for values, fields in changes:
                 alter_partition(
                     connection, database, table, values, changes=fields, write_id=transaction.write_id

@@ -8,12 +8,12 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from thriftpy2.thrift import TApplicationException, TException, TMessageType, TProcessor, TType
 
 from airflow_provider.exceptions import TableServiceError
-from airflow_provider.metastore.database import GroupOperation, MetastoreEngine, Request
+from airflow_provider.metastore.database import GroupedRequest, GroupOperation, MetastoreEngine
 from airflow_provider.metastore.thrift.protocol import EncodedTable, hive, in_hive
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Grouped(Generic[T]):
 
     engine: MetastoreEngine
     operation: GroupOperation
-    request: Request[T]
+    request: GroupedRequest[T]
     answer: Callable[[T], Any]
 
     def now(self) -> Any:
@@ -185,7 +185,12 @@ class _Methods:
     def set_ugi(self, user: str, groups: list[str]) -> list[str]:
         return [user, *(groups or [])]
 
-    def get_config_value(self, name: str, default: str) -> str:
+    def get_config_value(self, name: str, default: str | None) -> str:
+        if default is None:
+            # No value is none of the answers that the protocol has.
+            raise hive.ConfigValSecurityException(
+                message=f"this metastore has no configuration key {name!r} that clients may read"
+            )
         return default
 
     def getMetaConf(self, key: str) -> str:  # noqa: N802
@@ -226,6 +231,8 @@ def _told(method: str, error: Exception, result: Any) -> TException:
     if isinstance(error, TApplicationException):
         return error
     declared = {spec[2].__name__: spec[2] for at, spec in result.thrift_spec.items() if at != 0}
+    if isinstance(error, tuple(declared.values())):
+        return cast(TException, error)
     if isinstance(error, TableServiceError):
         chosen, message = in_hive(error, declared)
         log.debug("%s: %s", method, message)

@@ -18,7 +18,7 @@ from airflow_provider.metastore.transactions import table_write_ids, transaction
 _USER = "metastore"
 
 
-class TableChange:
+class DdlTransaction:
     """Gives out the write ids of one change; in one database transaction.
 
     :param connection: the database transaction in which the change is made.
