@@ -149,6 +149,20 @@ def test_filters_on_a_text_key_find_what_spark_means(spark: SparkSession, lake: 
     assert found("k IS NULL") == [5]
 
 
+def test_a_partition_is_read_as_it_was_written(spark: SparkSession, lake: str) -> None:
+    spark.sql(
+        "CREATE TABLE lake.d (a STRING, b STRING) PARTITIONED BY (p INT) "
+        "ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' STORED AS TEXTFILE"
+    )
+    spark.sql("INSERT INTO lake.d PARTITION (p = 1) VALUES ('x', 'y')")
+    spark.sql("ALTER TABLE lake.d SET SERDEPROPERTIES ('field.delim' = '|')")
+    spark.sql("INSERT INTO lake.d PARTITION (p = 2) VALUES ('x', 'y')")
+    assert rows(spark, "SELECT * FROM lake.d") == [("x", "y", 1), ("x", "y", 2)]
+    spark.sql("ALTER TABLE lake.d PARTITION (p = 1) SET SERDEPROPERTIES ('field.delim' = ';')")
+    assert rows(spark, "SELECT a FROM lake.d WHERE p = 1") == [("x,y",)]
+    assert rows(spark, "SELECT * FROM lake.d WHERE p = 2") == [("x", "y", 2)]
+
+
 def test_external_tables_views_and_functions(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     spark.range(3).write.parquet(f"{tmp_path}/data")
     spark.sql(f"CREATE TABLE lake.e (id BIGINT) USING parquet LOCATION 'file:{tmp_path}/data'")

@@ -7,7 +7,11 @@ function that changes the catalog appends its notification event in the same tra
 
 from airflow_provider.metastore.catalog.catalog import get_table, object_name
 from airflow_provider.metastore.catalog.column_statistics import ColumnStatistics
-from airflow_provider.metastore.catalog.partitions import alter_partition, get_table_and_partitions
+from airflow_provider.metastore.catalog.partitions import (
+    alter_partition,
+    get_table_and_partitions,
+    replace_columns,
+)
 
 __all__ = [
     "ColumnStatistics",
@@ -15,4 +19,5 @@ __all__ = [
     "get_table",
     "get_table_and_partitions",
     "object_name",
+    "replace_columns",
 ]

@@ -23,6 +23,7 @@ from airflow_provider.metastore.model import (
     encode_partition,
     partition_key,
     partition_order,
+    with_columns,
 )
 from airflow_provider.metastore.notifications import append_event
 
@@ -55,7 +56,9 @@ def add_partitions(
             f"table {owner.full_name}: partition {min(existing)} exists already", table=owner.full_name
         )
     added = {
-        key: PartitionInfo(tuple(json.loads(key)), spec.location, dict(spec.parameters))
+        key: PartitionInfo(
+            tuple(json.loads(key)), spec.location, dict(spec.parameters), spec.storage_descriptor
+        )
         for key, spec in wanted.items()
         if key not in existing
     }
@@ -69,6 +72,7 @@ def add_partitions(
                 "partition_values": key,
                 "location": info.location,
                 "parameters": info.parameters,
+                "storage_descriptor": info.storage_descriptor,
             }
             for key, info in added.items()
         ],
@@ -153,6 +157,28 @@ def alter_partition(
     }
     append_event(connection, EventType.ALTER_PARTITION, message, database=owner.database, table=owner.name)
     return after
+
+
+def replace_columns(
+    connection: Connection, table: TableInfo, *, write_id: Callable[[TableInfo], int]
+) -> None:
+    """Give the columns of a table to those of its partitions that have columns of their own.
+
+    Hive: ALTER TABLE .. CASCADE.
+
+    :param table: as it is by now.
+    :param write_id: gives the write id under which the change is made.
+    """
+    for one in get_partitions(connection, table.database, table.name):
+        if one.storage_descriptor is not None:
+            alter_partition(
+                connection,
+                table.database,
+                table.name,
+                one.values,
+                changes={"storage_descriptor": with_columns(one.storage_descriptor, table.schema)},
+                write_id=write_id,
+            )
 
 
 def drop_partitions(
@@ -244,7 +270,8 @@ def _rows(connection: Connection, table: TableInfo, keys: Sequence[str]) -> dict
 
 
 def _info(row: Row[Any]) -> PartitionInfo:
-    return PartitionInfo(tuple(json.loads(row.partition_values)), row.location, row.parameters)
+    values = tuple(json.loads(row.partition_values))
+    return PartitionInfo(values, row.location, row.parameters, row.storage_descriptor)
 
 
 def _key_values(table: TableInfo, values: Sequence[str | None]) -> dict[str, str]:

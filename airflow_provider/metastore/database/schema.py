@@ -42,7 +42,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-SCHEMA_REVISION = "0006"
+SCHEMA_REVISION = "0007"
 """The Alembic revision that this code reads and writes: the head of ``migrations``."""
 
 VERSION_TABLE = "metastore_schema_version"
@@ -119,6 +119,8 @@ partitions = Table(  # PARTITIONS, PARTITION_KEY_VALS, PARTITION_PARAMS
     Column("partition_values", Text, nullable=False),
     Column("location", Text, nullable=False),
     Column("parameters", json_document, nullable=False),
+    # Hive's struct without the location, in Thrift's JSON; a partition without one follows its table.
+    Column("storage_descriptor", Text),
     Column("created_at", BigInteger, nullable=False),
     UniqueConstraint("table_id", "partition_values"),
     sqlite_autoincrement=True,

@@ -21,6 +21,8 @@ from airflow_provider.metastore.model.hive_json import (
     encode_function,
     encode_partition,
     encode_table,
+    storage_descriptor,
+    with_columns,
 )
 from airflow_provider.metastore.model.lock_objects import (
     LOCK_TIMEOUT_SECONDS,
@@ -117,6 +119,8 @@ __all__ = [
     "partition_key",
     "partition_order",
     "split_table_name",
+    "storage_descriptor",
     "system_user",
     "waits_for",
+    "with_columns",
 ]

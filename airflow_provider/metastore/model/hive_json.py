@@ -32,7 +32,8 @@ _FILE_RESOURCE = 2
 # Fields of Table and of its StorageDescriptor that TableInfo has names for; of the first also those that
 # belong to one message, not to the table: writeId, txnId.
 _TABLE_FIELDS = frozenset({"1", "2", "3", "7", "8", "9", "12", "19", "25", "28"})
-_STORAGE_FIELDS = frozenset({"1", "2"})
+_LOCATION = "2"
+_STORAGE_FIELDS = frozenset({"1", _LOCATION})
 
 
 def encode_table(table: TableInfo, write_id: int = NO_WRITE_ID) -> str:
@@ -96,7 +97,7 @@ def encode_partition(table: TableInfo, partition: PartitionInfo, write_id: int =
             "1": {"lst": ["str", len(values), *values]},
             "2": _text(table.database),
             "3": _text(table.name),
-            "6": {"rec": _storage(partition.location, table.schema)},
+            "6": {"rec": _storage(partition.location, table.schema) | _own_storage(partition)},
             "7": _map(partition.parameters),
             "10": {"i64": write_id},
         }
@@ -110,11 +111,32 @@ def decode_partition(text: str) -> PartitionInfo:
     """
     fields = _read(text)
     values = _value(fields, "1", "lst", ["str", 0])[2:]
+    storage = _struct(fields, "6")
     return PartitionInfo(
         tuple(None if value == DEFAULT_PARTITION else value for value in values),
-        _value(_struct(fields, "6"), "2", "str", ""),
+        _value(storage, "2", "str", ""),
         _read_map(fields, "7"),
+        storage_descriptor(storage),
     )
+
+
+def storage_descriptor(storage: _Struct) -> str | None:
+    """What a partition keeps of a StorageDescriptor; None when it says nothing but location and columns.
+
+    :param storage: the struct, in Thrift's JSON.
+    """
+    if storage.keys() <= _STORAGE_FIELDS:
+        return None
+    return _written({key: value for key, value in sorted(storage.items()) if key != _LOCATION})
+
+
+def with_columns(descriptor: str, columns: Sequence[Column]) -> str:
+    """A partition's storage descriptor with other columns."""
+    return _written({**_read(descriptor), "1": _columns(columns)})
+
+
+def _own_storage(partition: PartitionInfo) -> _Struct:
+    return {} if partition.storage_descriptor is None else _read(partition.storage_descriptor)
 
 
 def encode_database(database: DatabaseInfo) -> str:

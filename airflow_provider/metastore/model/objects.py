@@ -102,11 +102,13 @@ class PartitionSpec:
     :param values: one value for each of the table's partition keys, in their order; None is null.
     :param location: its folder or URL.
     :param parameters: free key-value pairs.
+    :param storage_descriptor: see :class:`PartitionInfo`.
     """
 
     values: PartitionValues
     location: str
     parameters: Mapping[str, str] = field(default_factory=dict)
+    storage_descriptor: str | None = None
 
 
 @dataclass(frozen=True)
@@ -125,11 +127,20 @@ class Insertion:
 
 @dataclass(frozen=True)
 class PartitionInfo:
-    """A partition of the catalog; fields as in :class:`PartitionSpec`."""
+    """A partition of the catalog.
+
+    :param values: one value for each of the table's partition keys, in their order; None is null.
+    :param location: its folder or URL.
+    :param parameters: free key-value pairs.
+    :param storage_descriptor: the formats, columns and serializer of its files, as Hive's client that
+        registered it described them: Hive's struct without the location, in Thrift's JSON protocol. None for
+        a partition whose files are described by its table. A Thrift client does not tell it.
+    """
 
     values: PartitionValues
     location: str
     parameters: dict[str, str] = field(default_factory=dict)
+    storage_descriptor: str | None = None
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from airflow_provider.metastore import (
     LockState,
     LockType,
     Metastore,
+    PartitionSpec,
     TableInfo,
 )
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
@@ -199,6 +200,44 @@ class TestCatalog:
         assert client.get_tables("lake", ".*") == client.get_all_tables("lake")
         assert client.get_databases(".*") == client.get_all_databases()
         assert client.get_tables("lake", "fl.et") == ["fleet"]
+
+    def test_a_partition_keeps_the_storage_descriptor_that_it_was_registered_with(self, client: Any) -> None:
+        client.create_table(table())
+        of_table = client.get_table("lake", "places")
+        for year in ("2013", "2014"):
+            struct = hive.Partition(
+                values=[year], dbName="lake", tableName="places", sd=of_table.sd, parameters={}
+            )
+            struct.sd = hive.StorageDescriptor(**{**vars(of_table.sd), "location": f"/lake/places/{year}"})
+            client.add_partition(struct)
+        changed = client.get_table("lake", "places")
+        changed.sd.serdeInfo.parameters = {"q": "|"}
+        changed.sd.cols.append(hive.FieldSchema(name="more", type="int"))
+        client.alter_table("lake", "places", changed)
+        # Its files are as they were.
+        old = client.get_partition("lake", "places", ["2013"])
+        assert old.sd.serdeInfo.parameters == {"q": "'"}
+        assert [one.name for one in old.sd.cols] == ["id", "ünïcode"]
+        assert old.sd.location == "/lake/places/2013"
+        # One partition changes alone.
+        old.sd.serdeInfo.parameters, old.sd.inputFormat = {"q": "#"}, "org.apache.hadoop.mapred.SequenceFile"
+        client.alter_partitions("lake", "places", [old])
+        found = {one.values[0]: one.sd for one in client.get_partitions("lake", "places", -1)}
+        assert found["2013"] == old.sd
+        assert found["2014"].serdeInfo.parameters == {"q": "'"}
+        changed.sd.cols.append(hive.FieldSchema(name="last", type="int"))
+        client.alter_table_with_cascade("lake", "places", changed, True)
+        found = {one.values[0]: one.sd for one in client.get_partitions("lake", "places", -1)}
+        assert [one.name for one in found["2014"].cols] == ["id", "ünïcode", "more", "last"]
+        assert found["2013"].inputFormat == "org.apache.hadoop.mapred.SequenceFile"
+
+    def test_a_partition_of_a_table_that_no_client_described_follows_it(
+        self, client: Any, ours: ThriftMetastore
+    ) -> None:
+        ours.add_partitions("lake", "flights", [PartitionSpec(("2013", "1"), "/p")])
+        ours.alter_table("lake", "flights", schema=[Column("other", "int")])
+        [found] = client.get_partitions("lake", "flights", -1)
+        assert [one.name for one in found.sd.cols] == ["other"]
 
     def test_a_name_pattern_is_matched_in_linear_time(self, client: Any) -> None:
         """With a matcher that backtracks this test does not end."""

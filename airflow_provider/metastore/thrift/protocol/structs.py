@@ -32,11 +32,14 @@ from airflow_provider.metastore.model import (
     TableInfo,
     decode_table,
     encode_table,
+    storage_descriptor,
 )
 from airflow_provider.metastore.thrift.protocol.idl import hive
 from airflow_provider.metastore.thrift.protocol.spark_properties import is_derived, spark_properties
 from airflow_provider.table.keys import escape_path_name, unescape_path_name
 
+# Of Table: its StorageDescriptor.
+_STORAGE = "7"
 _PARQUET = "org.apache.hadoop.hive.ql.io.parquet"
 _PARQUET_INPUT = f"{_PARQUET}.MapredParquetInputFormat"
 _HUDI_INPUT = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
@@ -212,11 +215,12 @@ def read_database(struct: Any) -> DatabaseInfo:
 
 
 def partition_struct(table: TableInfo, of_table: Any, partition: PartitionInfo) -> Any:
-    """A partition as clients get it: its storage is the table's, at a place of its own.
+    """A partition as clients get it: its storage is its own, or the table's, at a place of its own.
 
     :param of_table: the table's own struct.
     """
-    storage = copy.copy(of_table.sd)
+    own = partition.storage_descriptor
+    storage = copy.copy(of_table.sd if own is None else _storage_struct(own))
     storage.location = partition.location
     return hive.Partition(
         values=[DEFAULT_PARTITION if value is None else value for value in partition.values],
@@ -227,6 +231,41 @@ def partition_struct(table: TableInfo, of_table: Any, partition: PartitionInfo) 
         sd=storage,
         parameters=partition.parameters,
     )
+
+
+def read_storage_descriptor(table: TableInfo, of_table: Any, struct: Any) -> str | None:
+    """What a partition keeps of the storage descriptor that a client sends.
+
+    :param of_table: the table's own struct.
+    :param struct: of the partition.
+    :return: None when the partition follows its table: a Hudi table, or one that none of Hive's clients has
+        described.
+    """
+    if struct is None or table.parameters.get(PROVIDER) == HUDI:
+        return None
+    kept = _storage_text(struct)
+    follows = _STORAGE not in table.hive_fields and kept == _storage_text(of_table.sd)
+    return None if follows else kept
+
+
+def _storage_text(struct: Any) -> str | None:
+    struct = copy.copy(struct)
+    struct.skewedInfo = None
+    trans = TMemoryBuffer()
+    protocol = TApacheJSONProtocol(trans)
+    protocol.write_message_begin("", 1, 0)
+    protocol.write_struct(struct)
+    found = storage_descriptor(json.loads(trans.getvalue())[4])
+    # Columns alone, without formats, describe no files.
+    return found if struct.inputFormat or (struct.serdeInfo and struct.serdeInfo.serializationLib) else None
+
+
+@lru_cache(maxsize=1_024)
+def _storage_struct(descriptor: str) -> Any:
+    trans = TMemoryBuffer(b'[1,"",1,0,%s]' % descriptor.encode())
+    protocol = TApacheJSONProtocol(trans)
+    protocol.read_message_begin()
+    return protocol.read_struct(hive.StorageDescriptor())
 
 
 def read_partition(struct: Any) -> PartitionInfo:

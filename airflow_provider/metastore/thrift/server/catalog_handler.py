@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from airflow_provider.exceptions import MetastoreError, NoSuchObjectError
-from airflow_provider.metastore.catalog import catalog
+from airflow_provider.metastore.catalog import catalog, replace_columns
 from airflow_provider.metastore.model import TableInfo
 from airflow_provider.metastore.patterns import name_pattern
 from airflow_provider.metastore.thrift.protocol import (
@@ -24,6 +24,9 @@ from airflow_provider.metastore.thrift.protocol import (
 from airflow_provider.metastore.thrift.server.reads import CatalogReads, event_seen
 from airflow_provider.metastore.thrift.server.warehouse import Warehouse
 from airflow_provider.metastore.transactions import DdlTransaction, txn_of_write_id
+
+# StatsSetupConst.CASCADE, where Hive's clients put it.
+_CASCADE = "CASCADE"
 
 
 class CatalogHandler:
@@ -207,8 +210,7 @@ class CatalogHandler:
         self._alter(database, name, struct, context.properties if context else None)
 
     def alter_table_with_cascade(self, database: str, name: str, struct: Any, cascade: bool) -> None:
-        # Partitions have no columns of their own here: they follow anyway.
-        self._alter(database, name, struct, {})
+        self._alter(database, name, struct, {_CASCADE: str(cascade).lower()})
 
     def alter_table_req(self, request: Any) -> Any:
         properties = dict((request.environmentContext and request.environmentContext.properties) or {})
@@ -310,6 +312,8 @@ def _alteration(
         if changes != {name: getattr(before, name) for name in changes}:
             change = DdlTransaction(connection, _txn(connection, old, write_id))
             catalog.alter_table(connection, *old, changes=changes, write_id=change.write_id)
+            if "schema" in changes and context.get(_CASCADE, "").lower() == "true":
+                replace_columns(connection, catalog.get_table(connection, *old), write_id=change.write_id)
             change.end()
         if new != old:
             catalog.rename_table(connection, *old, *new)

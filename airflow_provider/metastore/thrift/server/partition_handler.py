@@ -26,6 +26,7 @@ from airflow_provider.metastore.thrift.protocol import (
     partition_name,
     partition_struct,
     partition_values,
+    read_storage_descriptor,
     values_in_name,
 )
 from airflow_provider.metastore.thrift.server.catalog_handler import plain_name
@@ -280,11 +281,15 @@ class PartitionHandler:
         self, database: str, table: str, partitions: list[Any], write_id: int | None = NO_WRITE_ID
     ) -> None:
         database = plain_name(database)
+        owner = self._metastore.get_table(database, table)
+        of_table = self._structs.of(owner)
         changes = []
         for one in partitions:
             fields: dict[str, Any] = {"parameters": one.parameters or {}}
             if one.sd is not None and one.sd.location:
                 fields["location"] = one.sd.location
+            if one.sd is not None and one.sd.serdeInfo is not None:
+                fields["storage_descriptor"] = read_storage_descriptor(owner, of_table, one.sd)
             changes.append((partition_values(one.values), fields))
         self._change(database, table, changes, self._txn(database, table, write_id))
 
@@ -317,12 +322,14 @@ class PartitionHandler:
 
     def _add(self, database: str, table: str, partitions: Sequence[Any], *, if_not_exists: bool) -> list[Any]:
         owner = self._metastore.get_table(plain_name(database), table)
+        of_table = self._structs.of(owner)
         specs = [
             PartitionSpec(
                 tuple(one.values),
                 (one.sd and one.sd.location)
                 or f"{owner.location.rstrip('/')}/{partition_name(owner, one.values)}",
                 one.parameters or {},
+                read_storage_descriptor(owner, of_table, one.sd),
             )
             for one in partitions
         ]
