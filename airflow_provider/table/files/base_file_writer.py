@@ -35,7 +35,7 @@ from airflow_provider.table.schema import (
     with_meta_columns,
     without_meta_columns,
 )
-from airflow_provider.table.storage import Storage, told_when_full
+from airflow_provider.table.storage import Storage, storage_full_errors
 
 ROW_GROUP_ROWS = 524_288
 ROW_GROUP_BYTES = 128 * 1024 * 1024  # in memory, not in the file
@@ -193,7 +193,7 @@ class BaseFileWriter:
         :return: what was written; an empty file is a file too.
         :raises StorageFullError: when there is no room for it, as from the methods that add rows.
         """
-        with told_when_full(self._storage, self.path):
+        with storage_full_errors(self._storage, self.path):
             size = self._finish()
         self._preserved_keys, self._new_keys, self._keys_to_hash = [], [], []
         return WrittenFile(self.path, size, self.rows, self._min_key, self._max_key)
@@ -285,7 +285,7 @@ class BaseFileWriter:
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         if self._parquet is not None and not self._with_statistics.issubset(with_statistics(table)):
             table = pa.concat_tables([self._take_back(), table]).unify_dictionaries()
-        with told_when_full(self._storage, self.path):
+        with storage_full_errors(self._storage, self.path):
             parquet = self._parquet or self._open(table)
             parquet.write_table(table, row_group_size=self._row_group_rows)
 

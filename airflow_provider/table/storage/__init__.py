@@ -10,7 +10,7 @@ from airflow_provider.table.storage.durability import (
     PUBLISHED_FOLDERS,
     Durability,
 )
-from airflow_provider.table.storage.full_storage import told_when_full
+from airflow_provider.table.storage.full_storage import storage_full_errors
 from airflow_provider.table.storage.storage import CLOCK_PREFIX, FileStatus, Storage
 
 __all__ = [
@@ -22,5 +22,5 @@ __all__ = [
     "Durability",
     "FileStatus",
     "Storage",
-    "told_when_full",
+    "storage_full_errors",
 ]

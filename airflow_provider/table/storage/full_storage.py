@@ -13,7 +13,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @contextmanager
-def told_when_full(storage: Storage, path: str) -> Iterator[None]:
+def storage_full_errors(storage: Storage, path: str) -> Iterator[None]:
     """Within it a file is written; other errors than those of full storage go through as they are.
 
     :param storage: the table's storage.
