@@ -24,7 +24,7 @@ from airflow_provider.table.timeline import (
     decode,
     decode_commit_metadata,
     find_undoing,
-    named_in,
+    undone_instants,
 )
 
 
@@ -193,7 +193,7 @@ def as_entry(storage: Storage, instant: Instant) -> LogEntry:
             instant=instant.requested_time,
             completion_time=completion_time,
             priority=PRIORITIES["cleaning"],
-            rolls_back=min(named_in(decode(content)), default=""),
+            rolls_back=min(undone_instants(decode(content)), default=""),
             owner=OWNER,
         )
     metadata = decode_commit_metadata(content)

@@ -55,7 +55,7 @@ from airflow_provider.table.timeline.schema_resolver import (
     table_schema,
 )
 from airflow_provider.table.timeline.time_travel import settled_timeline, timeline_as_of, without_restored
-from airflow_provider.table.timeline.undoing import UNDOING, find_undoing, named_in, undone_by
+from airflow_provider.table.timeline.undoing import UNDOING, find_undoing, undone_by, undone_instants
 from airflow_provider.table.timeline.zone import earliest_zone, timeline_zone
 
 __all__ = [
@@ -99,7 +99,6 @@ __all__ = [
     "instant_path",
     "merge_history",
     "metadata_of",
-    "named_in",
     "newest_archived",
     "now",
     "oldest_archived",
@@ -114,5 +113,6 @@ __all__ = [
     "timeline_folder",
     "timeline_zone",
     "undone_by",
+    "undone_instants",
     "without_restored",
 ]

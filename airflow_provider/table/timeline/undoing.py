@@ -25,14 +25,14 @@ def undone_by(timeline: Timeline, undoing: Instant) -> frozenset[str]:
     :return: their requested times; none where it was archived meanwhile.
     """
     if (plan := timeline.plan(undoing)) is not None:
-        return named_in(plan)
+        return undone_instants(plan)
     if undoing.state is not State.COMPLETED:
         return frozenset()
     try:
         content = timeline.read(undoing)
     except NoSuchInstantError:
         return frozenset()
-    return named_in(decode(content)) if content else frozenset()
+    return undone_instants(decode(content)) if content else frozenset()
 
 
 def find_undoing(timeline: Timeline, instant: str) -> Instant | None:
@@ -48,7 +48,7 @@ def find_undoing(timeline: Timeline, instant: str) -> Instant | None:
     return None
 
 
-def named_in(record: Mapping[str, Any]) -> frozenset[str]:
+def undone_instants(record: Mapping[str, Any]) -> frozenset[str]:
     """The instants that the plan, or the metadata, of a rollback or a restore names.
 
     :param record: Hudi's own record.
