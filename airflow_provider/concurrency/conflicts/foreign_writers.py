@@ -20,10 +20,10 @@ from airflow_provider.table.timeline import (
     Instant,
     State,
     Timeline,
-    content_of,
     decode,
     decode_commit_metadata,
     find_undoing,
+    read_completed,
     undone_instants,
 )
 
@@ -179,7 +179,7 @@ def as_entry(storage: Storage, instant: Instant) -> LogEntry:
     :param storage: the table's storage.
     :param instant: on the timeline.
     """
-    content = content_of(storage, Timeline(storage, ()), instant)
+    content = read_completed(storage, Timeline(storage, ()), instant)
     completion_time = instant.completion_time or instant.requested_time
     if instant.action is Action.RESTORE:
         return Restore(

@@ -53,12 +53,12 @@ from airflow_provider.table.timeline import (
     State,
     Timeline,
     WriteStat,
-    content_of,
     created_schema,
     decode,
     decode_commit_metadata,
     instant_path,
     newest_archived,
+    read_completed,
     table_schema,
 )
 
@@ -337,7 +337,9 @@ def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) 
     :param instant: a commit, clean, rollback or restore.
     :raises NoSuchInstantError: when it was undone since.
     """
-    content = content_of(storage, timeline, instant)  # nobody else has logged one that is archived meanwhile
+    content = read_completed(
+        storage, timeline, instant
+    )  # nobody else has logged one that is archived meanwhile
     if instant.action in (Action.CLEAN, Action.ROLLBACK, Action.RESTORE):
         return FileChanges(removed=tuple(sorted(_deleted(decode(content)))))
     said, moment = decode_commit_metadata(content), instant.completion_time or ""

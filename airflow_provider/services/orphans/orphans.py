@@ -20,7 +20,7 @@ from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.files import MARKS_OF_A_PARTITION
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage import FileStatus, Storage
-from airflow_provider.table.timeline import Action, Timeline, age, content_of, decode, timeline_zone
+from airflow_provider.table.timeline import Action, Timeline, age, decode, read_completed, timeline_zone
 
 DAY = 24 * 3600.0
 
@@ -112,7 +112,7 @@ def dead_on_timeline(
     for instant in timeline.completed():
         if instant.action not in (Action.ROLLBACK, Action.RESTORE) or instant.requested_time in but_by:
             continue
-        at, told = instant.completion_time or "", decode(content_of(storage, timeline, instant))
+        at, told = instant.completion_time or "", decode(read_completed(storage, timeline, instant))
         if instant.action is Action.RESTORE:
             for undone in told.get("restoreInstantInfo") or ():
                 found[str(undone["commitTime"])] = DeadInstant(End.RESTORED, at)

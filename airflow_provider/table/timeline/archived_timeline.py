@@ -313,7 +313,7 @@ def find_archived(storage: Storage, requested_time: str, layout: int = 2) -> Arc
     return next(map(ArchivedInstant.from_row, rows), None)
 
 
-def content_of(storage: Storage, timeline: Timeline, instant: Instant) -> bytes:
+def read_completed(storage: Storage, timeline: Timeline, instant: Instant) -> bytes:
     """The content of a completed instant of a timeline, also where it was archived since that was loaded.
 
     :param storage: the table's storage.
@@ -332,8 +332,8 @@ def content_of(storage: Storage, timeline: Timeline, instant: Instant) -> bytes:
 
 
 def metadata_of(storage: Storage, timeline: Timeline, commit: Instant) -> CommitMetadata:
-    """What a commit of a timeline did; see :func:`content_of`."""
-    return decode_commit_metadata(content_of(storage, timeline, commit))
+    """What a commit of a timeline did; see :func:`read_completed`."""
+    return decode_commit_metadata(read_completed(storage, timeline, commit))
 
 
 def find_commit(

@@ -13,7 +13,7 @@ from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig
 from airflow_provider.table.schema import LATEST_SCHEMA, SCHEMA, ColumnIds, TableSchema, read_history
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
-from airflow_provider.table.timeline.archived_timeline import content_of
+from airflow_provider.table.timeline.archived_timeline import read_completed
 from airflow_provider.table.timeline.metadata import (
     REWRITES,
     CommitMetadata,
@@ -113,7 +113,7 @@ def _said(storage: Storage, timeline: Timeline) -> Iterator[TableSchema]:
     for instant in sorted(timeline.commits(), key=attrgetter("requested_time"), reverse=True):
         if instant.file_name not in known:  # what a completed instant says never changes
             try:
-                content = content_of(storage, timeline, instant)
+                content = read_completed(storage, timeline, instant)
             except NoSuchInstantError:  # undone in this moment: it says nothing any more
                 continue
             before = next(reversed(known.values()), None)
