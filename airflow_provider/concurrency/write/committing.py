@@ -36,7 +36,7 @@ from airflow_provider.exceptions import (
     WriteConflictError,
 )
 from airflow_provider.table.schema import TableSchema
-from airflow_provider.table.timeline import metadata_of, says_schema_after
+from airflow_provider.table.timeline import later_commit_has_schema, metadata_of
 
 log = logging.getLogger(__name__)
 
@@ -256,7 +256,7 @@ class Committing:
             before, self._content = self._content, self._content.with_schema(evolved, evolved != current)
             if evolved != before.schema:
                 write.uncommitted.stage(self._content)
-        self._alters_first = self._content.evolves and says_schema_after(
+        self._alters_first = self._content.evolves and later_commit_has_schema(
             self._storage, moment.timeline, write.instant
         )
 

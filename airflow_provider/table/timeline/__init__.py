@@ -50,7 +50,7 @@ from airflow_provider.table.timeline.metadata import (
 from airflow_provider.table.timeline.schema_resolver import (
     created_schema,
     has_never_changed,
-    says_schema_after,
+    later_commit_has_schema,
     schema_said,
     table_schema,
 )
@@ -96,6 +96,7 @@ __all__ = [
     "format_time",
     "has_never_changed",
     "instant_path",
+    "later_commit_has_schema",
     "merge_history",
     "metadata_of",
     "newest_archived",
@@ -104,7 +105,6 @@ __all__ = [
     "parse_time",
     "read_completed",
     "requested_content",
-    "says_schema_after",
     "schema_said",
     "settled_timeline",
     "table_schema",

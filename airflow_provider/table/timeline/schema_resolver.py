@@ -85,7 +85,7 @@ def has_never_changed(schema: TableSchema, config: TableConfig) -> bool:
     return is_by_names and created is not None and created.columns.equals(schema.columns)
 
 
-def says_schema_after(storage: Storage, timeline: Timeline, instant: str) -> bool:
+def later_commit_has_schema(storage: Storage, timeline: Timeline, instant: str) -> bool:
     """Whether a commit that was requested later than another one says what the table's schema is.
 
     :param storage: the table's storage.
