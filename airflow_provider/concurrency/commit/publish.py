@@ -62,7 +62,7 @@ from airflow_provider.table.timeline import (
     find_archived,
     instant_path,
     newest_archived,
-    schema_said,
+    schema_of_commit,
 )
 
 log = logging.getLogger(__name__)
@@ -432,7 +432,7 @@ def _stage_again(storage: Storage, entry: Commit) -> None:
             entry.indexes or (),
             lambda: change,
             lambda: FileSystemView(storage, timeline),
-            schema_said(metadata),
+            schema_of_commit(metadata),
         )
 
 

@@ -51,7 +51,7 @@ from airflow_provider.table.timeline.schema_resolver import (
     created_schema,
     has_never_changed,
     later_commit_has_schema,
-    schema_said,
+    schema_of_commit,
     table_schema,
 )
 from airflow_provider.table.timeline.time_travel import settled_timeline, timeline_as_of, without_restored
@@ -105,7 +105,7 @@ __all__ = [
     "parse_time",
     "read_completed",
     "requested_content",
-    "schema_said",
+    "schema_of_commit",
     "settled_timeline",
     "table_schema",
     "taken_out_by_archived",

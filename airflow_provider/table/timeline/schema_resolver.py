@@ -118,7 +118,9 @@ def _said(storage: Storage, timeline: Timeline) -> Iterator[TableSchema]:
                 continue
             before = next(reversed(known.values()), None)
             is_same = before is not None and _is_said_in(before, content)
-            known[instant.file_name] = before if is_same else schema_said(decode_commit_metadata(content))
+            known[instant.file_name] = (
+                before if is_same else schema_of_commit(decode_commit_metadata(content))
+            )
         if (schema := known[instant.file_name]) is not None:
             yield schema
 
@@ -130,7 +132,7 @@ def _is_said_in(schema: TableSchema, content: bytes) -> bool:
     return not any(name.encode() in content for name in (LATEST_SCHEMA, *_KEEP_SCHEMA))
 
 
-def schema_said(metadata: CommitMetadata) -> TableSchema | None:
+def schema_of_commit(metadata: CommitMetadata) -> TableSchema | None:
     """The table's schema from a commit on; None where the commit says nothing of it.
 
     :param metadata: of the commit.
