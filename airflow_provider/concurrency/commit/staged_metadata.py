@@ -26,7 +26,7 @@ from airflow_provider.table.timeline import (
     WriteStat,
     encode_commit_metadata,
     instant_path,
-    requested_content,
+    requested_metadata,
 )
 
 
@@ -103,7 +103,7 @@ class Uncommitted:
         encoded = content.encoded(self._info.operation, self._action)
         self._storage.put(staged_metadata_path(self._instant), encoded)
         if action := content.renamed_action(self._action):
-            self._storage.put(staged_plan_path(self._instant), requested_content(action))
+            self._storage.put(staged_plan_path(self._instant), requested_metadata(action))
 
     def is_logged_to(self, indexes: Iterable[IndexState]) -> bool:
         """Whether what is staged for the indexes is staged for these."""

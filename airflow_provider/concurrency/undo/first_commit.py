@@ -16,7 +16,7 @@ from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Action, Instant, State, Timeline, instant_path, requested_content
+from airflow_provider.table.timeline import Action, Instant, State, Timeline, instant_path, requested_metadata
 
 
 def ensure_commit_before(storage: Storage, dead: str) -> None:
@@ -37,7 +37,7 @@ def _put_commit_before(storage: Storage, dead: str) -> None:
     content = Content((), {}, extra, False, schema=TableSchema(text) if text else None)
     uncommitted = Uncommitted(storage, instant, Action.COMMIT, info)
     requested = Instant(instant, Action.COMMIT, State.REQUESTED)
-    storage.put_if_absent(instant_path(requested), requested_content(Action.COMMIT))
+    storage.put_if_absent(instant_path(requested), requested_metadata(Action.COMMIT))
     uncommitted.plan((), ())
     uncommitted.stage(content)
 

@@ -34,7 +34,7 @@ from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.properties import LOCAL
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Action, Instant, State, Timeline, instant_path, requested_content
+from airflow_provider.table.timeline import Action, Instant, State, Timeline, instant_path, requested_metadata
 
 
 def begin_write(
@@ -113,7 +113,7 @@ def begin_write(
         try:
             if open_txn is not None:
                 hold(storage, instant, open_txn)
-            if storage.put_if_absent(requested, requested_content(action)):
+            if storage.put_if_absent(requested, requested_metadata(action)):
                 return writer
         except BaseException:
             writer.abort("could not begin")

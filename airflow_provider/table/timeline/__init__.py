@@ -45,7 +45,7 @@ from airflow_provider.table.timeline.metadata import (
     decode_commit_metadata,
     encode,
     encode_commit_metadata,
-    requested_content,
+    requested_metadata,
 )
 from airflow_provider.table.timeline.schema_resolver import (
     created_schema,
@@ -104,7 +104,7 @@ __all__ = [
     "oldest_archived",
     "parse_time",
     "read_completed",
-    "requested_content",
+    "requested_metadata",
     "schema_of_commit",
     "settled_timeline",
     "table_schema",

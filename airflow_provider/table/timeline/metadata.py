@@ -156,7 +156,7 @@ def encode_commit_metadata(meta: CommitMetadata, action: str) -> bytes:
     return encode(REPLACE_COMMIT_METADATA, record)
 
 
-def requested_content(action: str) -> bytes:
+def requested_metadata(action: str) -> bytes:
     """The content of a requested instant that has no plan.
 
     :param action: the timeline's action.
