@@ -30,7 +30,7 @@ from airflow_provider.table.timeline import (
     encode,
     find_commit,
     format_time,
-    taken_out_by_archived,
+    replaced_by_archived,
     timeline_zone,
 )
 
@@ -422,7 +422,7 @@ class _Planner:
             if each.file.path in {status.path for status in statuses}
         ]
         live = {group for group, each in found if each.superseded is None}
-        taken_out = taken_out_by_archived(self._storage, live, self._view.shows) if live else ()
+        taken_out = replaced_by_archived(self._storage, live, self._view.shows) if live else ()
         for group, each in found:
             if group in taken_out:  # so nobody can read it, whatever is kept
                 file = replace(each.file, reason=Reason.REPLACED)

@@ -24,7 +24,7 @@ from airflow_provider.table.timeline import (
     before,
     decode,
     oldest_archived,
-    taken_out_by_archived,
+    replaced_by_archived,
 )
 
 ORPHANED_INSTANTS = "orphaned_instants"
@@ -124,7 +124,7 @@ def _not_explained_by_the_archive(
 ) -> list[_Taken]:
     """Without the files that were taken out by an archived replacecommit, or that are of no commit."""
     first = min(each.instant for each in found)
-    by_archived = taken_out_by_archived(
+    by_archived = replaced_by_archived(
         storage, {each.group for each in found}, view.shows, completed_after=first
     )
     found = [each for each in found if each.group not in by_archived]

@@ -17,7 +17,7 @@ from airflow_provider.table.timeline.archived_timeline import (
     newest_archived,
     oldest_archived,
     read_completed,
-    taken_out_by_archived,
+    replaced_by_archived,
 )
 from airflow_provider.table.timeline.instant import (
     WRITE_ACTIONS,
@@ -104,11 +104,11 @@ __all__ = [
     "oldest_archived",
     "parse_time",
     "read_completed",
+    "replaced_by_archived",
     "requested_metadata",
     "schema_of_commit",
     "settled_timeline",
     "table_schema",
-    "taken_out_by_archived",
     "timeline_as_of",
     "timeline_folder",
     "timeline_zone",

@@ -245,7 +245,7 @@ def archived_since(storage: Storage, timeline: Timeline, upto: str, moment: str)
     return next(itertools.chain(later, archived_commits(storage, completed_after=moment)), None)
 
 
-def taken_out_by_archived(
+def replaced_by_archived(
     storage: Storage,
     file_groups: Collection[tuple[str, str]],
     is_shown: Callable[[str], bool],
