@@ -24,7 +24,7 @@ from airflow_provider.table.file_groups import (
     ValidWriteIds,
     check_complete,
     check_not_cleaned,
-    left_out,
+    invisible_commits,
 )
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.merge_semantics import MergeSemantics
@@ -312,7 +312,7 @@ class HudiTable:
                 timeline = timeline_as_of(self.storage, timeline, as_of)
             if valid_write_ids is None:
                 return timeline
-            hidden[:] = left_out(self.storage, timeline, valid_write_ids)
+            hidden[:] = invisible_commits(self.storage, timeline, valid_write_ids)
             unseen = {effect.instant for effect in hidden}
             return timeline.showing(lambda instant: instant not in unseen)
 

@@ -13,7 +13,7 @@ from airflow_provider.table.file_groups.visibility import (
     ValidWriteIds,
     check_not_cleaned,
     effect_of,
-    left_out,
+    invisible_commits,
     meets,
 )
 
@@ -28,8 +28,8 @@ __all__ = [
     "check_complete",
     "check_not_cleaned",
     "effect_of",
+    "invisible_commits",
     "lacking",
-    "left_out",
     "meets",
     "planned_files",
     "taken",

@@ -148,7 +148,7 @@ def effect_of(storage: Storage, timeline: Timeline, commit: Instant) -> Effect:
     return known[commit.file_name]
 
 
-def left_out(storage: Storage, timeline: Timeline, valid_write_ids: ValidWriteIds) -> list[Effect]:
+def invisible_commits(storage: Storage, timeline: Timeline, valid_write_ids: ValidWriteIds) -> list[Effect]:
     """The commits on a timeline that a reader does not see, in the order of their completion.
 
     :param storage: the table's storage.
