@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from airflow_provider.concurrency.conflicts.rules import WriteDescription
 from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
-from airflow_provider.table.file_groups import Effect, effect_of, meets
+from airflow_provider.table.file_groups import Effect, effect_of, touches_partitions
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import State, Timeline
 
@@ -90,7 +90,7 @@ def check_not_held(
         if worked_in is None:
             worked_in = {*partitions(), *(group.partition_path for group in this.file_groups)}
         shared = sorted(other.written & this.file_groups)
-        if not shared and not meets(other.taken_out_of, worked_in, this.operation):
+        if not shared and not touches_partitions(other.taken_out_of, worked_in, this.operation):
             continue
         where = "/".join(shared[0]).lstrip("/") if shared else f"{sorted(other.taken_out_of)[0]!r}"
         raise WriteConflictError(

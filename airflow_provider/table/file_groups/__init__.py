@@ -14,7 +14,7 @@ from airflow_provider.table.file_groups.visibility import (
     check_not_cleaned,
     effect_of,
     invisible_commits,
-    meets,
+    touches_partitions,
 )
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
     "effect_of",
     "invisible_commits",
     "lacking",
-    "meets",
     "planned_files",
     "taken",
+    "touches_partitions",
 ]

@@ -122,10 +122,10 @@ class Effect:
         if self.is_rewrite:
             return False
         worked_in = self.inserted_in | {group.partition_path for group in self.replaced}
-        return meets(earlier.taken_out_of, worked_in, self.operation)
+        return touches_partitions(earlier.taken_out_of, worked_in, self.operation)
 
 
-def meets(taken_out_of: frozenset[str], partitions: Iterable[str], operation: str) -> bool:
+def touches_partitions(taken_out_of: frozenset[str], partitions: Iterable[str], operation: str) -> bool:
     """Whether a write works in a partition from which another one has taken rows out.
 
     :param taken_out_of: the other one's partitions.
