@@ -19,7 +19,7 @@ from airflow_provider.concurrency.heartbeats import Heartbeat, HeartbeatInfo, He
 from airflow_provider.concurrency.log import CommitLog
 from airflow_provider.exceptions import InvalidInputError, SnapshotUnavailableError
 from airflow_provider.locks.owner import describe_owner
-from airflow_provider.table.file_groups import FileSystemView, lacking
+from airflow_provider.table.file_groups import FileSystemView, missing_file
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Action, Timeline, after, now, parse_time
@@ -52,7 +52,7 @@ class ReaderLease(Heartbeat):
         cleans = (instant for instant in timeline.completed() if instant.action is Action.CLEAN)
         if not any((instant.completion_time or "") > began for instant in cleans):
             return
-        if found := lacking(self._storage, self._view, timeline):
+        if found := missing_file(self._storage, self._view, timeline):
             path, clean = found
             raise SnapshotUnavailableError(
                 f"table {self._storage.root}: clean {clean.requested_time} of another Hudi writer, which "

@@ -36,7 +36,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.orphans import there_and_gone
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView, effect_of, lacking
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView, effect_of, missing_file
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import FileChanges
@@ -191,7 +191,7 @@ def _plan(storage: Storage, timeline: Timeline, archived: str, to: str) -> Resto
             instant=first,
         )
     view = FileSystemView(storage, lambda: Timeline.load(storage).until(moment))
-    if found := lacking(storage, view, timeline, also_planned=True):
+    if found := missing_file(storage, view, timeline, also_planned=True):
         path, clean = found
         raise SnapshotUnavailableError(
             f"{told}: clean {clean.requested_time} took {path}, which that snapshot needs; choose a "

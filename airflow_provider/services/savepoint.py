@@ -19,7 +19,7 @@ from airflow_provider.concurrency.log import Savepoint as SavepointEntry
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError, TableError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
-from airflow_provider.table.file_groups import FileSystemView, lacking
+from airflow_provider.table.file_groups import FileSystemView, missing_file
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import UsableIndexes
 from airflow_provider.table.storage import Storage
@@ -204,7 +204,7 @@ def _content(
             "readers show it as of then too; choose a later one",
             instant=requested,
         )
-    if found := lacking(storage, view, timeline, also_planned=True):
+    if found := missing_file(storage, view, timeline, also_planned=True):
         path, clean = found
         raise SnapshotUnavailableError(
             f"{told}: clean {clean.requested_time} took {path}; choose a later commit",

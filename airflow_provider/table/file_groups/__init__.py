@@ -3,7 +3,7 @@
 from airflow_provider.table.file_groups.cleans import (
     ORPHANED_INSTANTS,
     check_complete,
-    lacking,
+    missing_file,
     planned_files,
     taken,
 )
@@ -29,7 +29,7 @@ __all__ = [
     "check_not_cleaned",
     "effect_of",
     "invisible_commits",
-    "lacking",
+    "missing_file",
     "planned_files",
     "taken",
     "touches_partitions",

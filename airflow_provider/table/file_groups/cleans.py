@@ -65,7 +65,7 @@ def planned_files(plan: Mapping[str, Any]) -> Iterator[str]:
             yield _path(partition, name)
 
 
-def lacking(
+def missing_file(
     storage: Storage, view: FileSystemView, timeline: Timeline, *, also_planned: bool = False
 ) -> tuple[str, Instant] | None:
     """A file that a view should show, and a clean took.
@@ -149,7 +149,7 @@ def check_complete(storage: Storage, view: FileSystemView, timeline: Timeline, a
     :param as_of: the moment, for the error; None for a snapshot of now without some transactions.
     :raises SnapshotUnavailableError: when a cleaner has deleted some of it.
     """
-    if found := lacking(storage, view, timeline):
+    if found := missing_file(storage, view, timeline):
         path, clean = found
         asked = f"as of {as_of}" if as_of else "of these write ids"
         raise SnapshotUnavailableError(

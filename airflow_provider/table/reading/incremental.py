@@ -34,7 +34,7 @@ from airflow_provider.exceptions import (
     NoSuchInstantError,
     UnsupportedTableError,
 )
-from airflow_provider.table.file_groups import Effect, FileGroupId, FileSystemView, lacking
+from airflow_provider.table.file_groups import Effect, FileGroupId, FileSystemView, missing_file
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading.checkpoints import (
     check_files_are_there,
@@ -259,7 +259,7 @@ def increment(
             commits = without_outer_log_compactions(commits, moment.metadata)
             written = {i.requested_time: moment.metadata(i) for i in commits}
         slices = slices_touched(table, view, written)
-        if left_out and (found := lacking(table.storage, view, moment.timeline)):
+        if left_out and (found := missing_file(table.storage, view, moment.timeline)):
             raise expired(table, start, f"file {found[0]} was cleaned")
         paths = [path for each in slices for path in each.paths]
         window = (start, upto, moment.timeline, tuple(commits), tuple(paths), held_by, slices, view)
