@@ -15,7 +15,7 @@ import tenacity
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.services.orphans.orphans import DeadInstant, data_files, dead_instants
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView, taken
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView, cleaned_files
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import (
@@ -126,7 +126,7 @@ class FilesLeft:
         self._storage = storage
         self._present: dict[str, set[str]] = {}
         self._of_instants: set[str] | None = None
-        by_clean = taken(storage, timeline).items()
+        by_clean = cleaned_files(storage, timeline).items()
         self._unfinished = {path: clean for path, clean in by_clean if clean.state is not State.COMPLETED}
         self._cleans = {_group_of(path): clean for path, clean in self._unfinished.items()}
 

@@ -3,9 +3,9 @@
 from airflow_provider.table.file_groups.cleans import (
     ORPHANED_INSTANTS,
     check_complete,
+    cleaned_files,
     missing_file,
     planned_files,
-    taken,
 )
 from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView, ShownInstants
 from airflow_provider.table.file_groups.visibility import (
@@ -27,10 +27,10 @@ __all__ = [
     "ValidWriteIds",
     "check_complete",
     "check_not_cleaned",
+    "cleaned_files",
     "effect_of",
     "invisible_commits",
     "missing_file",
     "planned_files",
-    "taken",
     "touches_partitions",
 ]

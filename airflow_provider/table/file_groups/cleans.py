@@ -31,7 +31,7 @@ ORPHANED_INSTANTS = "orphaned_instants"
 """In the extra metadata of our cleans: instants, comma separated, whose files were of no commit."""
 
 
-def taken(storage: Storage, timeline: Timeline) -> dict[str, Instant]:
+def cleaned_files(storage: Storage, timeline: Timeline) -> dict[str, Instant]:
     """Data files that the cleans on a timeline have deleted, or plan to, or may have, and were of a commit.
 
     :param storage: the table's storage.
@@ -78,7 +78,7 @@ def missing_file(
     :return: the newest such file's path, and the clean; None when the view shows everything.
     """
     found: list[_Taken] = []
-    for path, clean in taken(storage, timeline).items():
+    for path, clean in cleaned_files(storage, timeline).items():
         partition, _, name = path.rpartition("/")
         written = _written_by(name)
         if written is None:

@@ -26,7 +26,7 @@ from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retent
 from airflow_provider.services.cleaning.cleaning import clean, schedule_clean
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint
-from airflow_provider.table.file_groups.cleans import taken
+from airflow_provider.table.file_groups.cleans import cleaned_files
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
 from airflow_provider.table.timeline.archived_timeline import archived_commits
@@ -283,7 +283,7 @@ class Past(RuleBasedStateMachine):
     def doomed(self) -> set[str]:
         """Files that are gone, or that a clean that has not completed is about to take."""
         storage = self.made.table.storage
-        planned = taken(storage, Timeline.load(storage)).items()
+        planned = cleaned_files(storage, Timeline.load(storage)).items()
         pending = {path for path, each in planned if each.state is not State.COMPLETED}
         gone = {
             path
