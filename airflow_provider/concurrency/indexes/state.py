@@ -17,7 +17,12 @@ from typing import NamedTuple
 
 from airflow_provider.concurrency.log import CommitLog, IndexState, LogEntry
 from airflow_provider.exceptions import CorruptTableError, WriteConflictError
-from airflow_provider.table.metadata_table import made_file_groups, metadata_storage, not_kept, refusal
+from airflow_provider.table.metadata_table import (
+    made_file_groups,
+    metadata_storage,
+    refusal,
+    unsupported_indexes,
+)
 from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, parse_properties
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
@@ -32,7 +37,7 @@ class TableIndexes(NamedTuple):
     """
 
     kept: tuple[IndexState, ...]
-    not_kept: tuple[str, ...]
+    unsupported_indexes: tuple[str, ...]
     properties: str
 
     def for_writing(self, location: str) -> tuple[IndexState, ...]:
@@ -61,7 +66,7 @@ def table_indexes(storage: Storage, commit_log: CommitLog, newest: LogEntry | No
     known = _said(commit_log, newest)
     config = TableConfig.from_properties(parse_properties(content.decode()))
     named = {*config.metadata_partitions, *config.inflight_metadata_partitions}
-    foreign = not_kept(storage, named) if named else []
+    foreign = unsupported_indexes(storage, named) if named else []
     return TableIndexes(_looked_at(storage, config, known, named.difference(foreign)), tuple(foreign), digest)
 
 

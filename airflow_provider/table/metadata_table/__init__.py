@@ -11,7 +11,7 @@ from airflow_provider.table.metadata_table.file_groups import (
     MetadataFileSlice,
     made_file_groups,
 )
-from airflow_provider.table.metadata_table.foreign_partitions import not_kept, refusal
+from airflow_provider.table.metadata_table.foreign_partitions import refusal, unsupported_indexes
 from airflow_provider.table.metadata_table.index_definitions import (
     DEFINITIONS_PATH,
     IndexDefinition,
@@ -111,7 +111,6 @@ __all__ = [
     "made_file_groups",
     "merge",
     "metadata_storage",
-    "not_kept",
     "partition_of_files_key",
     "read_index_definitions",
     "recomputed_partition_stats",
@@ -119,6 +118,7 @@ __all__ = [
     "records_of",
     "refusal",
     "schema_text",
+    "unsupported_indexes",
     "value_type",
     "write_base_file",
     "write_index_definitions",

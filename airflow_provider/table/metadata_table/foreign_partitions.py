@@ -18,7 +18,7 @@ _PREFIXES = ("secondary_index_", "expr_index_")
 _KINDS: Mapping[str, str] = dict(zip(_PREFIXES, ("a secondary index", "an expression index"), strict=True))
 
 
-def not_kept(table: Storage, named: Iterable[str]) -> list[str]:
+def unsupported_indexes(table: Storage, named: Iterable[str]) -> list[str]:
     """Those of some partitions that are not kept here.
 
     :param table: the table's storage.

@@ -15,7 +15,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.table.files import BloomFilter
-from airflow_provider.table.metadata_table.foreign_partitions import not_kept
+from airflow_provider.table.metadata_table.foreign_partitions import unsupported_indexes
 from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.keys import (
     ALL_PARTITIONS,
@@ -228,7 +228,7 @@ class UsableIndexes:
             log.info("table %s: index %s is not used: %s", self._storage.root, partition, error)
             return False
         built = {each.base_file.instant for each in slices if each.base_file is not None}
-        if not built or partition not in self._complete() or not_kept(self._storage, [partition]):
+        if not built or partition not in self._complete() or unsupported_indexes(self._storage, [partition]):
             return False
         if partition in _OF_THE_MOMENT and not all(self._was_complete(table, each) for each in built):
             return False
