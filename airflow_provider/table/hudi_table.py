@@ -28,7 +28,11 @@ from airflow_provider.table.file_groups import (
 )
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.merge_semantics import MergeSemantics
-from airflow_provider.table.metadata_table import UsableIndexes, refusal, unsupported_indexes
+from airflow_provider.table.metadata_table import (
+    UsableIndexes,
+    unsupported_indexes,
+    unsupported_indexes_error,
+)
 from airflow_provider.table.nesting import check_not_nested
 from airflow_provider.table.properties import (
     LOCAL,
@@ -382,7 +386,7 @@ class HudiTable:
         check_layout(config)
         named = {*config.metadata_partitions, *config.inflight_metadata_partitions}
         if keeps_indexes and (foreign := unsupported_indexes(self.storage, named)):
-            raise refusal(self.location, foreign)
+            raise unsupported_indexes_error(self.location, foreign)
 
 
 def _durability(storage: Storage, config: TableConfig) -> Durability:

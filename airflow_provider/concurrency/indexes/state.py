@@ -20,8 +20,8 @@ from airflow_provider.exceptions import CorruptTableError, WriteConflictError
 from airflow_provider.table.metadata_table import (
     made_file_groups,
     metadata_storage,
-    refusal,
     unsupported_indexes,
+    unsupported_indexes_error,
 )
 from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, parse_properties
 from airflow_provider.table.storage import Storage
@@ -47,7 +47,7 @@ class TableIndexes(NamedTuple):
         :raises UnsupportedTableError: when there is one that is not kept.
         """
         if self.not_kept:
-            raise refusal(location, self.not_kept)
+            raise unsupported_indexes_error(location, self.not_kept)
         return self.kept
 
 

@@ -11,7 +11,10 @@ from airflow_provider.table.metadata_table.file_groups import (
     MetadataFileSlice,
     made_file_groups,
 )
-from airflow_provider.table.metadata_table.foreign_partitions import refusal, unsupported_indexes
+from airflow_provider.table.metadata_table.foreign_partitions import (
+    unsupported_indexes,
+    unsupported_indexes_error,
+)
 from airflow_provider.table.metadata_table.index_definitions import (
     DEFINITIONS_PATH,
     IndexDefinition,
@@ -116,9 +119,9 @@ __all__ = [
     "recomputed_partition_stats",
     "record_index_definition",
     "records_of",
-    "refusal",
     "schema_text",
     "unsupported_indexes",
+    "unsupported_indexes_error",
     "value_type",
     "write_base_file",
     "write_index_definitions",

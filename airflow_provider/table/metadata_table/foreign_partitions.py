@@ -38,7 +38,7 @@ def _is_of_partitions(table: Storage, partition: str) -> bool:
     return definition is not None and definition.options.get("isPartitioned", "").lower() == "true"
 
 
-def refusal(location: str, partitions: Iterable[str]) -> UnsupportedTableError:
+def unsupported_indexes_error(location: str, partitions: Iterable[str]) -> UnsupportedTableError:
     """The error that tells why a table is not written, and what can be done.
 
     :param location: of the table.
