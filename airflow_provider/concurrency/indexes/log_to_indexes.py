@@ -33,7 +33,7 @@ from airflow_provider.table.metadata_table import (
     Records,
     begin_instant,
     by_file_group,
-    completed_content,
+    completed_metadata,
     file_group_id,
     indexed_columns,
     keys_to_recompute,
@@ -150,7 +150,7 @@ class StagedChange:
         ]
         self._paths = {f"{METADATA_FOLDER}/{stat.path}" for stat in stats}
         begin_instant(metadata_table, Action.DELTA_COMMIT, self._instant, UPSERT)
-        self._storage.put(staged_path(self._instant), completed_content(Action.DELTA_COMMIT, UPSERT, stats))
+        self._storage.put(staged_path(self._instant), completed_metadata(Action.DELTA_COMMIT, UPSERT, stats))
 
     def _told_anew(
         self,

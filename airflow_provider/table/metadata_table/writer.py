@@ -334,7 +334,7 @@ def write_instant(
     """
     begin_instant(storage, action, instant, operation_type, plan=plan)
     completed = Instant(instant, action, State.COMPLETED, completion_time)
-    content = completed_content(action, operation_type, write_stats)
+    content = completed_metadata(action, operation_type, write_stats)
     storage.put_if_absent(instant_path(completed), content)
 
 
@@ -357,7 +357,7 @@ def begin_instant(
     storage.put_if_absent(instant_path(Instant(instant, action, State.INFLIGHT)), inflight)
 
 
-def completed_content(action: Action, operation_type: str, write_stats: Collection[WriteStat]) -> bytes:
+def completed_metadata(action: Action, operation_type: str, write_stats: Collection[WriteStat]) -> bytes:
     """The content of an instant of the metadata table that has completed.
 
     :param action: see :func:`write_instant`.
