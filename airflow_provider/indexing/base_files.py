@@ -182,7 +182,7 @@ class IndexBuild:
             return set()  # dropped already
         since = (e for e in logs.log_files if self.instant < e.completion_time <= self.logged_until)
         try:
-            return metadata_table.taken_out(replace(logs, log_files=tuple(since)))
+            return metadata_table.deleted_keys(replace(logs, log_files=tuple(since)))
         except FileNotFoundError:
             commit_log = CommitLog(self.storage)
             indexes = current_indexes(self.storage, commit_log, commit_log.newest())

@@ -37,7 +37,7 @@ def check_one_place(storage: Storage, timeline: Timeline, *, since: str = "") ->
     # A clustering that completes now has moved keys by the index, and not yet by the view.
     metadata_table = MetadataTable(metadata_storage(storage), as_of=timeline.newest_completion)
     for file_slice in metadata_table.file_slices(MetadataPartition.RECORD_INDEX):
-        for key, said in metadata_table.said_of_changed(file_slice, since):
+        for key, said in metadata_table.changed_versions(file_slice, since):
             places = [each if isinstance(each, RecordLocation) else None for each in said]
             for place in places[:-1]:
                 if place is not None and _file_group(place) != _file_group(places[-1]):

@@ -56,4 +56,4 @@ def index_status(table: HudiTable) -> list[IndexStatus]:
             found.append(IndexStatus(named[0], "building", *named[1:], info.owner, info.progress))
         else:
             found.append(IndexStatus(named[0], "planned", *named[1:]))
-    return found + [IndexStatus(partition, "not kept", "", 0) for partition in there.not_kept]
+    return found + [IndexStatus(partition, "not kept", "", 0) for partition in there.unsupported_indexes]

@@ -373,7 +373,9 @@ def _is_dropped(table: HudiTable, operation: CompactionOperation, instant: str) 
         return True
     own = MetadataTable(metadata_storage(table.storage))
     slices = own.file_slices(operation.partition)
-    return all(each.base_file is not None and own.began(each.base_file.instant) > instant for each in slices)
+    return all(
+        each.base_file is not None and own.complete_up_to(each.base_file.instant) > instant for each in slices
+    )
 
 
 def _is_due(table: HudiTable, timeline: Timeline) -> bool:

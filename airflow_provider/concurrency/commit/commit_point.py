@@ -123,7 +123,7 @@ def _following(storage: Storage, moment: Moment, decided: Entry) -> Entry:
         decided,
         completion_time=completion_time_after(storage, newest, requested, later_than=bound),
         indexes=there.kept if decided.indexes is None else decided.indexes,
-        properties="" if changes or there.not_kept else there.properties,
+        properties="" if changes or there.unsupported_indexes else there.properties,
         archived=max(decided.archived, newest.archived if newest else ""),
         sequence=moment.sequence + 1,
     )

@@ -109,7 +109,7 @@ def drop_indexes(
 
     def decide(moment: Moment) -> IndexChange | None:
         there = moment.table_indexes
-        named = (*(each.partition for each in there.kept), *there.not_kept)
+        named = (*(each.partition for each in there.kept), *there.unsupported_indexes)
         gone[:] = [partition for partition in named if is_wanted(partition)]
         if not gone:
             return None

@@ -32,7 +32,7 @@ class TableIndexes(NamedTuple):
     """The indexes of a table at one moment.
 
     :param kept: those that every commit logs to, or will be logged to once they are begun.
-    :param not_kept: partitions of the metadata table that are not kept up to date here.
+    :param unsupported_indexes: partitions of the metadata table that are not kept up to date here.
     :param properties: digest of the table's properties, see :attr:`LogEntry.properties`.
     """
 
@@ -46,8 +46,8 @@ class TableIndexes(NamedTuple):
         :param location: of the table.
         :raises UnsupportedTableError: when there is one that is not kept.
         """
-        if self.not_kept:
-            raise unsupported_indexes_error(location, self.not_kept)
+        if self.unsupported_indexes:
+            raise unsupported_indexes_error(location, self.unsupported_indexes)
         return self.kept
 
 

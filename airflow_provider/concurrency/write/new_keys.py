@@ -97,7 +97,9 @@ def same_new_keys(
     conflicts = _by_record_index(committing, content, own, came, twice, policy)
     # Of another Hudi writer's commit it may know nothing, until the next entry is put.
     unknown = [
-        change for change in changes if _is_foreign(change) and not metadata_table.knows(change.entry.instant)
+        change
+        for change in changes
+        if _is_foreign(change) and not metadata_table.has_logged(change.entry.instant)
     ]
     return conflicts + _by_files(storage, committing, own, unknown, policy, anywhere=True)
 

@@ -136,7 +136,7 @@ def _superseded(group: FileGroup, last: str) -> list[MetadataFile]:
 def _needed(groups: Iterable[FileGroup]) -> Iterator[str]:
     """The first instant of each file group that has to be on the timeline for its log files to count."""
     for group in groups:
-        logs = [each.instant for each in group.log_files if not each.says_nothing]
+        logs = [each.instant for each in group.log_files if not each.is_empty]
         # One without log files is read right whatever is archived: late ones of the dead do not count.
         if logs:
             began = (each.instant for each in group.base_files[:1] if not is_initial(each.instant))

@@ -29,14 +29,14 @@ class MetadataFile:
     :param instant: requested time of the instant that wrote it.
     :param completion_time: of a log file: when that completed; the requested time otherwise.
     :param size: bytes.
-    :param says_nothing: whether it is the log file with which a file group is made, so that there is one.
+    :param is_empty: whether it is the log file without records that creates a file group.
     """
 
     path: str
     instant: str
     completion_time: str
     size: int
-    says_nothing: bool = False
+    is_empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def made_file_groups(metadata_table: Storage, partition: str) -> tuple[int, list
     return len(ids), sorted(made)
 
 
-def says_nothing(status: FileStatus) -> bool:
+def is_empty_log_file(status: FileStatus) -> bool:
     """Whether a file is the empty log file with which a file group is made."""
     name = LogFileName.parse(status.name)
     return name is not None and name.write_token == FIRST_TOKEN and status.size <= EMPTY_LOG_FILE_SIZE

@@ -28,8 +28,8 @@ from airflow_provider.table.metadata_table.file_groups import (
     MetadataFile,
     MetadataFileSlice,
     is_base_file,
+    is_empty_log_file,
     log_order,
-    says_nothing,
 )
 from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.keys import by_file_group
@@ -125,7 +125,7 @@ class MetadataTable:
         # A log file that completed after a compaction was planned is not in that compaction's base
         # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime).
         since = base_file.instant if base_file else ""
-        logs = (each for each in group.log_files if base_file is None or not each.says_nothing)
+        logs = (each for each in group.log_files if base_file is None or not each.is_empty)
         after = (each for each in logs if each.completion_time > since != each.instant)
         shown = tuple(each for each in after if self._as_of is None or each.completion_time <= self._as_of)
         return MetadataFileSlice(group.partition, group.file_id, base_file, shown)
@@ -143,12 +143,12 @@ class MetadataTable:
         changes = self._changes(file_slice, HFileReader.scan)
         yield from _merged(self._base_records(file_slice, HFileReader.scan), changes)
 
-    def taken_out(self, file_slice: MetadataFileSlice) -> set[str]:
+    def deleted_keys(self, file_slice: MetadataFileSlice) -> set[str]:
         """The keys that the log files of a file slice take out, and do not put in again."""
         changes = self._changes(file_slice, HFileReader.scan)
         return {key.decode() for key, of_key in changes.items() if of_key[-1] is _DELETED}
 
-    def said_of_changed(self, file_slice: MetadataFileSlice, since: str) -> Iterator[tuple[str, Changes]]:
+    def changed_versions(self, file_slice: MetadataFileSlice, since: str) -> Iterator[tuple[str, Changes]]:
         """All that was said of the keys that log files changed: by the base file, then by each of them.
 
         None: that the key is taken out.
@@ -172,24 +172,24 @@ class MetadataTable:
         :param keys: in any order.
         """
         found: dict[str, Payload] = {}
-        for base, changes in self._said(partition, keys):
+        for base, changes in self._versions(partition, keys):
             found.update(_merged(base, changes))
         return found
 
-    def said_of(self, partition: str, keys: Iterable[str]) -> dict[str, Changes]:
+    def versions_of(self, partition: str, keys: Iterable[str]) -> dict[str, Changes]:
         """All that is said of some keys: by the base file, then by each log file. None takes the key out.
 
         :param keys: in any order; one of which nothing is said is left out.
         """
         found: dict[str, Changes] = {}
-        for base, changes in self._said(partition, keys):
+        for base, changes in self._versions(partition, keys):
             for key, payload in base:
                 found[key.decode()] = [payload]
             for key, said in changes.items():
                 found.setdefault(key.decode(), []).extend(said)
         return found
 
-    def _said(
+    def _versions(
         self, partition: str, keys: Iterable[str]
     ) -> Iterator[tuple[Iterator[tuple[bytes, Payload]], dict[bytes, Changes]]]:
         file_slices = self.file_slices(partition)
@@ -232,14 +232,14 @@ class MetadataTable:
                     of_instant.update((key.decode(), said[-1]) for key, said in logged.items())
         return found
 
-    def knows(self, instant: str) -> bool:
+    def has_logged(self, instant: str) -> bool:
         """Whether an instant of the table has logged here.
 
         :param instant: requested time.
         """
         return self._is_committed(instant)
 
-    def began(self, instant: str) -> str:
+    def complete_up_to(self, instant: str) -> str:
         """Up to when a base file knows of every commit without a log file.
 
         :param instant: requested time of the instant that wrote it.
@@ -283,7 +283,7 @@ class MetadataTable:
             if completed is None or not self._is_committed(instant):
                 uncommitted.append(MetadataFile(status.path, instant, instant, status.size))
             else:
-                file = MetadataFile(status.path, instant, completed, status.size, says_nothing(status))
+                file = MetadataFile(status.path, instant, completed, status.size, is_empty_log_file(status))
                 (logs if is_log else bases).append(file)
         bases.sort(key=lambda each: each.instant)
         logs.sort(key=log_order)

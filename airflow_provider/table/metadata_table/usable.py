@@ -232,11 +232,11 @@ class UsableIndexes:
             return False
         if partition in _OF_THE_MOMENT and not all(self._was_complete(table, each) for each in built):
             return False
-        since = min(map(table.began, built))  # what completed before is in the base files
+        since = min(map(table.complete_up_to, built))  # what completed before is in the base files
         unknown = [
             commit
             for commit in self._timeline.commits()
-            if (commit.completion_time or "") > since and not table.knows(commit.requested_time)
+            if (commit.completion_time or "") > since and not table.has_logged(commit.requested_time)
         ]
         if unknown:
             log.warning(
@@ -251,7 +251,7 @@ class UsableIndexes:
         """Whether base files were complete at the moment: what an indexing writes says also what was
         committed while it ran."""
         if is_initial(instant):
-            newest, began = self._timeline.newest_completion, table.began(instant)
+            newest, began = self._timeline.newest_completion, table.complete_up_to(instant)
             return began <= newest or not any(
                 newest < (each.completion_time or "") <= began
                 for each in Timeline.load(self._storage).completed()

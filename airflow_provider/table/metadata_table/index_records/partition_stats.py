@@ -68,7 +68,7 @@ def recomputed_partition_stats(
     :param schema: the table's schema with them.
     :return: by key, to be logged instead; empty where what is known has the same types.
     """
-    said = MetadataTable(metadata_storage(storage)).said_of(MetadataPartition.PARTITION_STATS, keys)
+    said = MetadataTable(metadata_storage(storage)).versions_of(MetadataPartition.PARTITION_STATS, keys)
     columns: dict[str, list[str]] = {}
     for key in keys:
         stats, before = records[key], [each for each in said.get(key, ()) if isinstance(each, ColumnStats)]
