@@ -372,10 +372,8 @@ def _is_dropped(table: HudiTable, operation: CompactionOperation, instant: str) 
     if operation.partition not in config.metadata_partitions:
         return True
     own = MetadataTable(metadata_storage(table.storage))
-    slices = own.file_slices(operation.partition)
-    return all(
-        each.base_file is not None and own.complete_up_to(each.base_file.instant) > instant for each in slices
-    )
+    bases = [each.base_file for each in own.file_slices(operation.partition)]
+    return all(base is not None and own.complete_up_to(base.instant) > instant for base in bases)
 
 
 def _is_due(table: HudiTable, timeline: Timeline) -> bool:

@@ -337,9 +337,8 @@ def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) 
     :param instant: a commit, clean, rollback or restore.
     :raises NoSuchInstantError: when it was undone since.
     """
-    content = read_completed(
-        storage, timeline, instant
-    )  # nobody else has logged one that is archived meanwhile
+    # An instant that was archived meanwhile is logged by nobody else.
+    content = read_completed(storage, timeline, instant)
     if instant.action in (Action.CLEAN, Action.ROLLBACK, Action.RESTORE):
         return FileChanges(removed=tuple(sorted(_deleted(decode(content)))))
     said, moment = decode_commit_metadata(content), instant.completion_time or ""

@@ -117,10 +117,9 @@ def _said(storage: Storage, timeline: Timeline) -> Iterator[TableSchema]:
             except NoSuchInstantError:  # undone in this moment: it says nothing any more
                 continue
             before = next(reversed(known.values()), None)
-            is_same = before is not None and _is_said_in(before, content)
-            known[instant.file_name] = (
-                before if is_same else schema_of_commit(decode_commit_metadata(content))
-            )
+            if before is None or not _is_said_in(before, content):
+                before = schema_of_commit(decode_commit_metadata(content))
+            known[instant.file_name] = before
         if (schema := known[instant.file_name]) is not None:
             yield schema
 
