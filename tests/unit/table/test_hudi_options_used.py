@@ -1,7 +1,8 @@
 """Hudi's options where they are used: locks, indexes and tables; their defaults, and their page."""
 
+from collections import ChainMap
 from dataclasses import fields
-from inspect import signature
+from inspect import getmro, signature
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -105,7 +106,8 @@ def test_the_defaults_are_those_of_what_the_options_are_for(tmp_path):
         policy = option.arguments(option.default)["policy"]
         assert option.default == Retention(policy).retained
     for provider in ("zookeeper", "filesystem", "storage"):
-        options = signature(resolve_name(LOCK_PROVIDERS[provider])).parameters
+        classes = getmro(resolve_name(LOCK_PROVIDERS[provider]))
+        options = ChainMap(*(dict(signature(each.__init__).parameters) for each in classes))
         for name, default in said(Topic.LOCK, provider=provider).items() - {("provider", "filesystem")}:
             assert options[name].default == default, (provider, name)
 
