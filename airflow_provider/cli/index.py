@@ -9,11 +9,15 @@ import typer
 from airflow_provider.cli.arguments import AsJson, TableArgument, effective_options, table_lock
 from airflow_provider.cli.output import show
 from airflow_provider.concurrency import HeartbeatSettings
-from airflow_provider.indexing.drop import drop_index
-from airflow_provider.indexing.options import index_options
-from airflow_provider.indexing.run import IndexRunSettings, pending_indexings, run_index
-from airflow_provider.indexing.schedule import schedule_index
-from airflow_provider.indexing.status import index_status
+from airflow_provider.indexing import (
+    IndexRunSettings,
+    drop_index,
+    index_options,
+    index_status,
+    pending_indexings,
+    run_index,
+    schedule_index,
+)
 from airflow_provider.table.hudi_options import Topic
 from airflow_provider.table.metadata_table import MetadataPartition
 

@@ -1,4 +1,16 @@
-"""The commit protocol, the conflict rules, priorities and heartbeats."""
+"""The commit protocol: how writers and table services change one table at once, and nothing is lost.
+
+``log`` is the total order of a table's commits, ``commit`` the one function that appends to it and
+publishes, ``conflicts`` the rules that say who wins. ``write`` is one write from its beginning to its
+commit, ``plans`` how table services are scheduled, ``undo`` rollback and revert, ``heartbeats`` and
+``readers`` who is alive and needs what, ``indexes`` what a commit logs to the metadata table,
+``transactions`` the end of a metastore transaction.
+
+Reading begins at docs/commit-protocol.md, then ``write/writer.py``, ``commit/commit_point.py`` and
+``conflicts/rules.py``. What may be touched: a rule, a kind of entry, a step of a write. Only ``commit``
+appends to the log, and a step before the entry must be harmless when its process dies or sleeps right after
+it: ``tests/unit/concurrency`` tries any interleaving, and ``ARCHITECTURE.md`` lists what must always hold.
+"""
 
 from airflow_provider.concurrency.commit import CommitResult, Rebase, Rebased
 from airflow_provider.concurrency.conflicts import (

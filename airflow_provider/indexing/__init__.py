@@ -1,1 +1,50 @@
-"""Asynchronous indexing (RFC-45): indexes are planned, built, and dropped while writers go on."""
+"""Asynchronous indexing (RFC-45): indexes are planned, built, caught up and dropped while writers go on.
+
+Reading begins at ``schedule`` (a plan, to which writers log from then on), then ``run`` and ``index_run``
+(base files, catch-up, completion), then ``drop``. ``base_files`` and ``catch_up`` are steps of a run. What a
+commit logs to the indexes is in :mod:`airflow_provider.concurrency.indexes`; how an index lies on storage is in
+:mod:`airflow_provider.table.metadata_table`.
+
+What may be touched: when an index is built, from what, and in how many file groups. Every step of a run
+must be repeatable, also by two processes at once: ``tests/unit/indexing`` kills and pauses runs at each
+operation.
+"""
+
+from airflow_provider.indexing.after_load import build_enabled_indexes
+from airflow_provider.indexing.base_files import Build, IndexBuild, build_in_process, write_listing
+from airflow_provider.indexing.drop import DropResult, drop_index
+from airflow_provider.indexing.index_job import IndexJob
+from airflow_provider.indexing.index_run import IndexResult, completed_indexing
+from airflow_provider.indexing.options import index_options
+from airflow_provider.indexing.run import (
+    CATCH_UP_TIMEOUT_SECONDS,
+    IndexRunSettings,
+    end_indexing,
+    pending_indexings,
+    run_index,
+)
+from airflow_provider.indexing.schedule import known_indexes, schedule_index
+from airflow_provider.indexing.status import IndexStatus, index_status
+
+__all__ = [
+    "CATCH_UP_TIMEOUT_SECONDS",
+    "Build",
+    "DropResult",
+    "IndexBuild",
+    "IndexJob",
+    "IndexResult",
+    "IndexRunSettings",
+    "IndexStatus",
+    "build_enabled_indexes",
+    "build_in_process",
+    "completed_indexing",
+    "drop_index",
+    "end_indexing",
+    "index_options",
+    "index_status",
+    "known_indexes",
+    "pending_indexings",
+    "run_index",
+    "schedule_index",
+    "write_listing",
+]

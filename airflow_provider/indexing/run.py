@@ -1,19 +1,14 @@
-"""Carrying an indexing plan out (RFC-45, "Run Indexing").
-
-Whatever a run does can be done again, and by two at once: base files have names and places that follow from
-the plan, and the last step is one entry in the commit log. A run that was killed is taken up by the next.
-"""
+"""Runs of indexing plans: beginning one, what is pending, and ending one whose process is gone."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog, rollback_dead_writers
-from airflow_provider.concurrency.commit import IndexChange, Indexes, Moment, change_indexes, publish_head
+from airflow_provider.concurrency.commit import publish_head
 from airflow_provider.concurrency.heartbeats import (
     Heartbeat,
     HeartbeatInfo,
@@ -23,45 +18,31 @@ from airflow_provider.concurrency.heartbeats import (
 )
 from airflow_provider.concurrency.indexes import (
     INDEX,
-    BaseFiles,
-    are_there,
     current_indexes,
-    initial_base_files,
-    settle_index_config,
-    stage_base_files,
-    staged_base_files,
-    table_indexes,
 )
-from airflow_provider.concurrency.log import Plan, commit_of
 from airflow_provider.concurrency.plans import MAX_FAILURES, Service, stopping_itself
 from airflow_provider.exceptions import (
     HeartbeatExpiredError,
     InvalidInputError,
-    NoSuchInstantError,
-    SnapshotUnavailableError,
-    TableServiceError,
     WriteConflictError,
 )
-from airflow_provider.indexing.base_files import Build, build_in_process, index_build, write_token_of
-from airflow_provider.indexing.catch_up import CatchUp
-from airflow_provider.indexing.duplicates import check_one_place
+from airflow_provider.indexing.base_files import Build, build_in_process
+from airflow_provider.indexing.index_run import (
+    IndexResult,
+    IndexRun,
+    completed_indexing,
+    give_up,
+    indexes_of_plan,
+)
 from airflow_provider.indexing.schedule import check_lock
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
-from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import (
-    METADATA_FOLDER,
     MetadataPartition,
-    MetadataTable,
-    free_initial_instants,
-    indexed_columns,
-    is_initial,
-    metadata_storage,
-    read_index_definitions,
 )
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Action, Instant, State, Timeline, encode, instant_path
+from airflow_provider.table.timeline import Action
 
 log = logging.getLogger(__name__)
 
@@ -91,44 +72,6 @@ class IndexRunSettings:
                 "the timeout and the seconds between two looks of a catch-up must be above zero, not "
                 f"{self.timeout_seconds!r} and {self.poll_seconds!r}"
             )
-
-
-@dataclass(frozen=True)
-class IndexResult:
-    """What an indexing did.
-
-    :param instant: requested time of the plan.
-    :param completion_time: when it completed.
-    :param indexes: that are complete by it.
-    :param file_groups: of these indexes.
-    :param records: with which they began.
-    :param bytes_written: of their base files.
-    :param caught_up: requested times of the instants of other Hudi writers that were logged for them.
-    :param already_completed: whether an earlier run did it.
-    """
-
-    instant: str
-    completion_time: str
-    indexes: tuple[str, ...]
-    file_groups: int
-    records: int
-    bytes_written: int
-    caught_up: tuple[str, ...] = ()
-    already_completed: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result, JSON-able."""
-        return {
-            "instant": self.instant,
-            "completion_time": self.completion_time,
-            "action": str(Action.INDEXING),
-            "indexes": list(self.indexes),
-            "file_groups": self.file_groups,
-            "records": self.records,
-            "bytes": self.bytes_written,
-            "caught_up": list(self.caught_up),
-            "already_completed": self.already_completed,
-        }
 
 
 def pending_indexings(
@@ -197,7 +140,7 @@ def run_index(
         instant = idle[0]
     if (done := completed_indexing(table, instant)) is not None:
         return done
-    _pending(storage, commit_log, instant)
+    indexes_of_plan(storage, commit_log, instant)
     head = commit_log.newest()
     info = HeartbeatInfo(
         describe_owner(),
@@ -213,22 +156,9 @@ def run_index(
         stopping_itself(table, Service.INDEXING, lambda: f"indexing {instant}", settings.max_failures),
         _claimed(storage, instant, info, is_alive) as heartbeat,
     ):
-        return _Run(table, commit_log, instant, lock, heartbeat).carry_out(
+        return IndexRun(table, commit_log, instant, lock, heartbeat).carry_out(
             build, around, settings.timeout_seconds, settings.poll_seconds
         )
-
-
-def completed_indexing(table: HudiTable, instant: str) -> IndexResult | None:
-    """What a completed indexing did; None when it is not complete, or its indexes were dropped.
-
-    :param table: the table.
-    :param instant: requested time of the plan.
-    """
-    storage, commit_log = table.storage, CommitLog(table.storage)
-    of_plan = _of_plan(current_indexes(storage, commit_log, publish_head(storage, commit_log)), instant)
-    if not of_plan or not all(each.is_complete for each in of_plan):
-        return None
-    return _result(table, instant, of_plan, (), already_completed=True)
 
 
 def end_indexing(
@@ -245,226 +175,8 @@ def end_indexing(
     table.check_writable()
     heartbeat = observe(table.storage).get(instant)
     if heartbeat is not None and heartbeat.info.operation_key == operation_key:
-        _give_up(table, instant, lock or default_lock(table))
+        give_up(table, instant, lock or default_lock(table))
         table.storage.delete(heartbeat_path(instant))
-
-
-class _Run:
-    def __init__(
-        self, table: HudiTable, commit_log: CommitLog, instant: str, lock: LockProvider, heartbeat: Heartbeat
-    ) -> None:
-        self._table = table
-        self._storage = table.storage
-        self._log = commit_log
-        self._instant = instant
-        self._lock = lock
-        self._heartbeat = heartbeat
-
-    def carry_out(
-        self,
-        build: Build,
-        around: Callable[[str], AbstractContextManager[None]],
-        timeout_seconds: float,
-        poll_seconds: float,
-    ) -> IndexResult:
-        try:
-            with self._lock:
-                _pending(self._storage, self._log, self._instant)
-                if (done := self._begin()) is not None:
-                    return done
-                settle_index_config(self._storage, self._partitions)
-            self._build(build, around)
-            self._heartbeat.tell("catching up")
-            catch_up = CatchUp(self._table, self._instant, self._lock, poll_seconds, self._heartbeat.tell)
-            catch_up.run(timeout_seconds)
-            self._heartbeat.check()
-            return self._complete(tuple(catch_up.logged))
-        except HeartbeatExpiredError:
-            raise  # it may be another one's by now
-        except BaseException:
-            _give_up(self._table, self._instant, self._lock)
-            raise
-
-    @property
-    def _partitions(self) -> list[str]:
-        """The indexes that the plan makes, whatever has become of them."""
-        return [each.partition for each in self._planned().indexes or () if each.instant == self._instant]
-
-    def _begin(self) -> IndexResult | None:
-        """Put the inflight instant; what another run did that has completed the plan meanwhile."""
-        requested, in_flight = (
-            instant_path(Instant(self._instant, Action.INDEXING, state))
-            for state in (State.REQUESTED, State.INFLIGHT)
-        )
-        try:
-            # From the plan, so that nothing is left of one that is dropped in this moment.
-            self._storage.link_if_absent(requested, in_flight)
-        except FileNotFoundError:
-            done = completed_indexing(self._table, self._instant)
-            if done is None:
-                raise _dropped(self._storage, self._instant) from None
-            return done
-        return None
-
-    def _build(self, build: Build, around: Callable[[str], AbstractContextManager[None]]) -> None:
-        """Write the base files, unless an earlier run has."""
-        metadata_table, storage = metadata_storage(self._storage), self._storage
-        done = [each for each in staged_base_files(storage, self._instant) if are_there(storage, each)]
-        pending = (each for each in self._pending() if not each.is_complete)  # else by another run
-        left = [each for each in pending if each.partition not in {found.partition for found in done}]
-        if not left:
-            log.info("table %s: the base files of indexing %s are there", storage.root, self._instant)
-            return
-        self._remove_base_files_of_earlier_plans([each.partition for each in left])
-        names = free_initial_instants(metadata_table, {each.initial for each in done})
-        written = {
-            MetadataPartition(each.partition): BaseFiles(self._instant, each.partition, name)
-            for each, name in zip(left, names, strict=False)
-        }
-        definition = read_index_definitions(storage).get(MetadataPartition.COLUMN_STATS)
-        columns = definition.source_fields if definition else tuple(indexed_columns(self._table.schema))
-        newest = publish_head(storage, self._log)
-        planned = index_build(
-            storage,
-            FileSystemView(storage, self._table.timeline),
-            self._instant,
-            {MetadataPartition(each.partition): each.file_groups for each in left},
-            {partition: each.initial for partition, each in written.items()},
-            columns,
-            newest.completion_time if newest else self._instant,
-        )
-        self._heartbeat.tell(f"building from {len(planned.files)} files")
-        with around(self._instant):
-            stats = build(planned)
-        self._heartbeat.check()
-        for partition, base_files in written.items():
-            stage_base_files(
-                storage, base_files, [stat for stat in stats if stat.partition_path == partition]
-            )
-
-    def _remove_base_files_of_earlier_plans(self, partitions: Iterable[str]) -> None:
-        """Delete base files that others wrote after their plans were dropped.
-
-        Those of this plan stay: they are written again under the same names, and another run may have
-        completed the plan with them. As long as this plan is not dropped, no later plan makes these indexes,
-        so none of the listed files is of a later one.
-        """
-        own = write_token_of(self._instant)
-        left = [path for path, token in _initial_base_files(self._storage, partitions) if token != own]
-        self._pending()
-        for path in left:
-            self._storage.delete(path)
-
-    def _check_one_place(self, of_plan: Indexes, timeline: Timeline, since: str) -> None:
-        if not any(each.partition == MetadataPartition.RECORD_INDEX for each in of_plan):
-            return
-        try:
-            check_one_place(self._storage, timeline, since=since)
-        except FileNotFoundError:
-            self._pending()  # was it dropped in this moment?
-            raise
-
-    def _complete(self, caught_up: tuple[str, ...]) -> IndexResult:
-        # Most of it before the lock.
-        newest = publish_head(self._storage, self._log)
-        checked = newest.completion_time if newest else ""
-        try:
-            self._check_one_place(self._pending(), self._table.timeline(), "")
-        except (FileNotFoundError, SnapshotUnavailableError, NoSuchInstantError):
-            # Cleaned or undone since: all of it under the lock.
-            checked = ""
-
-        def decide(moment: Moment) -> IndexChange | None:
-            indexes = moment.indexes
-            of_plan = _of_plan(indexes, self._instant)
-            if not of_plan:
-                raise _dropped(self._storage, self._instant)
-            if all(each.is_complete for each in of_plan):
-                return None  # by another run
-            self._check_one_place(of_plan, moment.timeline, checked)
-            self._check_base_files(of_plan, moment.timeline)
-            after = tuple(
-                each._replace(is_complete=True) if each.instant == self._instant else each for each in indexes
-            )
-            upto = moment.timeline.commits()[-1:]
-            return IndexChange(
-                lambda _: after, _metadata(of_plan, upto[0].requested_time if upto else self._instant)
-            )
-
-        since = self._planned().completion_time
-        change_indexes(
-            self._storage, self._lock, decide, operation=INDEX, instant=self._instant, logged_since=since
-        )
-        publish_head(self._storage, self._log)
-        result = _result(self._table, self._instant, self._pending(), caught_up)
-        log.info(
-            "table %s: indexing %s completed at %s: %s, %d records",
-            *(self._storage.root, self._instant, result.completion_time, ", ".join(result.indexes)),
-            result.records,
-        )
-        return result
-
-    def _check_base_files(self, of_plan: Indexes, timeline: Timeline) -> None:
-        """Make sure that what is built can be counted, whatever other Hudi writers have done meanwhile."""
-        storage = self._storage
-        staged = {each.partition: each for each in staged_base_files(storage, self._instant)}
-        table = MetadataTable(metadata_storage(storage))
-        for index in of_plan:
-            base_files = staged.get(index.partition)
-            if base_files is None or not are_there(storage, base_files):
-                raise WriteConflictError(
-                    f"table {storage.root}: what indexing {self._instant} has built of {index.partition} "
-                    "was taken away by another Hudi writer; run it again",
-                    instant=self._instant,
-                )
-            slices = (each.base_file for each in table.file_slices(index.partition))
-            if compacted := [each.instant for each in slices if each and not is_initial(each.instant)]:
-                raise WriteConflictError(
-                    f"table {storage.root}: another Hudi writer has compacted {index.partition} by "
-                    f"{compacted[0]}, while indexing {self._instant} built it; drop it, and build it again",
-                    instant=self._instant,
-                )
-        since = self._planned().completion_time
-        restores = (i for i in timeline.completed() if i.action is Action.RESTORE)
-        for restore in restores:
-            if (restore.completion_time or "") > since and not any(self._log.about(restore.requested_time)):
-                raise WriteConflictError(
-                    f"table {storage.root}: another Hudi writer has restored the table by "
-                    f"{restore.requested_time} while indexing {self._instant} was under way; drop its "
-                    "indexes, and build them again",
-                    instant=self._instant,
-                )
-
-    def _pending(self) -> Indexes:
-        return _pending(self._storage, self._log, self._instant)
-
-    def _planned(self) -> Plan:
-        for entry in self._log.about(self._instant):
-            if isinstance(entry, Plan):
-                return entry
-        raise _dropped(self._storage, self._instant)
-
-
-def _give_up(table: HudiTable, instant: str, lock: LockProvider) -> None:
-    """Take a plan back to requested: it can be run again, by anybody."""
-    storage, commit_log = table.storage, CommitLog(table.storage)
-    try:
-        with lock:
-            there = table_indexes(storage, commit_log, publish_head(storage, commit_log))
-            of_plan = _of_plan(there.kept, instant)
-            if not of_plan:
-                own = write_token_of(instant)
-                for path, token in _initial_base_files(storage, MetadataPartition):
-                    if token == own:  # written after the drop
-                        storage.delete(path)
-                for base_files in staged_base_files(storage, instant):
-                    storage.delete(base_files.path)
-            elif not all(each.is_complete for each in of_plan):
-                storage.delete(instant_path(Instant(instant, Action.INDEXING, State.INFLIGHT)))
-                settle_index_config(storage, [each.partition for each in of_plan])
-    except (TableServiceError, OSError) as error:
-        # The error that led here is the one to tell; the next run does not mind what is left.
-        log.warning("indexing %s is left in flight: %s", instant, error)
 
 
 @contextmanager
@@ -487,69 +199,3 @@ def _claimed(
         with suppress(HeartbeatExpiredError):
             heartbeat.check()
             storage.delete(heartbeat_path(instant))
-
-
-def _of_plan(indexes: Iterable[Any], instant: str) -> Indexes:
-    return tuple(each for each in indexes if each.instant == instant)
-
-
-def _pending(storage: Storage, commit_log: CommitLog, instant: str) -> Indexes:
-    """The indexes that a plan makes.
-
-    :raises NoSuchInstantError: when there are none.
-    """
-    indexes = current_indexes(storage, commit_log, publish_head(storage, commit_log))
-    if of_plan := _of_plan(indexes, instant):
-        return of_plan
-    raise _dropped(storage, instant)
-
-
-def _dropped(storage: Storage, instant: str) -> NoSuchInstantError:
-    return NoSuchInstantError(
-        f"table {storage.root}: there is no indexing plan {instant}: its indexes were dropped, or it never "
-        "was; schedule one",
-        instant=instant,
-    )
-
-
-def _metadata(indexes: Indexes, upto: str) -> bytes:
-    infos = [
-        {"version": 1, "metadataPartitionPath": each.partition, "indexUptoInstant": upto, "extraMetadata": {}}
-        for each in indexes
-    ]
-    record = {"version": 1, "operationType": INDEX, "indexPartitionInfos": infos}
-    return encode("HoodieIndexCommitMetadata", record)
-
-
-def _result(
-    table: HudiTable,
-    instant: str,
-    indexes: Indexes,
-    caught_up: tuple[str, ...],
-    *,
-    already_completed: bool = False,
-) -> IndexResult:
-    stats, completed = (
-        initial_base_files(table.storage, instant),
-        commit_of(CommitLog(table.storage), instant),
-    )
-    return IndexResult(
-        instant,
-        completed.completion_time if completed else "",  # it may be trimmed
-        tuple(each.partition for each in indexes),
-        sum(each.file_groups for each in indexes),
-        sum(stat.num_writes for stat in stats),
-        sum(stat.total_write_bytes for stat in stats),
-        caught_up,
-        already_completed,
-    )
-
-
-def _initial_base_files(storage: Storage, partitions: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Paths and write tokens of the base files with which indexes begin, or were to begin."""
-    for partition in partitions:
-        for name in storage.names(f"{METADATA_FOLDER}/{partition}"):
-            _, _, rest = name.partition("_")
-            token, _, instant = rest.removesuffix(".hfile").partition("_")
-            if name.endswith(".hfile") and is_initial(instant):
-                yield f"{METADATA_FOLDER}/{partition}/{name}", token

@@ -21,8 +21,7 @@ from airflow_provider.concurrency import (
 )
 from airflow_provider.concurrency.conflicts import LOSSES_BEFORE_A_TURN, turn_seconds, why_no_turn_helps
 from airflow_provider.exceptions import CommitError, HigherPriorityWriteError, WriteConflictError, from_dict
-from airflow_provider.indexing.after_load import build_enabled_indexes
-from airflow_provider.indexing.base_files import Build, build_in_process
+from airflow_provider.indexing import Build, build_enabled_indexes, build_in_process
 from airflow_provider.ingestion.columns import check_columns
 from airflow_provider.ingestion.file_group_plan import (
     FileGroupPlan,

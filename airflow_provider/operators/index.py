@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.concurrency import pending_instants, rollback_dead_writers
 from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.indexing.drop import drop_index
-from airflow_provider.indexing.index_job import IndexJob
-from airflow_provider.indexing.options import index_options
-from airflow_provider.indexing.run import completed_indexing, end_indexing, pending_indexings
-from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.indexing import (
+    IndexJob,
+    completed_indexing,
+    drop_index,
+    end_indexing,
+    index_options,
+    pending_indexings,
+    schedule_index,
+)
 from airflow_provider.operators._base import (
     SparkOperator,
     TableOperator,

@@ -13,7 +13,7 @@ from airflow_provider.concurrency.heartbeats import observe, progress_of
 from airflow_provider.concurrency.plans import MAX_FAILURES, Service, failures
 from airflow_provider.concurrency.readers import READERS_FOLDER, registered_consumers
 from airflow_provider.exceptions import TableServiceError
-from airflow_provider.indexing.status import index_status
+from airflow_provider.indexing import index_status
 from airflow_provider.locks import LockProvider
 from airflow_provider.reports.history import TableHistory
 from airflow_provider.reports.timeline_report import lane_of, who

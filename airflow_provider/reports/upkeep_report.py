@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider.indexing.status import index_status
+from airflow_provider.indexing import index_status
 from airflow_provider.reports.history import TableHistory
 from airflow_provider.reports.timeline_report import who
 from airflow_provider.services.archival import plan_archival

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.indexing.schedule import known_indexes
+from airflow_provider.indexing import known_indexes
 from airflow_provider.sensors.deferrable import PollingSensor
 from airflow_provider.triggers.index_ready import IndexReadyTrigger, indexes_ready
 from airflow_provider.triggers.polling import Progress, while_briefly_unavailable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider.indexing.index_job import IndexJob
+from airflow_provider.indexing import IndexJob
 from airflow_provider.ingestion import IngestJob
 from airflow_provider.lazy_imports import lazy_imports
 from airflow_provider.services.clustering import ClusteringJob

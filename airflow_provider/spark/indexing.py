@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
-from airflow_provider.indexing.base_files import IndexBuild, write_listing
-from airflow_provider.indexing.index_job import IndexJob
-from airflow_provider.indexing.run import IndexResult, run_index
+from airflow_provider.indexing import IndexBuild, IndexJob, IndexResult, run_index, write_listing
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.spark.session import parallelism, tasks_end_with
 from airflow_provider.spark.write_task import spare_loaded_modules
@@ -47,7 +45,7 @@ def build_index(
     :param job: what to do.
     :param lock: the table lock; by ``job.lock`` when None.
     :param is_alive: asked before every heartbeat; False gives the run up.
-    :return: see :func:`~airflow_provider.indexing.run.run_index`, also for what it raises.
+    :return: see :func:`~airflow_provider.indexing.run_index`, also for what it raises.
     """
     table = HudiTable.open(job.location, job.storage_options)
     return run_index(

@@ -24,7 +24,7 @@ _HERE = str(Path(__file__).resolve().parent)
 sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 
 from airflow_provider.exceptions import TableServiceError  # noqa: E402
-from airflow_provider.indexing.index_job import IndexJob  # noqa: E402
+from airflow_provider.indexing import IndexJob  # noqa: E402
 from airflow_provider.ingestion.ingest_job import IngestJob  # noqa: E402
 from airflow_provider.services.clustering import ClusteringJob  # noqa: E402
 from airflow_provider.spark.job_result import RESULT_PREFIX, failure, success, write_outcome  # noqa: E402
@@ -110,7 +110,7 @@ def _read(specification: str) -> AnyJob:
 
 
 def _run(job: AnyJob, parent: Parent) -> dict[str, Any] | None:
-    from airflow_provider.indexing.run import completed_indexing
+    from airflow_provider.indexing import completed_indexing
     from airflow_provider.ingestion.earlier_attempt import earlier_try
     from airflow_provider.services.clustering.clustering import earlier_clustering
     from airflow_provider.spark.clustering import cluster

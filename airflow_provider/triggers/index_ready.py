@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.indexing.status import index_status
+from airflow_provider.indexing import index_status
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.triggers.polling import PollingTrigger, Progress, while_briefly_unavailable
 

@@ -14,9 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
 
 from airflow_provider.concurrency.heartbeats.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.exceptions import WriteConflictError
-from airflow_provider.indexing.run import pending_indexings
-from airflow_provider.indexing.schedule import schedule_index
-from airflow_provider.indexing.status import index_status
+from airflow_provider.indexing import index_status, pending_indexings, schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.operators import (
     BuildIndexOperator,

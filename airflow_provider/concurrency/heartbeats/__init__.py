@@ -1,4 +1,8 @@
-"""Heartbeats: which writer is alive, by the storage's clock."""
+"""Heartbeats: which writer is alive, by the storage's clock.
+
+A heartbeat file also makes a requested time unique, because only one writer can create it. It decides when
+somebody tries to roll a writer back, and never whether the writer is dead: an entry of the log decides that.
+"""
 
 from airflow_provider.concurrency.heartbeats.heartbeat import (
     Heartbeat,

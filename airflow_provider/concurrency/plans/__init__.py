@@ -1,4 +1,9 @@
-"""Plans of table services: scheduled on a static view, published like commits (RFC-22)."""
+"""Plans of table services: made on one snapshot, and put into the log like commits (RFC-22).
+
+``scheduling`` makes a plan that no other plan and no commit overlaps; ``service_failures`` stops a service
+that fails again and again on the same input. A new service calls :func:`schedule` with a planner of its
+own.
+"""
 
 from airflow_provider.concurrency.plans.scheduling import ServicePlan, reserved_file_groups, schedule
 from airflow_provider.concurrency.plans.service_failures import (

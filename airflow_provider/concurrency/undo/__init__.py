@@ -1,4 +1,8 @@
-"""Undoing: the rollback of writes that did not commit, and the revert of commits that did."""
+"""Undoing: the rollback of writes that did not commit, and the revert of commits that did.
+
+Both are an entry of the log first, and delete files only after that. ``first_commit`` puts the empty commit
+that hides late files of a table's first write. A new guard of a revert belongs into ``reverts``.
+"""
 
 from airflow_provider.concurrency.undo.reverts import revert, revert_rewrite
 from airflow_provider.concurrency.undo.rollbacks import rollback, rollback_dead_writers
