@@ -1,9 +1,9 @@
 """Asynchronous indexing (RFC-45): indexes are planned, built, caught up and dropped while writers go on.
 
 Reading begins at ``schedule`` (a plan, to which writers log from then on), then ``run`` and ``index_run``
-(base files, catch-up, completion), then ``drop``. ``base_files`` and ``catch_up`` are steps of a run. What a
-commit logs to the indexes is in :mod:`airflow_provider.concurrency.indexes`; how an index lies on storage is in
-:mod:`airflow_provider.table.metadata_table`.
+(base files, catch-up, completion), then ``drop``. ``base_files`` and ``catch_up`` are steps of a run.
+:mod:`airflow_provider.concurrency.indexes` is about what a commit logs to the indexes, and
+:mod:`airflow_provider.table.metadata_table` about how they lie on storage.
 
 What may be touched: when an index is built, from what, and in how many file groups. Every step of a run
 must be repeatable, also by two processes at once: ``tests/unit/indexing`` kills and pauses runs at each
