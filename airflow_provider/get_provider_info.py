@@ -48,6 +48,14 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": _modules(
             "triggers", "index_ready", "notification_event", "notification_log", "prior_commits"
         ),
+        "asset-uris": [
+            {
+                "schemes": ["hudi"],
+                "handler": "airflow_provider.assets.hudi.sanitize_uri",
+                "factory": "airflow_provider.assets.hudi.table_asset",
+                "to_openlineage_converter": "airflow_provider.assets.hudi.convert_asset_to_openlineage",
+            }
+        ],
         "connection-types": [_table_lock(), _table_metastore()],
     }
 

@@ -11,6 +11,7 @@ import airflow_provider
 # for a lock in a database; nothing imports it where the lock is another.
 _NOT_FOR_CLUSTERS = frozenset(
     {
+        "assets",
         "hooks",
         "operators",
         "sensors",
