@@ -1,7 +1,7 @@
 """The asset of a table, and its URI.
 
 A table that a metastore knows is ``hudi://database/table``. One that is given by its location is
-``hudi:///srv/lake/flights``, or ``hudi://s3/bucket/lake/flights`` for ``s3://bucket/lake/flights``.
+``hudi://localhost/srv/lake/flights``, or ``hudi://s3/bucket/lake/flights`` for ``s3://bucket/lake/flights``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset
 
 SCHEME = "hudi"
+_LOCAL = "localhost"
 
 
 def table_asset(table: str) -> Asset:
@@ -40,7 +41,7 @@ def table_asset(table: str) -> Asset:
         return Asset(f"{SCHEME}://{scheme}/{quote(rest.rstrip('/'))}")
     path = rest if separator else table
     if path.startswith("/"):
-        return Asset(f"{SCHEME}://{quote(path.rstrip('/'))}")
+        return Asset(f"{SCHEME}://{_LOCAL}{quote(path.rstrip('/'))}")
     database, name = split_table_name(table)
     return Asset(f"{SCHEME}://{quote(database)}/{quote(name)}")
 
@@ -51,10 +52,10 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     :param uri: the URI.
     :raises ValueError: when it names no table; Airflow expects this class.
     """
-    if not uri.path.strip("/") or uri.query or uri.fragment:
+    if not uri.netloc or not uri.path.strip("/") or uri.query or uri.fragment:
         raise ValueError(
             f"asset URI {uri.geturl()!r} names no table: write hudi://database/table, "
-            "hudi:///absolute/path, or hudi://s3/bucket/path"
+            "hudi://localhost/absolute/path, or hudi://s3/bucket/path"
         )
     return uri
 
@@ -69,7 +70,7 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: object) -> Datas
 
     parts = urlsplit(asset.uri)
     path = unquote(parts.path)
-    if not parts.netloc:
+    if parts.netloc == _LOCAL:
         return Dataset(namespace="file", name=path)
     if path.count("/") == 1:
         return Dataset(namespace=SCHEME, name=f"{parts.netloc}.{path.lstrip('/')}")

@@ -15,9 +15,9 @@ from airflow_provider.get_provider_info import get_provider_info
     ("table", "uri", "dataset"),
     [
         ("lake.flights", "hudi://lake/flights", ("hudi", "lake.flights")),
-        ("/srv/lake/flights/", "hudi:///srv/lake/flights", ("file", "/srv/lake/flights")),
-        ("file:///srv/lake/flights", "hudi:///srv/lake/flights", ("file", "/srv/lake/flights")),
-        ("/srv/the lake", "hudi:///srv/the%20lake", ("file", "/srv/the lake")),
+        ("/srv/lake/flights/", "hudi://localhost/srv/lake/flights", ("file", "/srv/lake/flights")),
+        ("file:///srv/lake/flights", "hudi://localhost/srv/lake/flights", ("file", "/srv/lake/flights")),
+        ("/srv/the lake", "hudi://localhost/srv/the%20lake", ("file", "/srv/the lake")),
         ("s3://bucket/lake/flights", "hudi://s3/bucket/lake/flights", ("s3://bucket", "lake/flights")),
     ],
 )
@@ -35,7 +35,7 @@ def test_what_is_no_table_is_refused(wrong):
         table_asset(wrong)
 
 
-@pytest.mark.parametrize("wrong", ["hudi://lake", "hudi://lake/", "hudi://lake/flights?x=1"])
+@pytest.mark.parametrize("wrong", ["hudi://lake", "hudi://lake/", "hudi://lake/flights?x=1", "hudi:/srv"])
 def test_a_uri_that_names_no_table_is_refused_by_airflow(wrong):
     with pytest.raises(ValueError, match="names no table"):
         Asset(wrong)
