@@ -40,8 +40,7 @@ STATES = {
 }
 RELATIONS = {"lower": -1, "equal": 0, "higher": 1}
 
-ROWS = list(itertools.product(KINDS, KINDS, STATES))
-COLUMNS = list(itertools.product((True, False), RELATIONS))
+COLUMNS = list(itertools.product(KINDS, STATES, (True, False), RELATIONS))
 
 
 def write(kind: str, instant: str, groups: set[FileGroupId], priority: int, state: str) -> WriteDescription:
@@ -82,36 +81,36 @@ def expected(committing: str, other: str, state: str, overlapping: bool, relatio
     return Outcome.CONFLICT
 
 
-@pytest.mark.parametrize(("committing", "other", "state"), ROWS)
-def test_outcome(committing: str, other: str, state: str) -> None:
+@pytest.mark.parametrize("committing", KINDS)
+def test_outcome(committing: str) -> None:
     priority = KINDS[committing][1]
     this = write(committing, "20260101000005000", {A}, priority, "inflight, alive")
-    for overlapping, relation in COLUMNS:
+    for other, state, overlapping, relation in COLUMNS:
         groups = {A, B} if overlapping else {B}
         that = write(other, "20260101000004000", groups, priority + RELATIONS[relation], state)
         found = outcome(this, that, ConflictPolicy())
-        assert found is expected(committing, other, state, overlapping, relation), (overlapping, relation)
+        wanted = expected(committing, other, state, overlapping, relation)
+        assert found is wanted, (other, state, overlapping, relation)
 
 
 @pytest.mark.parametrize("committing", CHANGES_ROWS)
-@pytest.mark.parametrize("other", KINDS)
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_who_may_revert_does_so_to_lower_rewrites_only(committing: str, other: str, relation: str) -> None:
+def test_who_may_revert_does_so_to_lower_rewrites_only(committing: str) -> None:
     policy = ConflictPolicy(on_rewrite="revert")
     priority = KINDS[committing][1]
     this = write(committing, "20260101000005000", {A}, priority, "inflight, alive")
-    that = write(other, "20260101000004000", {A}, priority + RELATIONS[relation], "completed")
-    reverted = outcome(this, that, policy) is Outcome.REVERT
-    assert reverted == (other in REWRITES and relation == "lower")
+    for other, relation in itertools.product(KINDS, RELATIONS):
+        that = write(other, "20260101000004000", {A}, priority + RELATIONS[relation], "completed")
+        reverted = outcome(this, that, policy) is Outcome.REVERT
+        assert reverted == (other in REWRITES and relation == "lower"), (other, relation)
 
 
 @pytest.mark.parametrize("committing", [kind for kind in KINDS if kind not in ("rollback", "index build")])
-@pytest.mark.parametrize("other", CHANGES_ROWS)
-def test_who_may_rebase_rebases_where_it_would_have_lost(committing: str, other: str) -> None:
+def test_who_may_rebase_rebases_where_it_would_have_lost(committing: str) -> None:
     this = write(committing, "20260101000005000", {A}, 400, "inflight, alive")
-    that = write(other, "20260101000004000", {A}, 400, "completed")
     wanted = Outcome.PROCEED if committing == "cleaning" else Outcome.REBASE
-    assert outcome(this, that, ConflictPolicy(on_conflict="rebase")) is wanted
+    for other in CHANGES_ROWS:
+        that = write(other, "20260101000004000", {A}, 400, "completed")
+        assert outcome(this, that, ConflictPolicy(on_conflict="rebase")) is wanted, other
 
 
 @pytest.mark.parametrize("committing", KINDS)
