@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from airflow_provider.concurrency import PRIORITIES, ConflictPolicy, Outcome
 from airflow_provider.concurrency.conflicts.rules import WriteDescription, conflicts_with, outcome
+from airflow_provider.concurrency.log.log_entry import Commit, Rollback
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.table.file_groups.view import FileGroupId
-from airflow_provider.table.timeline.instant import State
+from airflow_provider.table.timeline.instant import Action, State
 
 A, B = FileGroupId("p", "a-0"), FileGroupId("p", "b-0")
 
@@ -177,3 +179,26 @@ def test_a_policy_that_cannot_work_is_refused(name: str, value: object) -> None:
 def test_a_policy_may_allow_no_rebase_and_no_wait() -> None:
     policy = ConflictPolicy(max_rebases=0, yield_timeout=0.0)
     assert (policy.max_rebases, policy.yield_timeout) == (0, 0.0)
+
+
+def test_a_write_that_completed_is_what_its_entry_says() -> None:
+    done: dict[str, Any] = {
+        "instant": "20260101000004000",
+        "priority": 300,
+        "completion_time": "20260101000009001",
+        "owner": "host:17",
+    }
+    commit = Commit(
+        **done,
+        action=Action.COMMIT,
+        operation="UPSERT",
+        written=frozenset({A}),
+        replaced=frozenset({B}),
+    )
+    assert WriteDescription.of_entry(commit) == WriteDescription(
+        **done, operation="UPSERT", state=State.COMPLETED, file_groups=frozenset({A, B})
+    )
+    rollback = Rollback(**done, rolls_back="20260101000003000")
+    assert WriteDescription.of_entry(rollback) == WriteDescription(
+        **done, operation="ROLLBACK", state=State.COMPLETED, rolls_back="20260101000003000"
+    )
