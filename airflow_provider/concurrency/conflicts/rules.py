@@ -212,7 +212,7 @@ def outcome(
     """
     rules = (_completed_first,) if same_new_keys else RULES
     found = (rule(committing, other, policy) for rule in rules)
-    return next((answer for answer in found if answer is not None), Outcome.PROCEED)
+    return next(answer for answer in found if answer is not None)  # the last rule always has one
 
 
 def conflicts_with(
