@@ -87,6 +87,6 @@ def _wait_for(port: int, server: subprocess.Popen[bytes], log_file: Path) -> Non
     tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(OSError),
         wait=tenacity.wait_fixed(0.2),
-        stop=tenacity.stop_after_delay(90),
+        stop=tenacity.stop_after_delay(300),
         reraise=True,
     )(look)

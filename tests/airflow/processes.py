@@ -10,7 +10,7 @@ from airflow_provider.concurrency import PendingInstant, pending_instants
 from airflow_provider.table.hudi_table import HudiTable
 
 
-def until(condition, *, seconds: float = 180, every: float = 0.05):
+def until(condition, *, seconds: float = 400, every: float = 0.05):
     """Wait for a condition, and return what it found."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

@@ -115,7 +115,7 @@ class Airflow:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=90) as answer:
+            with urllib.request.urlopen(request, timeout=300) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             error.add_note(error.read().decode()[-2000:])
@@ -129,7 +129,7 @@ class Airflow:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=400,
         )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
         return done.stdout

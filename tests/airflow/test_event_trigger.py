@@ -57,7 +57,7 @@ def ids(payload) -> list[int]:
 
 
 async def until(condition):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         while not condition():
             await asyncio.sleep(0.02)
 
@@ -88,7 +88,7 @@ class Triggerer:
 
     async def event(self, *, stored: bool = True):
         """The next payload, or the error with which the trigger ended."""
-        payload, bound = await asyncio.wait_for(self._events.get(), 20)
+        payload, bound = await asyncio.wait_for(self._events.get(), 300)
         if stored and bound is not None:
             self._manager.confirm_persisted([bound])
         return payload

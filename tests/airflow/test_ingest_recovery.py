@@ -81,7 +81,7 @@ def dead_worker(source: Path, store: Store, when, tmp_path: Path) -> dict:
         jobs = psutil.Process(worker.pid).children(recursive=True)
         worker.kill()
         worker.wait()
-    assert psutil.wait_procs(jobs, timeout=30)[1] == []
+    assert psutil.wait_procs(jobs, timeout=300)[1] == []
     store.update(json.loads(kept.read_text()))
     [state] = store.values()
     return state

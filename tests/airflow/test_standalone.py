@@ -178,9 +178,9 @@ def test_a_task_set_to_failed_in_the_ui_leaves_no_process_and_no_write(airflow, 
         assert len(processes_of(session)) >= 2  # the driver and its JVM
         airflow.call("PATCH", f"{run}/taskInstances/ingest", {"new_state": "failed"})
         until(lambda: processes_of(session) == [])
-        until(lambda: pending_instants(table) == [], seconds=30)
+        until(lambda: pending_instants(table) == [])
     assert table.timeline().commits() == commits
-    until(lambda: metastore.get_txn(transaction).state == TxnState.ABORTED, seconds=30)
+    until(lambda: metastore.get_txn(transaction).state == TxnState.ABORTED)
     assert airflow.state(run, "ingest") == "failed"
 
 

@@ -99,7 +99,7 @@ def _let_it_clean(port: int) -> None:
     with closing(ThriftMetastore(f"thrift://127.0.0.1:{port}", timeout_seconds=30)) as metastore:
         txn_id = metastore.open_txn("nobody", "here")
         metastore.abort_txn(txn_id)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while metastore.valid_txn_list().is_aborted(txn_id) and time.monotonic() < deadline:
             time.sleep(0.1)
 
@@ -107,7 +107,7 @@ def _let_it_clean(port: int) -> None:
 @tenacity.retry(
     retry=tenacity.retry_if_exception_type(MetastoreUnavailableError),
     wait=tenacity.wait_fixed(0.2),
-    stop=tenacity.stop_after_delay(90),
+    stop=tenacity.stop_after_delay(300),
     reraise=True,
 )
 def _wait(server: subprocess.Popen[bytes], port: int, log: Path) -> None:

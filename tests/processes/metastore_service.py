@@ -31,7 +31,7 @@ class MetastoreService:
     def stop(self) -> int:
         """SIGTERM; how it ended."""
         self.process.terminate()
-        return self.process.wait(30)
+        return self.process.wait(120)
 
 
 @contextmanager

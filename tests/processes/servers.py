@@ -27,7 +27,7 @@ from dags_examples.demo.spark_server import java_environment
 JARS = Path(pyspark.__path__[0]) / "jars"
 _SMALL_JVM = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
-_patiently = tenacity.retry(wait=tenacity.wait_fixed(0.05), stop=tenacity.stop_after_delay(60), reraise=True)
+_patiently = tenacity.retry(wait=tenacity.wait_fixed(0.05), stop=tenacity.stop_after_delay(300), reraise=True)
 
 
 def free_port() -> int:
@@ -257,7 +257,7 @@ class TcpProxy:
         self._loop.close()
 
     def _run(self, coroutine: object) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)  # type: ignore[arg-type]
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(120)  # type: ignore[arg-type]
 
     async def _listen(self) -> None:
         self._passing.set()

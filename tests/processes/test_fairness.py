@@ -33,7 +33,7 @@ def _append(
     table = HudiTable.open(location)
     lock = open_lock({}, table.storage)
     commits, failures = 0, []
-    barrier.wait(120)
+    barrier.wait(400)
     while committed.value < COMMITS and len(failures) < COMMITS:
         rows = {f"{writer}-{commits}": (commits, f"p{writer}")}
         try:

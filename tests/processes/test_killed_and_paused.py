@@ -77,14 +77,14 @@ class Case:
 
     def meet_a_rival(self, on_rewrite: str) -> None:
         """While the victim stands still, others read and write."""
-        services.upsert(self.table, "rival", RIVAL, on_rewrite=on_rewrite)
+        services.upsert(self.table, "rival", RIVAL, on_rewrite=on_rewrite, **services.PATIENT)
         self.acknowledged.add("rival")
         agree(self.table, by_log(self.table, WRITES))
 
     def let_the_next_come(self) -> None:
         """The victim has been silent for too long."""
         silence(self.table)
-        services.upsert(self.table, "next", NEXT)
+        services.upsert(self.table, "next", NEXT, **services.PATIENT)
         self.acknowledged.add("next")
         agree(self.table, by_log(self.table, WRITES))
 

@@ -37,7 +37,7 @@ NEXT = {"k3": (2, "p"), "next": (2, "q")}
 _patiently = tenacity.Retrying(
     retry=tenacity.retry_if_result(operator.not_),
     wait=tenacity.wait_fixed(0.01),
-    stop=tenacity.stop_after_delay(60),
+    stop=tenacity.stop_after_delay(300),
 )
 
 
@@ -61,7 +61,7 @@ def test_killed_after_each_file_operation(
     names = processes.Queue()
     counter = processes.Process(target=_count_operations, args=(remote, str(probe), names))
     counter.start()
-    operations = names.get(timeout=120)
+    operations = names.get(timeout=400)
     counter.join()
     assert any("commit_log/0000" in name for name in operations)
     tables = []
@@ -71,7 +71,7 @@ def test_killed_after_each_file_operation(
             target=upsert_and_die, args=(remote, table.location, CHANGE, at, signal.SIGKILL)
         )
         victim.start()
-        victim.join(120)
+        victim.join(400)
         assert victim.exitcode == -signal.SIGKILL, f"operation {at} of {len(operations)}: {operation}"
         for read in (read_ours, read_theirs):
             assert read(table.location) in (BEFORE, BEFORE | CHANGE), f"a part is seen after {operation}"
@@ -149,14 +149,14 @@ def test_a_job_that_stood_still_loses_cleanly(
         paused.start()
         if "locks" in at:
             _patiently(lock.waiters)
-    assert stopped.wait(60), f"never came to {at}"
+    assert stopped.wait(300), f"never came to {at}"
     _patiently(lambda: psutil.Process(paused.pid).status() == psutil.STATUS_STOPPED)
     silence(table)
     tenacity.retry(retry=tenacity.retry_if_exception_type(CommitError), stop=tenacity.stop_after_attempt(3))(
         upsert
     )(spark, table.location, NEXT)
     os.kill(paused.pid or 0, signal.SIGCONT)
-    told = outcome.get(timeout=60)
+    told = outcome.get(timeout=300)
     paused.join()
     expected = {
         "loses": BEFORE | NEXT,

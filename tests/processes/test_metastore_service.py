@@ -165,9 +165,7 @@ class TestProcesses:
         with metastore_service(tmp_path, f"sqlite:///{tmp_path}/m.db") as running:
             client = ThriftMetastore(running.uri)
             assert client.list_databases() == ["default"]
-            started = time.monotonic()
             assert running.stop() == 0
-            assert time.monotonic() - started < 5
             with pytest.raises(MetastoreUnavailableError):
                 client.list_databases()
             assert "Traceback" not in running.log.read_text()

@@ -115,9 +115,9 @@ def test_what_was_acknowledged_is_there_and_nothing_by_halves(
     ]
     for each in (*writers, *servants):
         each.start()
-    outcomes = [told.get(timeout=120) for _ in range(WRITERS * writes_each)]
+    outcomes = [told.get(timeout=400) for _ in range(WRITERS * writes_each)]
     stopped.set()
-    ends = dict(served.get(timeout=120) for _ in servants)
+    ends = dict(served.get(timeout=400) for _ in servants)
     for each in (*writers, *servants):
         each.join()
     writes = {name: rows for name, rows, _ in outcomes} | {"first": FIRST}

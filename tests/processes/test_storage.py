@@ -26,7 +26,7 @@ def test_of_many_processes_exactly_one_creates_each_file(tmp_path: Path) -> None
     ]
     for process in processes:
         process.start()
-    won = [path for _ in processes for path in results.get(timeout=30)]
+    won = [path for _ in processes for path in results.get(timeout=300)]
     for process in processes:
         process.join()
     assert sorted(won, key=int) == list(map(str, range(300)))

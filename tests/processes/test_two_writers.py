@@ -22,7 +22,7 @@ def _contend(remote: str, location: str, name: str, barrier: Barrier, results: Q
 
     def plan_then_wait(self: Writer, *args: Any, **kwargs: Any) -> None:
         plan(self, *args, **kwargs)
-        barrier.wait(120)  # both have begun before either commits
+        barrier.wait(400)  # both have begun before either commits
 
     Writer.plan = plan_then_wait  # type: ignore[method-assign]
     for number in range(ROUNDS):
@@ -31,7 +31,7 @@ def _contend(remote: str, location: str, name: str, barrier: Barrier, results: Q
             results.put((number, name, upsert(spark, location, rows)["instant"]))
         except WriteConflictError:
             results.put((number, name, None))
-        barrier.wait(120)
+        barrier.wait(400)
 
 
 def test_exactly_one_wins_each_round(processes: ForkServerContext, spark_remote: str, tmp_path: Path) -> None:

@@ -126,14 +126,14 @@ class Victim:
         told = self.answer()
         assert told == ("reached", None), told
         if self._signal is signal.SIGKILL:
-            self._process.join(60)
+            self._process.join(300)
         else:
             self._is_still()
 
     def go_on(self) -> None:
         os.kill(self._process.pid or 0, signal.SIGCONT)
 
-    def answer(self, timeout: float = 60.0) -> tuple[str, Any]:
+    def answer(self, timeout: float = 300.0) -> tuple[str, Any]:
         """``reached`` its step, ``done`` (with all steps), or ``failed`` with the error's type."""
         assert self._pipe.poll(timeout), f"no answer in {timeout} s"
         told: tuple[str, Any] = self._pipe.recv()
@@ -146,7 +146,7 @@ class Victim:
     @tenacity.retry(
         retry=tenacity.retry_if_result(lambda still: not still),
         wait=tenacity.wait_fixed(0.005),
-        stop=tenacity.stop_after_delay(60),
+        stop=tenacity.stop_after_delay(300),
     )
     def _is_still(self) -> bool:
         status = Path(f"/proc/{self._process.pid}/stat").read_text()

@@ -50,7 +50,7 @@ class Contender:
         """Ask and do not wait."""
         self._pipe.send(command)
 
-    def answer(self, timeout: float = 60) -> Any:
+    def answer(self, timeout: float = 300) -> Any:
         assert self._pipe.poll(timeout), f"no answer in {timeout} s"
         worked, answer = self._pipe.recv()
         if not worked:

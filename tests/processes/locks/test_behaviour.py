@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.exceptions import LockLostError, LockTimeoutError, LockUnavailableError
-from tests.processes.locks.conftest import FAIR, PROVIDERS, SERVERS, Backend
+from tests.processes.locks.conftest import BUSY, FAIR, PROVIDERS, SERVERS, Backend
 
 LEASE = 1.5
 SHORT_LEASE = 0.8  # of those that shall not keep it
-# How much later than due something may happen on a machine that is busy with other things.
-BUSY = 6.0
 
 every_provider = pytest.mark.parametrize("backend", PROVIDERS, indirect=True)
 every_server = pytest.mark.parametrize("backend", SERVERS, indirect=True)
@@ -58,7 +56,7 @@ def test_the_lease_of_a_dead_holder_runs_out(backend: Backend) -> None:
     token = holder.acquire()
     died = time.monotonic()
     holder.kill()
-    assert heir.acquire(timeout=30) > token
+    assert heir.acquire(timeout=60) > token
     assert time.monotonic() - died < SHORT_LEASE + backend.slack + BUSY
     assert heir.is_held()
 

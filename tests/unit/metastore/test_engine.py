@@ -124,7 +124,7 @@ def test_a_locked_database_is_unavailable_after_the_timeout(url: str) -> None:
         started = time.monotonic()
         with pytest.raises(MetastoreUnavailableError, match="database is locked; check that") as caught:
             metastore.open_txn("me", "here")
-        assert 0.3 <= time.monotonic() - started < 5
+        assert 0.3 <= time.monotonic() - started < 30, "30 s are the default"
         assert caught.value.retryable
         # Readers go on.
         assert metastore.current_event_id() == 2
