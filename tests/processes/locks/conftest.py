@@ -43,7 +43,7 @@ LOCK_TIMEOUT_SECONDS = 8
 """How long a silent holder keeps its lock, where the metastore says that."""
 
 BUSY = 45.0
-"""Seconds by which something may come late on a busy machine: fewer than what would end the wait otherwise."""
+"""Seconds by which something may come late on a busy machine: less than what would end the wait otherwise."""
 
 FAIR = ["filesystem", "sqlite", "postgresql", "zookeeper", *METASTORES]
 
