@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import psutil
 
 MARK = "TABLE_SERVICES_TEST_RUN"
-ENDING_SECONDS = 2.0
+ENDING_SECONDS = 5.0
 GRACE_SECONDS = 10.0
 """For which servers may remove their files after SIGTERM; then they are killed."""
 
