@@ -85,10 +85,19 @@ def serve(
         str | None, typer.Option(help="File; clients need a certificate that it signed.")
     ] = None,
     users: Annotated[str | None, typer.Option(help="File of users, for SASL PLAIN.")] = None,
+    max_message_bytes: Annotated[int, typer.Option(help="Largest request.")] = 100_000_000,
+    max_elements: Annotated[
+        int, typer.Option(help="Most elements in all lists and maps of a request.")
+    ] = 2_000_000,
+    max_write_ids: Annotated[
+        int, typer.Option(help="Longest list of write ids or transactions.")
+    ] = 1_000_000,
+    max_txn_range: Annotated[int, typer.Option(help="Most transactions of one range heartbeat.")] = 100_000,
 ) -> None:
     """Serve a metastore by Hive's Thrift protocol until SIGTERM."""
     # Imported here: the other commands need no database and no Thrift.
     from airflow_provider.concurrency.transactions.recovery import recover_transactions
+    from airflow_provider.metastore.thrift.server.limits import Limits
     from airflow_provider.metastore.thrift.server.serve import ServiceOptions
     from airflow_provider.metastore.thrift.server.serve import serve as serve_metastore
 
@@ -113,6 +122,7 @@ def serve(
         tls_key=tls_key,
         tls_client_ca=tls_client_ca,
         users=users,
+        limits=Limits(max_message_bytes, max_elements, max_write_ids, max_txn_range),
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     recover = partial(recover_transactions, sees_all_tables=False)

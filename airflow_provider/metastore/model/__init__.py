@@ -58,6 +58,7 @@ from airflow_provider.metastore.model.table_name import is_location, split_table
 from airflow_provider.metastore.model.transaction_objects import TableWriteInfo, TxnInfo, TxnState, TxnType
 from airflow_provider.metastore.model.users import system_user
 from airflow_provider.metastore.model.write_ids import (
+    MOST_IDS,
     NO_OPEN,
     ReadSnapshot,
     TableSnapshot,
@@ -73,6 +74,7 @@ __all__ = [
     "LOCK_TIMEOUT_SECONDS",
     "MANAGED_TABLE",
     "MESSAGE_FORMAT",
+    "MOST_IDS",
     "NOW",
     "NO_ID",
     "NO_OPEN",

@@ -6,16 +6,21 @@ its storage-api), so that they can be handed to and taken from Hive's own progra
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from airflow_provider.exceptions import InvalidInputError
 
 NO_OPEN = 2**63 - 1
 """What Hive writes (Long.MAX_VALUE) where there is no lowest open id."""
 
+MOST_IDS = 1_000_000
+"""How many ids a snapshot's string may have by default."""
+
+_MOST_SHOWN = 200
 # Runs of this many consecutive ids or more are written as one range (ValidReadTxnList).
 _MIN_RANGE_LENGTH = 5
 
@@ -66,23 +71,25 @@ class ValidTxnList:
         return f"{self.high_watermark}:{self.min_open}:{_with_ranges(opened)}:{_with_ranges(aborted)}"
 
     @classmethod
-    def parse(cls, text: str) -> ValidTxnList:
+    def parse(cls, text: str, most_ids: int = MOST_IDS) -> ValidTxnList:
         """Read Hive's string form.
 
         :param text: ``<high watermark>:<lowest open>:<open ids>:<aborted ids>``; ids by commas, with or
             without ranges ``a-b``. An empty string sees everything, as in Hive.
-        :raises InvalidInputError: when it has another form.
+        :param most_ids: how many ids it may have, ranges written out.
+        :raises InvalidInputError: when it has another form, or more ids.
         """
         if not text:
             return cls(NO_OPEN)
         try:
             watermark, min_open, *lists = text.split(":")
-            opened, aborted = _two_lists(lists)
+            opened, aborted = _two_lists(lists, most_ids)
             exceptions = tuple(sorted({*opened, *aborted}))
             return cls(int(watermark), exceptions, frozenset(aborted), int(min_open))
         except ValueError as error:
             raise InvalidInputError(
-                f"{text!r} is no ValidTxnList; its form is <high watermark>:<lowest open>:<open>:<aborted>"
+                f"{_beginning(text)!r} is no ValidTxnList; its form is "
+                "<high watermark>:<lowest open>:<open>:<aborted>"
             ) from error
 
 
@@ -151,18 +158,19 @@ class ValidWriteIdList:
         return f"{name}:{self.high_watermark}:{self.min_open}:{opened}:{aborted}"
 
     @classmethod
-    def parse(cls, text: str) -> ValidWriteIdList:
+    def parse(cls, text: str, most_ids: int = MOST_IDS) -> ValidWriteIdList:
         """Read Hive's string form.
 
         :param text: ``<database.table>:<high watermark>:<lowest open>:<open ids>:<aborted ids>``; an empty
             string sees everything, as in Hive.
-        :raises InvalidInputError: when it has another form.
+        :param most_ids: how many ids it may have, ranges written out.
+        :raises InvalidInputError: when it has another form, or more ids.
         """
         if not text:
             return cls(None, NO_OPEN)
         try:
             table, watermark, min_open, *lists = text.split(":")
-            opened, aborted = _two_lists(lists)
+            opened, aborted = _two_lists(lists, most_ids)
             return cls(
                 None if table.lower() == "null" else table,
                 int(watermark),
@@ -172,7 +180,7 @@ class ValidWriteIdList:
             )
         except ValueError as error:
             raise InvalidInputError(
-                f"{text!r} is no ValidWriteIdList; its form is "
+                f"{_beginning(text)!r} is no ValidWriteIdList; its form is "
                 "<database.table>:<high watermark>:<lowest open>:<open>:<aborted>"
             ) from error
 
@@ -251,18 +259,33 @@ def _holds(ascending: tuple[int, ...], value: int) -> bool:
     return at < len(ascending) and ascending[at] == value
 
 
-def _two_lists(lists: list[str]) -> tuple[list[int], list[int]]:
+def _two_lists(lists: list[str], most_ids: int) -> tuple[list[int], list[int]]:
     """The open and the aborted ids; Java's ``split`` lets both be left out when empty."""
     if len(lists) > 2:
         raise ValueError(f"{len(lists)} lists of ids, at most 2 expected")
-    opened, aborted = [*lists, "", ""][:2]
-    return list(_ids(opened)), list(_ids(aborted))
+    ranges = [list(_ranges(one)) for one in [*lists, "", ""][:2]]
+    ids = sum(len(one) for of_list in ranges for one in of_list)
+    if ids > most_ids:
+        raise InvalidInputError(
+            f"a list of {ids} transactions or write ids is longer than {most_ids}; a server allows more by "
+            "--max-write-ids",
+            limit=most_ids,
+        )
+    opened, aborted = (list(chain.from_iterable(of_list)) for of_list in ranges)
+    return opened, aborted
 
 
-def _ids(text: str) -> Iterator[int]:
+def _ranges(text: str) -> Iterator[range]:
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
+        found = range(int(first), int(last or first) + 1)
+        if found.stop - found.start > sys.maxsize:
+            raise ValueError(f"{part!r} is no range of ids")
+        yield found
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}.."
 
 
 def _with_ranges(ids: Iterable[int]) -> str:

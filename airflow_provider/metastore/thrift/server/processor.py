@@ -106,6 +106,17 @@ class MetastoreProcessor(TProcessor):
             if not is_left:
                 later.end()
 
+    def refuse(self, oprot: Any, method: str, number: int, reason: str) -> None:
+        """Answer a request that could not be read to its end.
+
+        :param method: its method.
+        :param number: its number.
+        :param reason: what the client is told.
+        """
+        log.warning("a request for %r was refused: %s", method, reason)
+        told = TApplicationException(TApplicationException.PROTOCOL_ERROR, reason)
+        self.send_exception(oprot, method, told, number)
+
     def _outcome(self, method: str, call: Any) -> Grouped[Any] | Callable[[], Any]:
         """What is left to others, or what returns the answer or raises its error."""
         try:

@@ -14,6 +14,7 @@ from airflow_provider.metastore.cache import CachedStore, asked
 from airflow_provider.metastore.catalog import catalog, functions, partitions
 from airflow_provider.metastore.database import Counter, counted
 from airflow_provider.metastore.model import (
+    MOST_IDS,
     DatabaseInfo,
     FunctionInfo,
     PartitionInfo,
@@ -25,7 +26,15 @@ from airflow_provider.metastore.model import (
 
 T = TypeVar("T")
 
-_parsed = lru_cache(maxsize=1_024)(ValidWriteIdList.parse)
+# Long lists are few, and each takes memory.
+_SHORT = 2_000
+_parsed_short = lru_cache(maxsize=1_024)(ValidWriteIdList.parse)
+_parsed_long = lru_cache(maxsize=4)(ValidWriteIdList.parse)
+
+
+def _parsed(text: str, most_ids: int) -> ValidWriteIdList:
+    is_long = len(text) > _SHORT or "-" in text
+    return _parsed_long(text, most_ids) if is_long else _parsed_short(text, most_ids)
 
 
 class CatalogReads:
@@ -42,6 +51,7 @@ class CatalogReads:
         Not where Iceberg tables are written.
     :param eventual_databases: answer requests for databases and functions from memory without asking the
         database how new that has to be: a moment late. The replica has to be opened with it, too.
+    :param most_write_ids: see :class:`~airflow_provider.metastore.thrift.server.limits.Limits`.
     """
 
     def __init__(
@@ -51,7 +61,9 @@ class CatalogReads:
         require_write_ids: bool = False,
         eventual: bool = False,
         eventual_databases: bool = False,
+        most_write_ids: int = MOST_IDS,
     ) -> None:
+        self._most_write_ids = most_write_ids
         self._replica = store if isinstance(store, CachedStore) else None
         self.metastore = store.metastore if isinstance(store, CachedStore) else store
         self._required = require_write_ids
@@ -66,7 +78,7 @@ class CatalogReads:
         :param seen_event_id: its ``seenEventId``, which only our own client sends; see :func:`event_seen`.
         """
         return Reader(
-            valid_write_ids=None if write_ids is None else _parsed(write_ids),
+            valid_write_ids=None if write_ids is None else _parsed(write_ids, self._most_write_ids),
             table_id=None if table_id == -1 else table_id,
             session=None if seen_event_id is None else ReaderSession(seen_event_id),
             require_write_ids=self._required,

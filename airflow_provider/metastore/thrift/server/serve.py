@@ -9,7 +9,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.context import SpawnProcess
 from multiprocessing.synchronize import Semaphore
 
@@ -27,6 +27,7 @@ from airflow_provider.metastore.model import LOCK_TIMEOUT_SECONDS
 from airflow_provider.metastore.thrift.protocol import TableStructs
 from airflow_provider.metastore.thrift.server.catalog_handler import CatalogHandler
 from airflow_provider.metastore.thrift.server.consumer_handler import ConsumerHandler
+from airflow_provider.metastore.thrift.server.limits import Limits
 from airflow_provider.metastore.thrift.server.partition_handler import PartitionHandler
 from airflow_provider.metastore.thrift.server.privilege_handler import PrivilegeHandler
 from airflow_provider.metastore.thrift.server.processor import MetastoreProcessor
@@ -74,6 +75,7 @@ class ServiceOptions:
     :param tls_client_ca: file with who may sign clients' certificates; None to ask for none.
     :param users: file of users, see :func:`~airflow_provider.metastore.thrift.protocol.read_users`; None
         to let everybody in.
+    :param limits: what one request may ask for at most.
     """
 
     url: str
@@ -96,6 +98,7 @@ class ServiceOptions:
     tls_key: str | None = None
     tls_client_ca: str | None = None
     users: str | None = None
+    limits: Limits = field(default_factory=Limits)
 
 
 def serve(options: ServiceOptions, ready: Callable[[str], None], *, recover: Recover | None = None) -> None:
@@ -195,6 +198,7 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
         require_write_ids=options.require_write_ids,
         eventual=options.eventual_reads,
         eventual_databases=options.eventual_databases,
+        most_write_ids=options.limits.write_ids,
     )
     warehouse = Warehouse(
         options.warehouse,
@@ -206,7 +210,7 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
     processor = MetastoreProcessor(
         CatalogHandler(reads, structs, warehouse),
         PartitionHandler(reads, structs, warehouse),
-        TransactionHandler(metastore, options.txn_timeout),
+        TransactionHandler(metastore, options.txn_timeout, options.limits),
         ConsumerHandler(metastore),
         StatisticsHandler(metastore),
         PrivilegeHandler(),
@@ -218,7 +222,12 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
 
         authenticate = SaslPlain(read_users(options.users))
     return MetastoreServer(
-        processor, options.host, options.port, tls=_tls(options), authenticate=authenticate
+        processor,
+        options.host,
+        options.port,
+        tls=_tls(options),
+        authenticate=authenticate,
+        limits=options.limits,
     )
 
 

@@ -14,9 +14,15 @@ from typing import Any
 
 from thriftpy2.protocol import TBinaryProtocolFactory
 from thriftpy2.protocol.exc import TProtocolException
-from thriftpy2.transport import TBufferedTransportFactory, TSocket, TTransportException
+from thriftpy2.transport import TBufferedTransportFactory, TTransportException
 
 from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.metastore.thrift.server.limits import (
+    LimitedProtocol,
+    LimitedSocket,
+    Limits,
+    RequestLimitError,
+)
 from airflow_provider.metastore.thrift.server.processor import MetastoreProcessor
 
 log = logging.getLogger(__name__)
@@ -27,6 +33,7 @@ Authenticate = Callable[[Any], Any]
 
 _BROKEN = (OSError, EOFError, TTransportException, TProtocolException)
 _HANDSHAKE_SECONDS = 10.0
+_DRAIN_SECONDS = 2.0
 
 
 class MetastoreServer(socketserver.ThreadingTCPServer):
@@ -37,6 +44,7 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
     :param port: the port, 0 for any that is free.
     :param tls: what TLS needs; None for none.
     :param authenticate: see :data:`Authenticate`.
+    :param limits: of each request.
     :raises InvalidInputError: when nobody can listen there.
     """
 
@@ -54,7 +62,9 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
         *,
         tls: ssl.SSLContext | None = None,
         authenticate: Authenticate | None = None,
+        limits: Limits | None = None,
     ) -> None:
+        self._limits = limits or Limits()
         self._processor = processor
         self._tls = tls
         self._authenticate = authenticate
@@ -107,8 +117,8 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
         """A mistake in this module ends one connection, not the server."""
         log.exception("a connection from %s failed", client_address[0])
 
-    def _begun(self, connection: socket.socket) -> Any:
-        """The connection's transport, after TLS and authentication."""
+    def _begun(self, connection: socket.socket) -> LimitedProtocol:
+        """The connection's protocol, after TLS and authentication."""
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # No idle timeout: Spark keeps a connection for as long as it lives. Who is gone is found this way.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -117,23 +127,41 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
             # A copy: the plain socket is what stop() ends.
             connection = self._tls.wrap_socket(connection.dup(), server_side=True)
         begin = self._authenticate or TBufferedTransportFactory().get_transport
-        transport = begin(TSocket(sock=connection))
+        limited = LimitedSocket(connection, self._limits)
+        transport = begin(limited)
         connection.settimeout(None)
-        return transport
+        return LimitedProtocol(transport, limited, self._limits)
 
     def _answer(self, connection: socket.socket) -> None:
-        transport = self._begun(connection)
-        protocol = _protocol(transport)
+        protocol = self._begun(connection)
         # Only a plain socket may be read and written by two threads at the same time.
         is_plain = self._tls is None and self._authenticate is None
         later = _Later(connection) if is_plain else None
         try:
             while True:
                 self._processor.process(protocol, protocol, later)
+        except RequestLimitError as error:
+            if later is not None:
+                later.begin()
+                later.end()
+            if protocol.header is not None:
+                self._processor.refuse(protocol, *protocol.header, error.message)
+                _drain(connection)
+            raise
         finally:
             if later is not None:
                 later.wait()
-            transport.close()
+            protocol.trans.close()
+
+
+def _drain(connection: socket.socket) -> None:
+    """Read the rest of a refused request: a client that still sends it would not see the answer."""
+    until = time.monotonic() + _DRAIN_SECONDS
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_WR)
+        connection.settimeout(_DRAIN_SECONDS)
+        while time.monotonic() < until and connection.recv(65_536):
+            pass
 
 
 class _Later:

@@ -30,6 +30,7 @@ from airflow_provider.metastore.model import (
     ValidWriteIdList,
 )
 from airflow_provider.metastore.thrift.protocol import hive, partition_values, read_partition
+from airflow_provider.metastore.thrift.server.limits import Limits
 from airflow_provider.metastore.thrift.server.processor import Grouped
 from airflow_provider.metastore.transactions import (
     TRANSACTIONS,
@@ -54,8 +55,14 @@ class TransactionHandler:
     :param timeout_seconds: how long a lock outlives its last heartbeat.
     """
 
-    def __init__(self, metastore: Metastore, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self,
+        metastore: Metastore,
+        timeout_seconds: float = LOCK_TIMEOUT_SECONDS,
+        limits: Limits | None = None,
+    ) -> None:
         self._metastore = metastore
+        self._limits = limits or Limits()
         self._timeout = timeout_seconds
 
     def get_open_txns(self) -> Any:
@@ -136,6 +143,12 @@ class TransactionHandler:
         return Grouped(self._metastore.engine, TRANSACTIONS, CommitTxn(request.txnid), _nothing)
 
     def heartbeat_txn_range(self, request: Any) -> Any:
+        if request.max - request.min >= self._limits.txn_range:
+            raise InvalidInputError(
+                f"transactions {request.min} to {request.max} are more than {self._limits.txn_range} in one "
+                "range; the server allows more by --max-txn-range",
+                limit=self._limits.txn_range,
+            )
         aborted, unknown = set(), set()
         for txn_id in range(request.min, request.max + 1):
             try:
@@ -151,7 +164,9 @@ class TransactionHandler:
         self._metastore.engine.write(lambda connection: lock_open(connection, request.txnid))
 
     def get_valid_write_ids(self, request: Any) -> Any:
-        snapshot = ValidTxnList.parse(request.validTxnList) if request.validTxnList else None
+        snapshot = (
+            ValidTxnList.parse(request.validTxnList, self._limits.write_ids) if request.validTxnList else None
+        )
         if snapshot is None:
             snapshot = self._metastore.valid_txn_list()
         found = [self._write_ids(name, snapshot) for name in request.fullTableNames]
@@ -296,7 +311,11 @@ class TransactionHandler:
     def get_read_snapshot(self, request: Any) -> Any:
         named = (name.partition(".") for name in request.fullTableNames)
         tables = [(database, table) for database, _, table in named]
-        seen = None if request.validTxnList is None else ValidTxnList.parse(request.validTxnList)
+        seen = (
+            None
+            if request.validTxnList is None
+            else ValidTxnList.parse(request.validTxnList, self._limits.write_ids)
+        )
         snapshot = self._metastore.read_snapshot(tables, request.txnId, valid_txns=seen)
         return hive.ReadSnapshot(
             validTxnList=str(snapshot.valid_txns),
