@@ -185,7 +185,7 @@ class SharedTable:
             self.model.clear()
         for each in changed:
             there = self.model.get(each["id"])
-            if there is None or operation != "upsert" or each["ts"] >= there["ts"]:
+            if there is None or operation != "upsert" or (each["ts"] or 0) >= (there["ts"] or 0):
                 self.model[each["id"]] = each
 
     def change(self, keys: Iterable[str], **values: Any) -> None:

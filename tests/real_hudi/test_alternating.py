@@ -100,6 +100,16 @@ def test_rounds_of_writes(
     check_metadata_table(hudi, shared.table)
 
 
+def test_rows_of_ours_without_an_ordering_value(hudi: Session, location: Path) -> None:
+    """Older than all others, for both sides. The JVM itself writes none."""
+    shared = SharedTable.of_ours(hudi, location, rows(range(9), 0))
+    shared.ours([{**row(number, 100), "ts": None} for number in (20, 21, 22)])
+    shared.check()
+    shared.theirs([row(20, 200, 1)])
+    shared.ours([row(21, 300, 1)])
+    shared.check()
+
+
 def in_sql(changed: Iterable[Row]) -> str:
     """Rows as VALUES has them."""
     suffixes = {int: "L", float: "D", str: ""}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from airflow_provider.exceptions import UnsupportedTableError
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.status import index_status
 from airflow_provider.ingestion import ingest_arrow
@@ -25,6 +26,13 @@ ALONE = {
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
 }
 """Without a lock the JVM's SQL makes and drops no index."""
+OF_EACH_PARTITION = {
+    "hoodie.metadata.index.column.stats.enable": "true",
+    "hoodie.metadata.index.partition.stats.enable": "true",
+    "hoodie.metadata.record.level.index.enable": "true",
+    "hoodie.metadata.record.level.index.min.filegroup.count": "1",
+    "hoodie.index.type": "RECORD_LEVEL_INDEX",
+}
 BY_RECORD_INDEX = {**ALL_INDEXES_OF_THE_JVM, "hoodie.index.type": "GLOBAL_RECORD_LEVEL_INDEX"}
 
 
@@ -151,6 +159,19 @@ def test_an_index_of_the_jvm_that_ours_does_not_write(made: str, hudi: Session, 
     shared.sql("drop index other on {t}")
     ours_writes(shared, 2)
     shared.check()
+
+
+def test_a_record_index_of_each_partition(hudi: Session, location: Path) -> None:
+    """It has a key once a partition: taken for the global one it finds no row. Ours refuses, and drops it."""
+    shared = SharedTable.of_ours(hudi, location, START, MOST)
+    shared.theirs(rows(range(4), 300, 3), options=OF_EACH_PARTITION)
+    with pytest.raises(UnsupportedTableError, match=r"record_index \(of each partition\)"):
+        ours_writes(shared, 1)
+    shared.check()
+    drop_index(shared.table, ["record_index"])
+    ours_writes(shared, 2)
+    shared.check()
+    check_metadata_table(hudi, shared.table)
 
 
 def test_the_jvm_writes_without_the_metadata_table(hudi: Session, location: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from airflow_provider.table.file_groups.view import BaseFile
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.files.log_file import LogFileName
-from airflow_provider.table.metadata_table.changes import TableChange, records_of
+from airflow_provider.table.metadata_table.index_records.changes import FileChanges, records_of
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.writer import UPSERT, log_changes, write_instant
@@ -39,16 +39,16 @@ class TheirMetadataTable:
             for stat in stats
             if (parsed := parse_base_file_name(stat.path.rpartition("/")[2])) is not None
         ]
-        self._log(instant, TableChange(added=tuple(added)))
+        self._log(instant, FileChanges(added=tuple(added)))
 
     def roll_back(self, dead: str, instant: str, removed: Iterable[str]) -> None:
         """Take back what a dead write has logged, completed or not; its files are deleted."""
         for each in self._timeline().instants:
             if each.requested_time == dead:
                 self._take_back(each)
-        self._log(instant, TableChange(removed=tuple(removed)))
+        self._log(instant, FileChanges(removed=tuple(removed)))
 
-    def _log(self, instant: str, change: TableChange) -> None:
+    def _log(self, instant: str, change: FileChanges) -> None:
         if not self._storage.names(FILES):
             return
         for each in self._timeline().pending():
