@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 
 from airflow_provider.concurrency import HeartbeatSettings
 from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
+from airflow_provider.concurrency.log.log_entry import Commit
 from airflow_provider.indexing.run import IndexRunSettings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.services.archival import archived_content, take_off
@@ -70,6 +71,7 @@ class AnotherEngine:
         self.done: list[tuple[str, frozenset[str]]] = []
         self.failed: list[str] = []
         self._rolled_back: set[str] = set()
+        self._own: set[str] = set()
         self._newest = ""
 
     @property
@@ -79,10 +81,18 @@ class AnotherEngine:
     def sees_what_is_undone(self) -> bool:
         """Whether a writer of ours stands still between its last put and the look after it.
 
-        Until then it shows what was rolled back: "Which pauses it survives" in docs/commit-protocol.md.
+        Until then it shows what was rolled back, or is beside a commit to the same file groups: "Which pauses
+        it survives" in docs/commit-protocol.md.
         """
         completed = Timeline.load(self._storage).completed()
-        return any(each.requested_time in self._rolled_back for each in completed)
+        seen_by = {each.instant: each.seen for each in self._simulation.entries() if isinstance(each, Commit)}
+        looks = seen_by.keys() - self._simulation.acknowledged
+        own = [each.completion_time or "" for each in completed if each.requested_time in self._own]
+        return any(
+            each.requested_time in self._rolled_back
+            or (each.requested_time in looks and max(own, default="") > seen_by[each.requested_time])
+            for each in completed
+        )
 
     def begin(self, name: str, keys: frozenset[str]) -> None:
         """Roll dead writers back, take an instant, read."""
@@ -225,6 +235,7 @@ class AnotherEngine:
         self._storage.put(instant_path(Instant(instant, action, state)), b"")
 
     def _complete(self, instant: str, action: Action, metadata: CommitMetadata) -> None:
+        self._own.add(instant)
         self._metadata_table.commit(instant, metadata.write_stats)
         completed = Instant(instant, action, State.COMPLETED, self._time())
         self._storage.put(instant_path(completed), encode_commit_metadata(metadata, action))
