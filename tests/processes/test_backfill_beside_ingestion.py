@@ -16,7 +16,7 @@ from . import services
 from .agreement import check
 from .services import Rows
 
-BATCH, STEADY = range(100_000), range(300)
+BATCH, STEADY = range(40_000), range(300)
 BACKFILLS = 3
 PARTITIONS = "pqr"
 

@@ -1,6 +1,6 @@
 """Replicas in processes of their own over one PostgreSQL, among writers and readers, and killed.
 
-For seconds; with ``SOAK=1`` for two minutes.
+Eight are killed; with ``SOAK=1`` a hundred and twenty.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.processes.replicas import (
 from tests.processes.serial_history import SerialHistory
 from tests.processes.servers import Postgres, postgresql
 
-SECONDS = 120 if os.environ.get("SOAK") else 12
+KILLS = 120 if os.environ.get("SOAK") else 8
 REPLICAS, WRITERS, READERS = 4, 8, 8
 
 
@@ -91,16 +91,15 @@ def test_a_serial_history_explains_every_read(
     ]
     for one in running:
         one.start()
-    until, chance, kills = time.monotonic() + SECONDS, random.Random(5), 0
-    while time.monotonic() < until:
+    begun, chance = time.monotonic(), random.Random(5)
+    for _ in range(KILLS):
         time.sleep(1)
         victim = chance.choice(replicas)
         victim.kill()
         victim.start()
-        kills += 1
     stop.set()
     for one in running:
-        one.join(60)
+        one.join(300)
         assert one.exitcode == 0
 
     told = history(metastore)
@@ -118,12 +117,14 @@ def test_a_serial_history_explains_every_read(
         partitions = shown_partitions(metastore.get_partitions(DATABASE, table))
         assert told.agrees(table, metastore.get_table(DATABASE, table).owner, partitions)
     hits, misses = (sum(getattr(one, what) for one in replicas) for what in ("hits", "misses"))
-    # Those that a replica reported before it was killed; on an idle machine most of them are hits.
-    assert hits > (hits + misses) / 3, f"{hits} reads answered from memory, {misses} by the database"
+    # Those that a replica reported before it was killed. How many of them are hits depends on the machine;
+    # that memory answers all of them in peace is checked below.
+    assert hits, f"no read answered from memory, {misses} by the database"
     print(
-        f"\n{SECONDS} s: {reads} reads, {hits} from memory and {misses} not, by the replicas' count, "
+        f"\nin {time.monotonic() - begun:.0f} s {reads} reads, {hits} from memory and {misses} not, "
+        "by the replicas' count, "
         f"{told.from_memory} of them older than the database, {transactions} "
-        f"transactions, {told.last} events, {kills} replicas killed"
+        f"transactions, {told.last} events, {KILLS} replicas killed"
     )
     _check_in_peace(database, metastore, replicas)
 
