@@ -17,17 +17,19 @@ _TOGETHER = {
     "tests/processes/test_killed_job.py": "Spark Connect",
     "tests/processes/test_two_writers.py": "Spark Connect",
 }
+# The longest at either end: an Airflow with all its parts, and all tests of one Spark session.
 _FROM_WAITING_TO_COMPUTING = (
     "tests/airflow/test_standalone.py",
     "tests/processes/test_killed_job.py",
     "tests/processes/test_two_writers.py",
+    "tests/processes/test_spark_on_metastore.py",
     "tests/processes/",
     "tests/airflow/",
     "tests/packaging/",
     "tests/unit/",
-    "tests/spark/",
+    "tests/spark/test_job.py",
     "tests/demo/",
-    "tests/real_hudi/",
+    "tests/spark/",
 )
 
 
