@@ -84,9 +84,13 @@ def test_who_claims_an_archived_clustering_does_not_get_it_rolled_back(is_killed
     check_that_nothing_is_lost(simulation, before)
 
 
-def rebased_after_its_entry() -> tuple[Simulation, Actor]:
+STORAGES = pytest.mark.parametrize("moves_atomically", [True, False], ids=["disk", "object-store"])
+
+
+def rebased_after_its_entry(moves_atomically: bool = True) -> tuple[Simulation, Actor]:
     """An upsert that lost a file group, took it out, and has put its entry: nothing of it is published."""
     simulation = table_with("a", "b")
+    simulation.moves_atomically = moves_atomically
     add_writer(simulation, "victim", "ab", policy=REBASE)
     victim = simulation.actors[-1]
     simulation.go_on_to(victim, "put_if_absent .hoodie/commit_log/0")
@@ -98,10 +102,14 @@ def rebased_after_its_entry() -> tuple[Simulation, Actor]:
     return simulation, victim
 
 
+@STORAGES
 @pytest.mark.parametrize("is_killed", [True, False])
-@pytest.mark.parametrize("at", range(0, 20))
-def test_who_publishes_what_is_archived_brings_nothing_back(at: int, is_killed: bool) -> None:
-    simulation, victim = rebased_after_its_entry()
+@pytest.mark.parametrize("at", range(0, 24))
+def test_who_publishes_what_is_archived_brings_nothing_back(
+    at: int, is_killed: bool, moves_atomically: bool
+) -> None:
+    """Killed or not right after its next operation, such as a put that comes too late."""
+    simulation, victim = rebased_after_its_entry(moves_atomically)
     simulation.go_on(victim, at)
     life_goes_on(simulation)
     before = rows(simulation)
@@ -111,7 +119,16 @@ def test_who_publishes_what_is_archived_brings_nothing_back(at: int, is_killed: 
     if is_killed and not victim.done:
         simulation.kill(victim)
     simulation.go_on(victim)
+    if not is_killed:
+        assert not archived_and_on_the_timeline(simulation)
     check_that_nothing_is_lost(simulation, before)
+
+
+def archived_and_on_the_timeline(simulation: Simulation) -> list[str]:
+    """Files on the timeline of instants that were archived. A reader that knows only Hudi sees them."""
+    storage = simulation.table().storage
+    upto = newest_archived(storage)
+    return [name for name in storage.names(".hoodie/timeline") if name[:17].isdigit() and name[:17] <= upto]
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
