@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.concurrency.conflicts import pending_writes as in_flight
+from airflow_provider.concurrency.conflicts import pending_writes
 
 
 @pytest.fixture(autouse=True)
 def waiters_do_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look of a waiter is a step already."""
-    monkeypatch.setattr(in_flight, "_LOOK_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(pending_writes, "_LOOK_EVERY_SECONDS", 0.0)

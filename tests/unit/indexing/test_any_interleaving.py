@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from airflow_provider.concurrency.conflicts import pending_writes as in_flight
+from airflow_provider.concurrency.conflicts import pending_writes
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.services.cleaning.cleaning import pending_cleans, run_clean
 from airflow_provider.services.compaction import compact
@@ -25,7 +25,14 @@ from airflow_provider.table.hudi_table import HudiTable
 from tests.unit.concurrency.actors import add_writer
 from tests.unit.concurrency.rows import read_snapshot
 from tests.unit.concurrency.simulation import Actor, NoLock, Simulation
-from tests.unit.concurrency.test_any_interleaving import STEPS, TURNS, UPSERTS, Interleaving, Upsert
+from tests.unit.concurrency.test_any_interleaving import (
+    STEPS,
+    TURNS,
+    UPSERTS,
+    Interleaving,
+    OnAnObjectStore,
+    Upsert,
+)
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .test_killed import INDEXES, complete, drops, drops_all, runs, schedules
@@ -58,6 +65,7 @@ class IndexedInterleaving(Interleaving):
     @initialize(done=st.integers(0, 2), upsert=st.sampled_from(UPSERTS))
     def a_table(self, done: int, upsert: Upsert) -> None:
         self.simulation = indexed(done).copy()
+        self.simulation.moves_atomically = self.moves_atomically
         self._begin_upsert(upsert)
 
     @rule(kind=st.sampled_from(sorted(WORK)), turns=TURNS)
@@ -78,6 +86,12 @@ class IndexedInterleaving(Interleaving):
         assert_indexes_equal_a_rebuild(complete(self.simulation), INDEXES)
 
 
+class IndexedOnAnObjectStore(IndexedInterleaving, OnAnObjectStore):
+    """The same on storage that moves no file in one step, and whose answers may get lost."""
+
+    moves_atomically = False
+
+
 def _tolerant(work: Callable[[HudiTable], object]) -> Callable[[HudiTable, Actor], None]:
     def act(table: HudiTable, actor: Actor) -> None:
         with suppress(NoSuchInstantError):  # what it was to build is dropped
@@ -86,9 +100,10 @@ def _tolerant(work: Callable[[HudiTable], object]) -> Callable[[HudiTable, Actor
     return act
 
 
-def test_any_interleaving(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("machine", [IndexedInterleaving, IndexedOnAnObjectStore])
+def test_any_interleaving(machine: type[IndexedInterleaving], monkeypatch: pytest.MonkeyPatch) -> None:
     tried = max(12, int(os.environ.get("INTERLEAVINGS", "0")) // 10)
-    monkeypatch.setattr(in_flight, "_LOOK_EVERY_SECONDS", 0.0)  # each look is a step already
+    monkeypatch.setattr(pending_writes, "_LOOK_EVERY_SECONDS", 0.0)  # each look is a step already
     run_state_machine_as_test(
-        IndexedInterleaving, settings=settings(max_examples=tried, stateful_step_count=STEPS, deadline=None)
+        machine, settings=settings(max_examples=tried, stateful_step_count=STEPS, deadline=None)
     )
