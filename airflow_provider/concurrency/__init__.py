@@ -19,8 +19,8 @@ from airflow_provider.concurrency.conflicts import (
     ConflictPolicy,
     Outcome,
     PendingInstant,
-    make_way,
     pending_instants,
+    wait_for_higher_priority,
     wait_for_instant,
 )
 from airflow_provider.concurrency.heartbeats import HeartbeatSettings
@@ -55,10 +55,10 @@ __all__ = [
     "begin_write",
     "find_operation",
     "find_operations",
-    "make_way",
     "pending_instants",
     "rollback",
     "rollback_dead_writers",
     "schedule",
+    "wait_for_higher_priority",
     "wait_for_instant",
 ]

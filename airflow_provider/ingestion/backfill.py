@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from airflow_provider.concurrency import CommitResult, find_operations, make_way
+from airflow_provider.concurrency import CommitResult, find_operations, wait_for_higher_priority
 from airflow_provider.exceptions import (
     EmptySourceError,
     InvalidInputError,
@@ -172,7 +172,7 @@ class Backfill:
                 f"window {window.name}: makes way, at most {self.patience:.0f} s, for {'; '.join(ahead)}"
             )
 
-        waited = make_way(
+        waited = wait_for_higher_priority(
             self.table.storage,
             self.job.priority,
             self._lock,

@@ -48,7 +48,7 @@ from airflow_provider.concurrency.conflicts.turns import (
     turn_seconds,
     why_no_turn_helps,
 )
-from airflow_provider.concurrency.conflicts.yielding import make_way
+from airflow_provider.concurrency.conflicts.yielding import wait_for_higher_priority
 
 __all__ = [
     "CLEANING",
@@ -73,7 +73,6 @@ __all__ = [
     "held_writes",
     "hold",
     "is_lost",
-    "make_way",
     "others_writing",
     "outcome",
     "pending_instants",
@@ -83,6 +82,7 @@ __all__ = [
     "unfinished_error",
     "unfinished_write",
     "wait_for_clustering",
+    "wait_for_higher_priority",
     "wait_for_instant",
     "wait_for_others_to_tell",
     "why_no_turn_helps",

@@ -44,7 +44,7 @@ def writers_ahead(storage: Storage, priority: int, lock: LockProvider) -> list[s
     return ahead + [f"{owner}, who waits for the table lock" for owner in waiting if owner not in known]
 
 
-def make_way(
+def wait_for_higher_priority(
     storage: Storage,
     priority: int,
     lock: LockProvider,

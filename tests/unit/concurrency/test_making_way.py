@@ -11,7 +11,7 @@ import pytest
 from airflow_provider.concurrency import PRIORITIES, Writer, WriteSettings, begin_write
 from airflow_provider.concurrency.conflicts import yielding
 from airflow_provider.concurrency.conflicts.pending_writes import writers_above
-from airflow_provider.concurrency.conflicts.yielding import make_way, writers_ahead
+from airflow_provider.concurrency.conflicts.yielding import wait_for_higher_priority, writers_ahead
 from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
 from airflow_provider.exceptions import LockUnavailableError
 from airflow_provider.locks import InProcessLockProvider
@@ -101,7 +101,7 @@ def test_where_the_lock_does_not_answer_the_heartbeats_say_who_goes_first(
 
 def test_where_nobody_goes_first_nobody_waits(table: HudiTable, lock: Lock) -> None:
     told: list[list[str]] = []
-    assert make_way(table.storage, BACKFILL, lock, patience=60.0, on_wait=told.append) == 0.0
+    assert wait_for_higher_priority(table.storage, BACKFILL, lock, patience=60.0, on_wait=told.append) == 0.0
     assert told == []
 
 
@@ -111,7 +111,7 @@ def test_who_makes_way_waits_until_all_have_gone_first_and_tells_each_change(
     told: list[list[str]] = []
     looks = iter([["one", "other"], ["one", "other"], ["other"], []])
     lock.waiting = lambda: next(looks)
-    waited = make_way(table.storage, BACKFILL, lock, patience=60.0, on_wait=told.append)
+    waited = wait_for_higher_priority(table.storage, BACKFILL, lock, patience=60.0, on_wait=told.append)
     assert 0.0 < waited < 60.0
     assert [len(ahead) for ahead in told] == [2, 1]
     assert list(looks) == []
@@ -120,19 +120,19 @@ def test_who_makes_way_waits_until_all_have_gone_first_and_tells_each_change(
 def test_without_patience_nobody_waits(table: HudiTable, lock: Lock) -> None:
     told: list[list[str]] = []
     lock.waiting = lambda: ["a JVM"]
-    assert make_way(table.storage, BACKFILL, lock, patience=0.0, on_wait=told.append) == 0.0
+    assert wait_for_higher_priority(table.storage, BACKFILL, lock, patience=0.0, on_wait=told.append) == 0.0
     assert told == []
 
 
 def test_patience_ends(table: HudiTable, lock: Lock) -> None:
     lock.waiting = lambda: ["a JVM"]
-    assert make_way(table.storage, BACKFILL, lock, patience=0.05) >= 0.05
+    assert wait_for_higher_priority(table.storage, BACKFILL, lock, patience=0.05) >= 0.05
 
 
 def test_who_is_stopped_waits_no_longer(table: HudiTable, lock: Lock) -> None:
     told: list[list[str]] = []
     lock.waiting = lambda: ["a JVM"]
-    make_way(
+    wait_for_higher_priority(
         table.storage, BACKFILL, lock, patience=600.0, is_stopped=lambda: bool(told), on_wait=told.append
     )
     assert len(told) == 1
