@@ -29,7 +29,7 @@ from airflow_provider.concurrency.commit.publish import (
     staged_plan_path,
     take_off_pending,
 )
-from airflow_provider.concurrency.commit.staged_metadata import Uncommitted
+from airflow_provider.concurrency.commit.staged_metadata import StagedWrite
 from airflow_provider.concurrency.commit.undo_entry import revert_entry, view_without
 from airflow_provider.concurrency.commit.unlogged_commits import log_missed, missed
 
@@ -44,7 +44,7 @@ __all__ = [
     "Moment",
     "Rebase",
     "Rebased",
-    "Uncommitted",
+    "StagedWrite",
     "change_indexes",
     "clean_up",
     "commit",

@@ -30,7 +30,7 @@ from airflow_provider.table.timeline import (
 )
 
 
-class Uncommitted:
+class StagedWrite:
     """What one write has put on storage so far.
 
     :param storage: the table's storage.

@@ -8,7 +8,7 @@ write that died, one is put before the rollback.
 
 from __future__ import annotations
 
-from airflow_provider.concurrency.commit import Content, Moment, Uncommitted, clean_up, commit
+from airflow_provider.concurrency.commit import Content, Moment, StagedWrite, clean_up, commit
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.log import Commit, CommitLog, requested_time_before
 from airflow_provider.locks.owner import describe_owner
@@ -35,18 +35,18 @@ def _put_commit_before(storage: Storage, dead: str) -> None:
     extra = {"priority": str(info.priority)}
     text = HudiTable.at(storage).config.create_schema
     content = Content((), {}, extra, False, schema=TableSchema(text) if text else None)
-    uncommitted = Uncommitted(storage, instant, Action.COMMIT, info)
+    staged_write = StagedWrite(storage, instant, Action.COMMIT, info)
     requested = Instant(instant, Action.COMMIT, State.REQUESTED)
     storage.put_if_absent(instant_path(requested), requested_metadata(Action.COMMIT))
-    uncommitted.plan((), ())
-    uncommitted.stage(content)
+    staged_write.plan((), ())
+    staged_write.stage(content)
 
     def decide(moment: Moment) -> Commit | None:
         # Others took this one for dead, because it stood still; or they had the same to do.
         if moment.fate_of(instant) is not None or _has_commit_before(storage, dead):
             return None
         view = FileSystemView(storage, lambda: Timeline.load(storage))
-        uncommitted.log_to(moment.indexes, content, lambda: view)
+        staged_write.log_to(moment.indexes, content, lambda: view)
         return content.entry(instant, Action.COMMIT, info)
 
     if commit(storage, decide) is None:

@@ -139,7 +139,7 @@ class Committing:
         finally:
             self._turn_ends = None
         if entry is None and self._is_shared:
-            self._write.uncommitted.log_to((), self._content, lambda: self._write.view)
+            self._write.staged_write.log_to((), self._content, lambda: self._write.view)
         return entry
 
     def _commit_or_lose(self) -> Commit | None:
@@ -197,11 +197,11 @@ class Committing:
         if self._alters_first:
             return None
         content, indexes = self._content, moment.indexes
-        uncommitted = write.uncommitted
+        staged_write = write.staged_write
         # An index was scheduled, or dropped, since; or what is told of a whole partition is not all any more.
-        if not uncommitted.is_logged_to(indexes) or (changes and uncommitted.tells_anew_in):
-            uncommitted.log_to(indexes, content, moment.view)
-        if uncommitted.tells_anew_in:
+        if not staged_write.is_logged_to(indexes) or (changes and staged_write.tells_anew_in):
+            staged_write.log_to(indexes, content, moment.view)
+        if staged_write.tells_anew_in:
             self._check_requested_last(moment)
         if indexes:
             log_missed(self._storage, indexes, moment.timeline, after=moment.completed_until)
@@ -213,7 +213,7 @@ class Committing:
 
         So what stands for all that was said of a partition has to be the last in that order too.
         """
-        timeline, told = moment.timeline, self._write.uncommitted.tells_anew_in
+        timeline, told = moment.timeline, self._write.staged_write.tells_anew_in
         for later in timeline.commits():
             if later.requested_time < self._write.instant:
                 continue
@@ -255,7 +255,7 @@ class Committing:
                 evolved = evolved.of_version(write.instant)
             before, self._content = self._content, self._content.with_schema(evolved, evolved != current)
             if evolved != before.schema:
-                write.uncommitted.stage(self._content)
+                write.staged_write.stage(self._content)
         self._alters_first = self._content.evolves and later_commit_has_schema(
             self._storage, moment.timeline, write.instant
         )
@@ -340,7 +340,7 @@ class Committing:
             self._writing_took = min(self._writing_took, (time.monotonic() - began) / share)
         write.check_not_held(self._content.touched, self._content.inserted_in)
         there = (group for group in self._content.touched if write.view.base_file(group) is not None)
-        write.uncommitted.extend_plan(there)
+        write.staged_write.extend_plan(there)
         self._stage()
 
     def _rebase_onto_lost(self) -> None:
@@ -354,7 +354,7 @@ class Committing:
         """
         write = self._write
         try:
-            write.uncommitted.stage(self._content)
+            write.staged_write.stage(self._content)
         except CommitError:
             # Whoever rolled it back has deleted the files.
             if entry := find_rollback(CommitLog(self._storage), write.instant):
@@ -362,4 +362,4 @@ class Committing:
             raise
         # Under a shared lock an earlier try may have logged other files: they go.
         indexes = () if self._is_shared else write.base.indexes
-        write.uncommitted.log_to(indexes, self._content, lambda: write.view)
+        write.staged_write.log_to(indexes, self._content, lambda: write.view)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from airflow_provider.concurrency.commit import Content, Moment, Uncommitted, commit
+from airflow_provider.concurrency.commit import Content, Moment, StagedWrite, commit
 from airflow_provider.concurrency.conflicts import OWNER, unfinished_error, unfinished_write
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo
 from airflow_provider.concurrency.log import Commit, LogEntry, Restore, Revert
@@ -77,9 +77,9 @@ def change_schema(
         instant = moment.request_instant(Action.COMMIT, ALTER_SCHEMA, priority=info.priority)
         content = Content((), {}, {"priority": str(info.priority)}, False, schema=schema.of_version(instant))
         decided[:] = [replace(content, evolves=True)]
-        uncommitted = Uncommitted(storage, instant, Action.COMMIT, info)
-        uncommitted.stage(decided[0])
-        uncommitted.log_to(moment.indexes, decided[0], moment.view)
+        staged_write = StagedWrite(storage, instant, Action.COMMIT, info)
+        staged_write.stage(decided[0])
+        staged_write.log_to(moment.indexes, decided[0], moment.view)
         seen = timeline.newest_completion if shared else ""
         return decided[0].entry(instant, Action.COMMIT, info, seen=seen)
 

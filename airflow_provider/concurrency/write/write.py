@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from airflow_provider.concurrency.commit import Moment, Uncommitted
+from airflow_provider.concurrency.commit import Moment, StagedWrite
 from airflow_provider.concurrency.conflicts import (
     Conflict,
     ConflictPolicy,
@@ -72,7 +72,7 @@ class Write:
         self.lock = lock
         self.policy = policy
         self.open_txn = open_txn
-        self.uncommitted = Uncommitted(table.storage, instant, action, info)
+        self.staged_write = StagedWrite(table.storage, instant, action, info)
         self.rebases = 0
         self.looked_in: Callable[[], Iterable[str]] = tuple
         self.losses = losses

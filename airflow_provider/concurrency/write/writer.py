@@ -85,7 +85,7 @@ class Writer(Write):
             self.check(groups)
             self.check_not_held(groups, partitions)
         self.heartbeat.check()
-        self.uncommitted.plan(groups, partitions)
+        self.staged_write.plan(groups, partitions)
         self._planned_at = time.monotonic()
 
     def check(self, file_groups: Iterable[FileGroupId]) -> None:
@@ -208,7 +208,7 @@ class Writer(Write):
         except NoSuchInstantError:
             log.info("instant %s was rolled back already", self.instant)
         # Whoever rolled back while this writer was paused could not delete what it wrote since.
-        self.uncommitted.delete()
+        self.staged_write.delete()
 
     def __enter__(self) -> Self:
         return self

@@ -59,7 +59,7 @@ def killed(monkeypatch: pytest.MonkeyPatch, table: HudiTable, fares: dict[int, f
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider.concurrency.commit.staged_metadata.Uncommitted.stage", kill)
+        patch.setattr("airflow_provider.concurrency.commit.staged_metadata.StagedWrite.stage", kill)
         patch.setattr("airflow_provider.concurrency.write.writer.Writer._give_up", lambda *_: None)
         with pytest.raises(Killed):
             ingest_arrow(table, rows(fares, city))
