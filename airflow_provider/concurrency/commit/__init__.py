@@ -7,8 +7,8 @@ comes through :func:`commit`.
 
 from airflow_provider.concurrency.commit.commit_content import (
     REBASED_ONTO,
+    CommitContent,
     CommitResult,
-    Content,
     Rebase,
     Rebased,
 )
@@ -37,8 +37,8 @@ __all__ = [
     "REBASED_ONTO",
     "STAGED_FOLDER",
     "Change",
+    "CommitContent",
     "CommitResult",
-    "Content",
     "IndexChange",
     "Indexes",
     "Moment",

@@ -68,7 +68,7 @@ class Rebased:
 
 
 @dataclass(frozen=True)
-class Content:
+class CommitContent:
     """What a write is about to commit.
 
     :param write_stats: one per data file.
@@ -137,7 +137,7 @@ class Content:
                 lost |= {group for group in pair if group is not None}
         return frozenset(lost)
 
-    def without(self, conflicts: Iterable[Conflict]) -> Content | None:
+    def without(self, conflicts: Iterable[Conflict]) -> CommitContent | None:
         """What is left when the parts are taken out that are lost.
 
         :param conflicts: that were lost.
@@ -151,7 +151,7 @@ class Content:
         lost = frozenset(group for part in self.parts if part & named for group in part)
         return replace(self.with_rebased(lost, Rebased(())), parts=left) if left else None
 
-    def with_schema(self, schema: TableSchema, evolves: bool) -> Content:
+    def with_schema(self, schema: TableSchema, evolves: bool) -> CommitContent:
         """The same write on what others have made of the table's schema.
 
         :param schema: the table's schema from this commit on.
@@ -163,7 +163,7 @@ class Content:
         """The part of the data files that belongs to some file groups, 0 to 1."""
         return sum(_group(stat) in file_groups for stat in self.write_stats) / max(1, len(self.write_stats))
 
-    def with_rebased(self, lost: frozenset[FileGroupId], rebased: Rebased) -> Content:
+    def with_rebased(self, lost: frozenset[FileGroupId], rebased: Rebased) -> CommitContent:
         """The same write after some of its file groups were merged again."""
         stats = [stat for stat in self.write_stats if _group(stat) not in lost]
         out = {
@@ -178,7 +178,7 @@ class Content:
             replaced={partition: tuple(ids) for partition, ids in out.items() if ids},
         )
 
-    def said_to_be_rebased(self, conflicts: Iterable[Conflict]) -> Content:
+    def said_to_be_rebased(self, conflicts: Iterable[Conflict]) -> CommitContent:
         """The same write, whose metadata tells people because of whom it was merged again.
 
         :param conflicts: that were lost.

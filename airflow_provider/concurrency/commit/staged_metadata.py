@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from airflow_provider.concurrency.commit.commit_content import Content
+from airflow_provider.concurrency.commit.commit_content import CommitContent
 from airflow_provider.concurrency.commit.publish import files_in, staged_metadata_path, staged_plan_path
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo
 from airflow_provider.concurrency.indexes import StagedChange, change_of_write, drop_staged
@@ -72,7 +72,7 @@ class StagedWrite:
             self._planned = (*self._planned, *_stats_of(more))
             self._storage.put(self._plan_path, self._plan_of(self._planned))
 
-    def stage(self, content: Content) -> None:
+    def stage(self, content: CommitContent) -> None:
         """Make sure that the data files are those of the content, no more, and stage the commit metadata.
 
         :raises CommitError: when a data file is missing, or would be hidden from readers.
@@ -115,7 +115,7 @@ class StagedWrite:
         return self._indexed.tells_anew_in
 
     def log_to(
-        self, indexes: tuple[IndexState, ...], content: Content, view: Callable[[], FileSystemView]
+        self, indexes: tuple[IndexState, ...], content: CommitContent, view: Callable[[], FileSystemView]
     ) -> None:
         """Stage what the content means in the indexes.
 

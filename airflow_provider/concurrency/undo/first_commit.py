@@ -8,7 +8,7 @@ write that died, one is put before the rollback.
 
 from __future__ import annotations
 
-from airflow_provider.concurrency.commit import Content, Moment, StagedWrite, clean_up, commit
+from airflow_provider.concurrency.commit import CommitContent, Moment, StagedWrite, clean_up, commit
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.log import Commit, CommitLog, requested_time_before
 from airflow_provider.locks.owner import describe_owner
@@ -34,7 +34,7 @@ def _put_commit_before(storage: Storage, dead: str) -> None:
     instant = _take_instant_before(storage, dead, info)
     extra = {"priority": str(info.priority)}
     text = HudiTable.at(storage).config.create_schema
-    content = Content((), {}, extra, False, schema=TableSchema(text) if text else None)
+    content = CommitContent((), {}, extra, False, schema=TableSchema(text) if text else None)
     staged_write = StagedWrite(storage, instant, Action.COMMIT, info)
     requested = Instant(instant, Action.COMMIT, State.REQUESTED)
     storage.put_if_absent(instant_path(requested), requested_metadata(Action.COMMIT))

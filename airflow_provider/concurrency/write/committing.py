@@ -7,7 +7,15 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
-from airflow_provider.concurrency.commit import Change, Content, Moment, Rebase, Rebased, commit, log_missed
+from airflow_provider.concurrency.commit import (
+    Change,
+    CommitContent,
+    Moment,
+    Rebase,
+    Rebased,
+    commit,
+    log_missed,
+)
 from airflow_provider.concurrency.conflicts import (
     LOSSES_BEFORE_A_TURN,
     OWNER,
@@ -58,7 +66,7 @@ class Committing:
     def __init__(
         self,
         write: Write,
-        content: Content,
+        content: CommitContent,
         evolve: Callable[[TableSchema], TableSchema] | None,
         rebase: Callable[[Rebase], Rebased] | None,
         writing_took: float,

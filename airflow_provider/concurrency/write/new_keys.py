@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
-from airflow_provider.concurrency.commit import Change, Content
+from airflow_provider.concurrency.commit import Change, CommitContent
 from airflow_provider.concurrency.conflicts import (
     Conflict,
     ConflictPolicy,
@@ -52,7 +52,7 @@ _SHOWN = 3
 def same_new_keys(
     storage: Storage,
     committing: WriteDescription,
-    content: Content,
+    content: CommitContent,
     changes: Iterable[Change],
     policy: ConflictPolicy,
 ) -> list[Conflict]:
@@ -156,7 +156,7 @@ def _by_files(
 
 def _by_record_index(
     committing: WriteDescription,
-    content: Content,
+    content: CommitContent,
     own: Sequence[_WrittenKeys],
     came: Mapping[str, tuple[Change, Payload | None]],
     twice: Collection[str],

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from airflow_provider.concurrency.commit import Content, Moment, StagedWrite, commit
+from airflow_provider.concurrency.commit import CommitContent, Moment, StagedWrite, commit
 from airflow_provider.concurrency.conflicts import OWNER, unfinished_error, unfinished_write
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo
 from airflow_provider.concurrency.log import Commit, LogEntry, Restore, Revert
@@ -64,7 +64,7 @@ def change_schema(
     """
     storage = table.storage
     info = replace(info, action=Action.COMMIT, operation=ALTER_SCHEMA)
-    decided: list[Content] = []
+    decided: list[CommitContent] = []
 
     def decide(moment: Moment) -> Commit | None:
         timeline = moment.timeline
@@ -75,7 +75,9 @@ def change_schema(
         if schema == before:
             return None
         instant = moment.request_instant(Action.COMMIT, ALTER_SCHEMA, priority=info.priority)
-        content = Content((), {}, {"priority": str(info.priority)}, False, schema=schema.of_version(instant))
+        content = CommitContent(
+            (), {}, {"priority": str(info.priority)}, False, schema=schema.of_version(instant)
+        )
         decided[:] = [replace(content, evolves=True)]
         staged_write = StagedWrite(storage, instant, Action.COMMIT, info)
         staged_write.stage(decided[0])
@@ -96,7 +98,7 @@ def change_schema(
     return entry
 
 
-def keep_history(storage: Storage, entry: Commit, content: Content) -> None:
+def keep_history(storage: Storage, entry: Commit, content: CommitContent) -> None:
     """Put the history of a table with schema on read, where each commit has it.
 
     It comes before the commit is shown. Where it does not, the commit's own metadata tell the same.

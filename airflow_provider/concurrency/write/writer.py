@@ -19,7 +19,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from airflow_provider.concurrency.commit import CommitResult, Content, Rebase, Rebased
+from airflow_provider.concurrency.commit import CommitContent, CommitResult, Rebase, Rebased
 from airflow_provider.concurrency.conflicts import (
     LOSSES_BEFORE_A_TURN,
     Outcome,
@@ -167,7 +167,7 @@ class Writer(Write):
             evolved = schema if schema is None or evolve is None else evolve(schema)
             if evolved is not None and evolved != schema:
                 evolved = evolved.of_version(self.instant)
-            content = Content(
+            content = CommitContent(
                 tuple(write_stats),
                 {partition: tuple(ids) for partition, ids in (replaced or {}).items() if ids},
                 extra,
