@@ -39,7 +39,7 @@ from airflow_provider.concurrency.conflicts.rules import (
     Outcome,
     WriteDescription,
     conflicts_with,
-    outcome,
+    resolve_conflict,
 )
 from airflow_provider.concurrency.conflicts.turns import (
     LOSSES_BEFORE_A_TURN,
@@ -74,10 +74,10 @@ __all__ = [
     "hold",
     "is_lost",
     "others_writing",
-    "outcome",
     "pending_instants",
     "planned_clusterings",
     "release",
+    "resolve_conflict",
     "turn_seconds",
     "unfinished_error",
     "unfinished_write",

@@ -195,7 +195,7 @@ class Conflict:
 Rule = Callable[[WriteDescription, WriteDescription, ConflictPolicy], Outcome | None]
 
 
-def outcome(
+def resolve_conflict(
     committing: WriteDescription,
     other: WriteDescription,
     policy: ConflictPolicy,
@@ -226,7 +226,7 @@ def conflicts_with(
     """
     found = []
     for other in others:
-        answer = outcome(committing, other, policy)
+        answer = resolve_conflict(committing, other, policy)
         if answer is not Outcome.PROCEED:
             shared, overwritten = (
                 committing.file_groups & other.file_groups,

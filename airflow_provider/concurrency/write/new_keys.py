@@ -27,7 +27,7 @@ from airflow_provider.concurrency.conflicts import (
     ConflictPolicy,
     Outcome,
     WriteDescription,
-    outcome,
+    resolve_conflict,
 )
 from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.log import Commit, CommitLog, Plan, Revert
@@ -149,7 +149,7 @@ def _by_files(
         groups, keys = _shared(storage, concerned, entry.instant, their_stats, anywhere=anywhere)
         if groups:
             other = WriteDescription.of_entry(entry)
-            answer = outcome(committing, other, policy, same_new_keys=True)
+            answer = resolve_conflict(committing, other, policy, same_new_keys=True)
             conflicts.append(Conflict(other, frozenset(groups), answer, tuple(sorted(keys)[:_SHOWN])))
     return conflicts
 
@@ -179,7 +179,7 @@ def _by_record_index(
         elsewhere = [key for key in added if is_elsewhere(key, keys.file_group)]
         for change, shared in _by_change(came, elsewhere):
             other = WriteDescription.of_entry(change.entry)
-            answer = outcome(committing, other, policy, same_new_keys=True)
+            answer = resolve_conflict(committing, other, policy, same_new_keys=True)
             conflicts.append(Conflict(other, frozenset({keys.file_group}), answer, tuple(shared[:_SHOWN])))
     return conflicts
 

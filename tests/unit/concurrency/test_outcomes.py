@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider.concurrency import PRIORITIES, ConflictPolicy, Outcome
-from airflow_provider.concurrency.conflicts.rules import WriteDescription, conflicts_with, outcome
+from airflow_provider.concurrency.conflicts.rules import WriteDescription, conflicts_with, resolve_conflict
 from airflow_provider.concurrency.log.log_entry import Commit, Rollback
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.table.file_groups.view import FileGroupId
@@ -90,7 +90,7 @@ def test_outcome(committing: str) -> None:
     for other, state, overlapping, relation in COLUMNS:
         groups = {A, B} if overlapping else {B}
         that = write(other, "20260101000004000", groups, priority + RELATIONS[relation], state)
-        found = outcome(this, that, ConflictPolicy())
+        found = resolve_conflict(this, that, ConflictPolicy())
         wanted = expected(committing, other, state, overlapping, relation)
         assert found is wanted, (other, state, overlapping, relation)
 
@@ -102,7 +102,7 @@ def test_who_may_revert_does_so_to_lower_rewrites_only(committing: str) -> None:
     this = write(committing, "20260101000005000", {A}, priority, "inflight, alive")
     for other, relation in itertools.product(KINDS, RELATIONS):
         that = write(other, "20260101000004000", {A}, priority + RELATIONS[relation], "completed")
-        reverted = outcome(this, that, policy) is Outcome.REVERT
+        reverted = resolve_conflict(this, that, policy) is Outcome.REVERT
         assert reverted == (other in REWRITES and relation == "lower"), (other, relation)
 
 
@@ -112,22 +112,22 @@ def test_who_may_rebase_rebases_where_it_would_have_lost(committing: str) -> Non
     wanted = Outcome.PROCEED if committing == "cleaning" else Outcome.REBASE
     for other in CHANGES_ROWS:
         that = write(other, "20260101000004000", {A}, 400, "completed")
-        assert outcome(this, that, ConflictPolicy(on_conflict="rebase")) is wanted, other
+        assert resolve_conflict(this, that, ConflictPolicy(on_conflict="rebase")) is wanted, other
 
 
 @pytest.mark.parametrize("committing", KINDS)
 def test_the_rollback_of_a_write_is_its_end_whatever_the_file_groups(committing: str) -> None:
     this = write(committing, "20260101000005000", {A}, 400, "inflight, alive")
     that = replace(write("rollback", "20260101000006000", set(), 100, "completed"), rolls_back=this.instant)
-    assert outcome(this, that, ConflictPolicy(on_conflict="rebase")) is Outcome.ROLLED_BACK
+    assert resolve_conflict(this, that, ConflictPolicy(on_conflict="rebase")) is Outcome.ROLLED_BACK
 
 
 @pytest.mark.parametrize(("policy", "wanted"), [("raise", Outcome.CONFLICT), ("rebase", Outcome.REBASE)])
 def test_the_same_new_key_is_a_conflict_without_a_shared_file_group(policy: str, wanted: Outcome) -> None:
     this = write("ingestion", "20260101000005000", {A}, 400, "inflight, alive")
     that = write("backfill", "20260101000004000", {B}, 300, "completed")
-    assert outcome(this, that, ConflictPolicy(on_conflict=policy)) is Outcome.PROCEED  # type: ignore[arg-type]
-    assert outcome(this, that, ConflictPolicy(on_conflict=policy), same_new_keys=True) is wanted  # type: ignore[arg-type]
+    assert resolve_conflict(this, that, ConflictPolicy(on_conflict=policy)) is Outcome.PROCEED  # type: ignore[arg-type]
+    assert resolve_conflict(this, that, ConflictPolicy(on_conflict=policy), same_new_keys=True) is wanted  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,9 @@ def test_an_overwrite_loses_against_what_it_has_not_seen(
         write("insert-overwrite", "20260101000005000", {A}, 400, "inflight, alive"), operation=operation
     )
     that = write("ingestion", "20260101000004000", {FileGroupId(partition, "new-0")}, 500, "completed")
-    assert outcome(this, that, ConflictPolicy()) is wanted
-    assert outcome(that, this, ConflictPolicy()) is Outcome.PROCEED
-    assert outcome(this, replace(that, state=State.INFLIGHT), ConflictPolicy()) is Outcome.PROCEED
+    assert resolve_conflict(this, that, ConflictPolicy()) is wanted
+    assert resolve_conflict(that, this, ConflictPolicy()) is Outcome.PROCEED
+    assert resolve_conflict(this, replace(that, state=State.INFLIGHT), ConflictPolicy()) is Outcome.PROCEED
 
 
 def test_a_conflict_says_who_and_where() -> None:
