@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider.concurrency import pending_instants
-from airflow_provider.concurrency.conflicts import held_instants
+from airflow_provider.concurrency.conflicts import instants_of_open_transactions
 from airflow_provider.concurrency.heartbeats import observe, progress_of
 from airflow_provider.concurrency.plans import MAX_FAILURES, Service, failures
 from airflow_provider.concurrency.readers import READERS_FOLDER, registered_consumers
@@ -186,6 +186,6 @@ def _holders(table: HudiTable, timeline: Timeline) -> list[dict[str, Any]]:
     ]
     found += [
         {"by": f"transaction {txn_id}", "since": instant, "who": None}
-        for instant, txn_id in held_instants(storage).items()
+        for instant, txn_id in instants_of_open_transactions(storage).items()
     ]
     return found

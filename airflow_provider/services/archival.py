@@ -32,7 +32,7 @@ import tenacity
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog
 from airflow_provider.concurrency.commit import STAGED_FOLDER, Moment, clean_up, commit, missed, publish_head
-from airflow_provider.concurrency.conflicts import held_instants
+from airflow_provider.concurrency.conflicts import instants_of_open_transactions
 from airflow_provider.concurrency.heartbeats import observe
 from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.log import Archival, IndexState, LogEntry
@@ -314,7 +314,7 @@ def _in_use(storage: Storage, commit_log: CommitLog, head: LogEntry | None) -> I
     heartbeats = observe(storage)
     for instant, heartbeat in heartbeats.items():
         yield _Bound(instant, f"instant {instant} of {heartbeat.info.owner} is in flight", may_be_dead=True)
-    for instant, txn_id in held_instants(storage).items():
+    for instant, txn_id in instants_of_open_transactions(storage).items():
         yield _Bound(instant, f"transaction {txn_id}, which wrote {instant}, has not ended", may_be_dead=True)
     if head is not None:
         yield _Bound(head.instant, f"{head.instant} is the newest entry of the commit log")

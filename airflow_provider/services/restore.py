@@ -23,7 +23,7 @@ from airflow_provider.concurrency import (
     rollback_dead_writers,
 )
 from airflow_provider.concurrency.commit import Moment, commit, publish_head, staged_metadata_path
-from airflow_provider.concurrency.conflicts import RESTORE, held_instants
+from airflow_provider.concurrency.conflicts import RESTORE, instants_of_open_transactions
 from airflow_provider.concurrency.indexes import StagedChange, change_of_undoing
 from airflow_provider.concurrency.log import Restore
 from airflow_provider.exceptions import (
@@ -217,7 +217,7 @@ def _check_nothing_in_the_way(
         raise TableError(
             f"{told}: savepoint {', '.join(later)} keeps a later commit; delete it first", savepoints=later
         )
-    for instant, txn_id in held_instants(storage).items():
+    for instant, txn_id in instants_of_open_transactions(storage).items():
         if instant in times:
             raise TableError(
                 f"{told}: commit {instant} belongs to transaction {txn_id}, which has not ended; commit or "

@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog
 from airflow_provider.concurrency.commit import Moment, commit, publish_head, staged_metadata_path
-from airflow_provider.concurrency.conflicts import held_writes
+from airflow_provider.concurrency.conflicts import writes_of_open_transactions
 from airflow_provider.concurrency.log import Savepoint as SavepointEntry
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError, TableError
 from airflow_provider.locks import LockProvider, default_lock
@@ -180,7 +180,7 @@ def _commit(storage: Storage, timeline: Timeline, archived: str, instant: str | 
 
 
 def _check_not_held(storage: Storage, commit: Instant) -> None:
-    for held in held_writes(storage):
+    for held in writes_of_open_transactions(storage):
         if (held.instant.completion_time or "") <= (commit.completion_time or ""):
             raise TableError(
                 f"table {storage.root}: commit {commit.requested_time} cannot be kept yet: its snapshot "

@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider.concurrency import pending_instants
-from airflow_provider.concurrency.conflicts.open_transactions import held_instants
+from airflow_provider.concurrency.conflicts.open_transactions import instants_of_open_transactions
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import TxnState
@@ -130,7 +130,7 @@ class TestDagRun:
             told = xcom(run, name)
             assert (told["txn_id"], told["write_id"], told["event_id"]) == (txn_id, 1, None)
             assert len(metastore.get_partitions("lake", name)) == 2
-            assert held_instants(table.storage) == {}
+            assert instants_of_open_transactions(table.storage) == {}
 
     def test_a_failure_in_the_middle_leaves_nothing(
         self, run_dag, metastore, tables, source, spark_connect, tmp_path
@@ -153,7 +153,7 @@ class TestDagRun:
             assert seen(metastore, name, table) == rows_of(table) == []
             assert metastore.get_partitions("lake", name) == []
             assert pending_instants(table) == []
-            assert held_instants(table.storage) == {}
+            assert instants_of_open_transactions(table.storage) == {}
 
     def test_retries_do_nothing_twice(self, run_dag, metastore, tables, source, spark_connect):
         LosesItsVoice.silent = CommitLosesItsVoice.silent = True
@@ -228,7 +228,7 @@ class TestEnded:
         [error] = outcome
         assert isinstance(error, AirflowFailException), error
         assert rows_of(table) == seen(metastore, "flights", table) == []
-        assert held_instants(table.storage) == {}
+        assert instants_of_open_transactions(table.storage) == {}
 
     def test_a_transaction_left_alone_is_undone_by_whoever_tidies(
         self, metastore, tables, source, spark_connect

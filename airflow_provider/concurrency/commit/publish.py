@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from airflow_provider.concurrency.conflicts import is_lost, release
+from airflow_provider.concurrency.conflicts import is_lost, unmark_open_transaction
 from airflow_provider.concurrency.heartbeats import heartbeat_path
 from airflow_provider.concurrency.indexes import (
     StagedChange,
@@ -185,7 +185,7 @@ def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
     take_off_pending(storage, instant, action)
     storage.delete(staged_metadata_path(instant))
     storage.delete(staged_plan_path(instant))
-    release(storage, instant)
+    unmark_open_transaction(storage, instant)
     storage.delete(heartbeat_path(instant))
     return deleted
 
@@ -357,7 +357,7 @@ def _publish_rollback(storage: Storage, entry: Rollback | Revert) -> None:
         if deletes:
             deleted = [path for path in doomed if storage.delete(path)]
         _hide(storage, Timeline.load(storage), dead, dead_action)
-        release(storage, dead)
+        unmark_open_transaction(storage, dead)
     metadata = {
         "startRollbackTime": entry.instant,
         "timeTakenInMillis": round((time.monotonic() - started) * 1000),

@@ -23,22 +23,22 @@ from airflow_provider.table.timeline import State, Timeline
 HELD_FOLDER = ".hoodie/.transactions"
 
 
-def held_path(instant: str) -> str:
+def open_transaction_path(instant: str) -> str:
     """Where it is said that an instant belongs to an open transaction."""
     return f"{HELD_FOLDER}/{instant}"
 
 
-def hold(storage: Storage, instant: str, txn_id: int) -> None:
+def mark_open_transaction(storage: Storage, instant: str, txn_id: int) -> None:
     """Say that an instant belongs to an open transaction; before the instant can complete."""
-    storage.put(held_path(instant), str(txn_id).encode())
+    storage.put(open_transaction_path(instant), str(txn_id).encode())
 
 
-def release(storage: Storage, instant: str) -> None:
+def unmark_open_transaction(storage: Storage, instant: str) -> None:
     """Say that an instant's transaction has ended."""
-    storage.delete(held_path(instant))
+    storage.delete(open_transaction_path(instant))
 
 
-def held_instants(storage: Storage) -> dict[str, int]:
+def instants_of_open_transactions(storage: Storage) -> dict[str, int]:
     """The transactions of a table's instants that are open, or whose end has not arrived yet.
 
     :param storage: the table's storage.
@@ -47,18 +47,22 @@ def held_instants(storage: Storage) -> dict[str, int]:
     found = {}
     for instant in sorted(storage.names(HELD_FOLDER)):
         with suppress(FileNotFoundError):  # released in this moment
-            found[instant] = int(storage.read(held_path(instant)))
+            found[instant] = int(storage.read(open_transaction_path(instant)))
     return found
 
 
-def held_writes(storage: Storage, *, besides: int | None = None) -> list[Effect]:
+def writes_of_open_transactions(storage: Storage, *, besides: int | None = None) -> list[Effect]:
     """The completed writes of open transactions.
 
     :param storage: the table's storage.
     :param besides: a transaction whose writes are left out.
     :return: in the order of their requested times.
     """
-    held = {instant: txn_id for instant, txn_id in held_instants(storage).items() if txn_id != besides}
+    held = {
+        instant: txn_id
+        for instant, txn_id in instants_of_open_transactions(storage).items()
+        if txn_id != besides
+    }
     if not held:
         return []
     timeline, effects = Timeline.load(storage), []
@@ -70,7 +74,7 @@ def held_writes(storage: Storage, *, besides: int | None = None) -> list[Effect]
     return effects
 
 
-def check_not_held(
+def check_no_open_transaction(
     storage: Storage,
     this: WriteDescription,
     partitions: Callable[[], Iterable[str]],
@@ -86,7 +90,7 @@ def check_not_held(
     :raises WriteConflictError: when another open transaction holds something of it.
     """
     worked_in: set[str] | None = None
-    for other in held_writes(storage, besides=open_txn):
+    for other in writes_of_open_transactions(storage, besides=open_txn):
         if worked_in is None:
             worked_in = {*partitions(), *(group.partition_path for group in this.file_groups)}
         shared = sorted(other.written & this.file_groups)

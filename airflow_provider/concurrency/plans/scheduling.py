@@ -17,10 +17,10 @@ from airflow_provider.concurrency.commit import Moment, commit, log_missed, stag
 from airflow_provider.concurrency.conflicts import (
     SECONDS_FOR_ANOTHER_ENGINE,
     clustered,
-    held_writes,
     others_writing,
     wait_for_others_to_tell,
     writers_above,
+    writes_of_open_transactions,
 )
 from airflow_provider.concurrency.log import CommitLog, Plan, Restore, Savepoint
 from airflow_provider.exceptions import InvalidInputError
@@ -161,7 +161,9 @@ def reserved_file_groups(
     :param timeline: the active timeline.
     """
     # What may be undone must find everything as it left it, what it superseded too.
-    held = (write.written | write.merged_on | write.replaced for write in held_writes(storage))
+    held = (
+        write.written | write.merged_on | write.replaced for write in writes_of_open_transactions(storage)
+    )
     return planned_file_groups(storage, commit_log, timeline).union(*held)
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from airflow_provider.concurrency.commit import publish_head
-from airflow_provider.concurrency.conflicts import held_instants, release
+from airflow_provider.concurrency.conflicts import instants_of_open_transactions, unmark_open_transaction
 from airflow_provider.concurrency.log import CommitLog
 from airflow_provider.concurrency.undo import revert, rollback
 from airflow_provider.exceptions import (
@@ -114,7 +114,7 @@ def settle_transactions(metastore: AnyMetastore, table: HudiTable) -> None:
     :param table: the table.
     :raises TableError: when a write of an aborted transaction cannot be undone.
     """
-    for txn_id in sorted(set(held_instants(table.storage).values())):
+    for txn_id in sorted(set(instants_of_open_transactions(table.storage).values())):
         try:
             state, writes = metastore.get_txn(txn_id).state, metastore.writes_of(txn_id)
         except NoSuchTransactionError:
@@ -147,7 +147,7 @@ def undo_writes(table: HudiTable, txn_id: int) -> None:
         else:
             with suppress(NoSuchInstantError):  # it never began, or somebody was here before
                 rollback(table, instant, reason=reason)
-        release(table.storage, instant)
+        unmark_open_transaction(table.storage, instant)
 
 
 def is_completed(table: HudiTable, instant: str) -> bool:
@@ -211,7 +211,7 @@ def _partitions_written(table: HudiTable, write: TableWriteInfo) -> list[str]:
             instant=write.instant,
         )
     timeline = table.timeline()
-    for instant, txn_id in held_instants(table.storage).items():
+    for instant, txn_id in instants_of_open_transactions(table.storage).items():
         found = timeline.find(instant)
         if txn_id == write.txn_id and (found is None or found.state is not State.COMPLETED):
             raise CommitError(
@@ -224,11 +224,15 @@ def _partitions_written(table: HudiTable, write: TableWriteInfo) -> list[str]:
 
 def _release(table: HudiTable, txn_id: int) -> None:
     for instant in _held_by(table, txn_id):
-        release(table.storage, instant)
+        unmark_open_transaction(table.storage, instant)
 
 
 def _held_by(table: HudiTable, txn_id: int) -> list[str]:
-    return [instant for instant, holder in held_instants(table.storage).items() if holder == txn_id]
+    return [
+        instant
+        for instant, holder in instants_of_open_transactions(table.storage).items()
+        if holder == txn_id
+    ]
 
 
 def _locations(writes: Iterable[TableWriteInfo]) -> list[str]:

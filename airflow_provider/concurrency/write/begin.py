@@ -7,10 +7,10 @@ from collections.abc import Callable
 from airflow_provider.concurrency.commit import Moment, publish_head
 from airflow_provider.concurrency.conflicts import (
     ConflictPolicy,
-    hold,
-    release,
+    mark_open_transaction,
     unfinished_error,
     unfinished_write,
+    unmark_open_transaction,
 )
 from airflow_provider.concurrency.heartbeats import (
     Heartbeat,
@@ -112,7 +112,7 @@ def begin_write(
         requested = instant_path(Instant(instant, action, State.REQUESTED))
         try:
             if open_txn is not None:
-                hold(storage, instant, open_txn)
+                mark_open_transaction(storage, instant, open_txn)
             if storage.put_if_absent(requested, requested_metadata(action)):
                 return writer
         except BaseException:
@@ -122,7 +122,7 @@ def begin_write(
         # stores do. There the heartbeat stays: nobody renews it, and the instant is rolled back once it has
         # expired. A living writer of the other engine beats under the same name.
         heartbeat.stop()
-        release(storage, instant)
+        unmark_open_transaction(storage, instant)
         if storage.moves_atomically:
             storage.delete(heartbeat_path(instant))
 

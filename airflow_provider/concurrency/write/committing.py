@@ -346,7 +346,7 @@ class Committing:
         self._content = self._content.with_rebased(lost, rebased).said_to_be_rebased(conflicts)
         if share:  # the first merge has also paid for what is loaded once
             self._writing_took = min(self._writing_took, (time.monotonic() - began) / share)
-        write.check_not_held(self._content.touched, self._content.inserted_in)
+        write.check_no_open_transaction(self._content.touched, self._content.inserted_in)
         there = (group for group in self._content.touched if write.view.base_file(group) is not None)
         write.staged_write.extend_plan(there)
         self._stage()

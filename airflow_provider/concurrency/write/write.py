@@ -11,7 +11,7 @@ from airflow_provider.concurrency.conflicts import (
     ConflictPolicy,
     Outcome,
     WriteDescription,
-    check_not_held,
+    check_no_open_transaction,
     conflicts_with,
     planned_clusterings,
     writers_above,
@@ -128,7 +128,9 @@ class Write:
         planned = planned_clusterings(self.storage, self.base.timeline)
         return frozenset[FileGroupId]().union(*(each.file_groups for each in planned))
 
-    def check_not_held(self, file_groups: Iterable[FileGroupId], partitions: Iterable[str]) -> None:
+    def check_no_open_transaction(
+        self, file_groups: Iterable[FileGroupId], partitions: Iterable[str]
+    ) -> None:
         """Make sure that this write builds on nothing that an open transaction may yet undo.
 
         What such a one has written since this write's base is met at the commit, or by a rebase.
@@ -136,7 +138,7 @@ class Write:
         :raises WriteConflictError: when it would.
         """
         this = self.describe(frozenset(file_groups))
-        check_not_held(self.storage, this, lambda: {*partitions, *self.looked_in()}, self.open_txn)
+        check_no_open_transaction(self.storage, this, lambda: {*partitions, *self.looked_in()}, self.open_txn)
 
     # --- words ----------------------------------------------------------------------------
 

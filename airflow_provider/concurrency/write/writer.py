@@ -83,7 +83,7 @@ class Writer(Write):
         self.looked_in = looked_in
         if early_check:
             self.check(groups)
-            self.check_not_held(groups, partitions)
+            self.check_no_open_transaction(groups, partitions)
         self.heartbeat.check()
         self.staged_write.plan(groups, partitions)
         self._planned_at = time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_provider.concurrency import CommitLog, rollback_dead_writers
 from airflow_provider.concurrency.commit.publish import publish_head
-from airflow_provider.concurrency.conflicts.open_transactions import held_instants
+from airflow_provider.concurrency.conflicts.open_transactions import instants_of_open_transactions
 from airflow_provider.concurrency.log.log_entry import Commit, LogEntry, Plan, Restore, Revert, Rollback
 from airflow_provider.concurrency.plans.scheduling import reserved_file_groups
 from airflow_provider.concurrency.readers import READERS_FOLDER
@@ -30,7 +30,7 @@ def recover(simulation: Simulation) -> list[LogEntry]:
     log = CommitLog(table.storage)
     publish_head(table.storage, log)
     rollback_dead_writers(table)
-    for txn_id in set(held_instants(table.storage).values()):
+    for txn_id in set(instants_of_open_transactions(table.storage).values()):
         undo_writes(table, txn_id)
     return simulation.entries()
 

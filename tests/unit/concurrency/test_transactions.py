@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency import ServicePlan, WriteSettings, begin_write, schedule
-from airflow_provider.concurrency.conflicts.open_transactions import held_instants
+from airflow_provider.concurrency.conflicts.open_transactions import instants_of_open_transactions
 from airflow_provider.concurrency.transactions.recovery import recover_transactions
 from airflow_provider.concurrency.transactions.transactions import (
     abort_transaction,
@@ -439,7 +439,7 @@ class TestRecovery:
     def test_the_next_writer_settles_what_was_left_of_an_end(self, lake: Lake, end: str) -> None:
         txn_id = self.begun(lake)
         getattr(lake.metastore, end)(txn_id)
-        assert set(held_instants(lake.tables["riders"].storage).values()) == {txn_id}
+        assert set(instants_of_open_transactions(lake.tables["riders"].storage).values()) == {txn_id}
         for table in lake.tables.values():
             settle_transactions(lake.metastore, table)
         expected: tuple[dict[int, int], dict[int, int]] = ({1: 10}, {})
@@ -480,7 +480,7 @@ class TestRecovery:
         assert (lake.seen("trips"), lake.seen("riders")) == expected
         assert (lake.plain("trips"), lake.plain("riders")) == expected
         for table in lake.tables.values():
-            assert held_instants(table.storage) == {}
+            assert instants_of_open_transactions(table.storage) == {}
 
     def test_a_transaction_of_another_metastore_is_left_alone(self, lake: Lake, tmp_path: Path) -> None:
         self.begun(lake)

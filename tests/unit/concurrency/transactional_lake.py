@@ -13,7 +13,7 @@ import pyarrow as pa
 from hudi import HudiTableBuilder
 
 from airflow_provider.concurrency import pending_instants
-from airflow_provider.concurrency.conflicts.open_transactions import held_instants
+from airflow_provider.concurrency.conflicts.open_transactions import instants_of_open_transactions
 from airflow_provider.concurrency.transactions.transactions import abort_transaction, commit_transaction
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import Column, Metastore, TxnState, ValidTxnList, open_metastore
@@ -108,7 +108,7 @@ class Lake:
 
     def check_nothing_is_left(self) -> None:
         for table in self.tables.values():
-            assert held_instants(table.storage) == {}
+            assert instants_of_open_transactions(table.storage) == {}
             assert pending_instants(table) == []
             assert table.timeline().pending() == ()
 
