@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from airflow_provider.concurrency import CommitLog, PendingInstant, pending_instants
-from airflow_provider.concurrency.commit import log_missed, missed, publish_head
+from airflow_provider.concurrency.commit import find_unlogged_commits, log_unlogged_commits, publish_head
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo
 from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.exceptions import IndexCatchUpTimeoutError
@@ -175,9 +175,9 @@ class CatchUp:
     def _log_missed(self) -> None:
         storage, commit_log = self._table.storage, CommitLog(self._table.storage)
         indexes = current_indexes(storage, commit_log, publish_head(storage, commit_log))
-        if not missed(storage, indexes, self._table.timeline()):
+        if not find_unlogged_commits(storage, indexes, self._table.timeline()):
             return
         with self._lock:
             indexes = current_indexes(storage, commit_log, publish_head(storage, commit_log))
-            logged = log_missed(storage, indexes, self._table.timeline())
+            logged = log_unlogged_commits(storage, indexes, self._table.timeline())
         self.logged += [instant.requested_time for instant in logged]

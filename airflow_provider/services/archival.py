@@ -31,7 +31,14 @@ from typing import Any, NamedTuple
 import tenacity
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog
-from airflow_provider.concurrency.commit import STAGED_FOLDER, Moment, clean_up, commit, missed, publish_head
+from airflow_provider.concurrency.commit import (
+    STAGED_FOLDER,
+    Moment,
+    clean_up,
+    commit,
+    find_unlogged_commits,
+    publish_head,
+)
 from airflow_provider.concurrency.conflicts import instants_of_open_transactions
 from airflow_provider.concurrency.heartbeats import observe
 from airflow_provider.concurrency.indexes import current_indexes
@@ -347,7 +354,7 @@ def _bounds(
         if not consumer.is_expired and (first := min((i.requested_time for i in unread), default=None)):
             yield _Bound(first, f"consumer {consumer.name} has not read {first}")
     if indexes:
-        for instant in missed(storage, indexes, timeline):
+        for instant in find_unlogged_commits(storage, indexes, timeline):
             yield _Bound(instant.requested_time, f"no index knows of {instant.requested_time} yet")
 
 

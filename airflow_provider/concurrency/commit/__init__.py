@@ -31,7 +31,7 @@ from airflow_provider.concurrency.commit.publish import (
 )
 from airflow_provider.concurrency.commit.staged_metadata import StagedWrite
 from airflow_provider.concurrency.commit.undo_entry import revert_entry, view_without
-from airflow_provider.concurrency.commit.unlogged_commits import log_missed, missed
+from airflow_provider.concurrency.commit.unlogged_commits import find_unlogged_commits, log_unlogged_commits
 
 __all__ = [
     "REBASED_ONTO",
@@ -50,8 +50,8 @@ __all__ = [
     "commit",
     "drop_indexes",
     "files_in",
-    "log_missed",
-    "missed",
+    "find_unlogged_commits",
+    "log_unlogged_commits",
     "publish_head",
     "revert_entry",
     "staged_metadata_path",

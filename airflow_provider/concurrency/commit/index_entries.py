@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from airflow_provider.concurrency.commit.commit_point import commit
 from airflow_provider.concurrency.commit.concurrent_changes import Moment
 from airflow_provider.concurrency.commit.publish import staged_metadata_path, staged_plan_path
-from airflow_provider.concurrency.commit.unlogged_commits import log_missed
+from airflow_provider.concurrency.commit.unlogged_commits import log_unlogged_commits
 from airflow_provider.concurrency.conflicts import PRIORITIES
 from airflow_provider.concurrency.indexes import DROP_INDEX
 from airflow_provider.concurrency.log import Commit, IndexState, LogEntry, Plan
@@ -78,7 +78,7 @@ def change_indexes(
         stay = {index.partition for index in after}
         stays = tuple(index for index in moment.table_indexes.kept if index.partition in stay)
         since = moment.completed_until if logged_since is None else logged_since
-        log_missed(storage, stays, moment.timeline, after=since)
+        log_unlogged_commits(storage, stays, moment.timeline, after=since)
         storage.put(path_of(requested), change.content)
         return kind(
             instant=requested,

@@ -35,7 +35,7 @@ _LOGGED = frozenset(
 )
 
 
-def log_missed(
+def log_unlogged_commits(
     storage: Storage, indexes: tuple[IndexState, ...], timeline: Timeline, *, after: str | None = None
 ) -> list[Instant]:
     """Log what completed without logging: commits of writers that know nothing of an index.
@@ -53,7 +53,7 @@ def log_missed(
     if not indexes:
         return []
     logged = []
-    for each in missed(storage, indexes, timeline):
+    for each in find_unlogged_commits(storage, indexes, timeline):
         with suppress(NoSuchInstantError):  # undone in this moment, by an earlier entry than the caller's
             logged.append(_log(storage, indexes, timeline, each))
     if after is not None:
@@ -61,7 +61,9 @@ def log_missed(
     return logged
 
 
-def missed(storage: Storage, indexes: Iterable[IndexState], timeline: Timeline) -> list[Instant]:
+def find_unlogged_commits(
+    storage: Storage, indexes: Iterable[IndexState], timeline: Timeline
+) -> list[Instant]:
     """The instants that completed without logging to the indexes, in the order in which they completed.
 
     :param storage: the table's storage.

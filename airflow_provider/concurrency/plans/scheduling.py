@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_provider.concurrency.commit import Moment, commit, log_missed, staged_plan_path
+from airflow_provider.concurrency.commit import Moment, commit, log_unlogged_commits, staged_plan_path
 from airflow_provider.concurrency.conflicts import (
     SECONDS_FOR_ANOTHER_ENGINE,
     clustered,
@@ -121,7 +121,7 @@ def schedule(
                 return None
             left_alone = reserved.union(*above, *(groups for groups in theirs.values() if groups))
         if on_metadata_table:  # what completed before the plan must not be logged after it
-            log_missed(storage, moment.indexes, moment.timeline, after=moment.completed_until)
+            log_unlogged_commits(storage, moment.indexes, moment.timeline, after=moment.completed_until)
         plan = planner(moment.view(), left_alone)
         if plan is not None and (taken := plan.file_groups & reserved):
             partition, file_id = min(taken)

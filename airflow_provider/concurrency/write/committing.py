@@ -14,7 +14,7 @@ from airflow_provider.concurrency.commit import (
     Rebase,
     Rebased,
     commit,
-    log_missed,
+    log_unlogged_commits,
 )
 from airflow_provider.concurrency.conflicts import (
     LOSSES_BEFORE_A_TURN,
@@ -212,7 +212,7 @@ class Committing:
         if staged_write.tells_anew_in:
             self._check_requested_last(moment)
         if indexes:
-            log_missed(self._storage, indexes, moment.timeline, after=moment.completed_until)
+            log_unlogged_commits(self._storage, indexes, moment.timeline, after=moment.completed_until)
         seen = moment.timeline.newest_completion if self._is_shared else ""
         return content.entry(write.instant, write.action, write.info, seen=seen)
 

@@ -11,7 +11,7 @@ import pytest
 from hudi import HudiTableBuilder
 
 from airflow_provider.concurrency import CommitLog, begin_write, rollback, rollback_dead_writers
-from airflow_provider.concurrency.commit.unlogged_commits import missed
+from airflow_provider.concurrency.commit.unlogged_commits import find_unlogged_commits
 from airflow_provider.concurrency.indexes.log_to_indexes import current_indexes
 from airflow_provider.concurrency.log.log_entry import Plan
 from airflow_provider.exceptions import (
@@ -260,7 +260,7 @@ def test_what_was_committed_without_an_index_is_not_missed_by_a_later_one(table:
     commit_log = CommitLog(table.storage)
     indexes = current_indexes(table.storage, commit_log, commit_log.newest())
     assert len(indexes) == 2
-    assert missed(table.storage, indexes, table.timeline()) == []
+    assert find_unlogged_commits(table.storage, indexes, table.timeline()) == []
     writer.abort()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.commit.unlogged_commits import log_missed, missed
+from airflow_provider.concurrency.commit.unlogged_commits import find_unlogged_commits, log_unlogged_commits
 from airflow_provider.concurrency.indexes.log_to_indexes import current_indexes
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive, archived_content
@@ -35,13 +35,13 @@ def test_what_leaves_the_timeline_after_the_look(indexed: HudiTable, is_archived
     jvm = Jvm(indexed)
     jvm.upsert({20: 1.0})
     indexes, timeline = current_indexes(storage, commit_log, commit_log.newest()), indexed.timeline()
-    (not_logged,) = missed(storage, indexes, timeline)
+    (not_logged,) = find_unlogged_commits(storage, indexes, timeline)
     if is_archived:
         content = archived_content(storage, not_logged)
         assert content is not None
         append_history(storage, [content])
     storage.delete(instant_path(not_logged))
-    assert log_missed(storage, indexes, timeline) == [not_logged] * is_archived
+    assert log_unlogged_commits(storage, indexes, timeline) == [not_logged] * is_archived
     assert (20 in indexed_keys(indexed)) is is_archived
 
 
@@ -73,7 +73,7 @@ def _files(table: HudiTable) -> list[str]:
 
 def _log_missed(table: HudiTable) -> None:
     commit_log = CommitLog(table.storage)
-    log_missed(
+    log_unlogged_commits(
         table.storage,
         current_indexes(table.storage, commit_log, commit_log.newest()),
         table.timeline(),
