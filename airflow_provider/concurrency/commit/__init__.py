@@ -13,7 +13,7 @@ from airflow_provider.concurrency.commit.commit_content import (
     Rebased,
 )
 from airflow_provider.concurrency.commit.commit_point import commit
-from airflow_provider.concurrency.commit.concurrent_changes import Change, Moment
+from airflow_provider.concurrency.commit.concurrent_changes import CompletedEntry, Moment
 from airflow_provider.concurrency.commit.index_entries import (
     IndexChange,
     Indexes,
@@ -36,9 +36,9 @@ from airflow_provider.concurrency.commit.unlogged_commits import find_unlogged_c
 __all__ = [
     "REBASED_ONTO",
     "STAGED_FOLDER",
-    "Change",
     "CommitContent",
     "CommitResult",
+    "CompletedEntry",
     "IndexChange",
     "Indexes",
     "Moment",

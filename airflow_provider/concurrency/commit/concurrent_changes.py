@@ -40,7 +40,7 @@ from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import UNDOING, Action, CommitMetadata, Instant, Timeline, metadata_of
 
 
-class Change:
+class CompletedEntry:
     """One thing that completed, with its commit metadata when somebody asks for it.
 
     :param storage: the table's storage.
@@ -229,7 +229,7 @@ class Moment:
         """What this package has put since, without what was done and undone."""
         return without_reverted(self._log.after(self.sequence))
 
-    def changes_since(self, base: Moment) -> list[Change]:
+    def changes_since(self, base: Moment) -> list[CompletedEntry]:
         """What has completed between an earlier moment and this one, without what was done and undone.
 
         :param base: the earlier moment.
@@ -249,7 +249,7 @@ class Moment:
         entries = [entry for entry in entries if not base.shows_undone(entry)]
         ours = (entry for entry in without_reverted(entries) if not isinstance(entry, Archival))
         found = sorted([*ours, *foreign], key=lambda entry: entry.completion_time)
-        return [Change(self._storage, entry) for entry in found]
+        return [CompletedEntry(self._storage, entry) for entry in found]
 
     def shows_undone(self, later: LogEntry) -> bool:
         """Whether a later entry only says what another Hudi writer had undone at this moment.

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from airflow_provider.concurrency.commit import (
-    Change,
     CommitContent,
+    CompletedEntry,
     Moment,
     Rebase,
     Rebased,
@@ -238,7 +238,7 @@ class Committing:
                     conflicting_instant=later.requested_time,
                 )
 
-    def _warn_of_others(self, changes: Sequence[Change]) -> None:
+    def _warn_of_others(self, changes: Sequence[CompletedEntry]) -> None:
         told = (
             "table %s: %s %s of another Hudi writer came beside %s, and %s does not keep it out: rows of "
             "either may get lost; give both engines the same lock"
@@ -247,7 +247,7 @@ class Committing:
         for entry in (change.entry for change in changes if change.entry.owner == OWNER):
             log.warning(told, self._storage.root, entry.operation, entry.instant, self._write.instant, lock)
 
-    def _look_at_schema(self, moment: Moment, changes: Sequence[Change]) -> None:
+    def _look_at_schema(self, moment: Moment, changes: Sequence[CompletedEntry]) -> None:
         """Take up what others have made of the table's columns, so that no commit takes a column away.
 
         Readers go by the commit that was requested last. So a write that one has overtaken which was
@@ -273,7 +273,7 @@ class Committing:
         self._write.heartbeat.stop()  # a beat after the publication would bring its file back
         keep_history(self._storage, entry, self._content)
 
-    def _conflicts_with(self, this: WriteDescription, changes: Sequence[Change]) -> list[Conflict]:
+    def _conflicts_with(self, this: WriteDescription, changes: Sequence[CompletedEntry]) -> list[Conflict]:
         write, content = self._write, self._content
         others = [WriteDescription.of_entry(change.entry) for change in changes]
         found = conflicts_with(this, others, write.policy)
@@ -282,7 +282,7 @@ class Committing:
                 raise write.lost(conflict)
         return found + same_new_keys(self._storage, this, content, changes, write.policy)
 
-    def _revertible(self, conflicts: Sequence[Conflict], changes: Sequence[Change]) -> list[Commit]:
+    def _revertible(self, conflicts: Sequence[Conflict], changes: Sequence[CompletedEntry]) -> list[Commit]:
         """The rewrites to be reverted, where nothing else is in the way."""
         to_revert = {c.other.instant for c in conflicts if c.outcome is Outcome.REVERT}
         to_revert -= self._unrevertible

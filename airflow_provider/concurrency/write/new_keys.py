@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
-from airflow_provider.concurrency.commit import Change, CommitContent
+from airflow_provider.concurrency.commit import CommitContent, CompletedEntry
 from airflow_provider.concurrency.conflicts import (
     Conflict,
     ConflictPolicy,
@@ -53,7 +53,7 @@ def same_new_keys(
     storage: Storage,
     committing: WriteDescription,
     content: CommitContent,
-    changes: Iterable[Change],
+    changes: Iterable[CompletedEntry],
     policy: ConflictPolicy,
 ) -> list[Conflict]:
     """Conflicts with commits that added a record key which this write adds too, or brought some back.
@@ -83,7 +83,7 @@ def same_new_keys(
     if not is_indexed:
         return _by_files(storage, committing, own, changes, policy)
     metadata_table = MetadataTable(metadata_storage(storage))
-    came: Mapping[str, tuple[Change, Payload | None]] | None = None
+    came: Mapping[str, tuple[CompletedEntry, Payload | None]] | None = None
     if not tells_more:
         with suppress(SnapshotUnavailableError):  # what was logged has been compacted
             came = _came(metadata_table, changes)
@@ -104,17 +104,17 @@ def same_new_keys(
     return conflicts + _by_files(storage, committing, own, unknown, policy, anywhere=True)
 
 
-def _tells_more(change: Change) -> bool:
+def _tells_more(change: CompletedEntry) -> bool:
     """Whether the record index may tell more after a change than the change has logged to it."""
     # After a revert a view as of before it goes without the index (Moment.view).
     return change.entry.action is Action.INDEXING or isinstance(change.entry, Revert)
 
 
-def _is_foreign(change: Change) -> bool:
+def _is_foreign(change: CompletedEntry) -> bool:
     return change.entry.indexes is None
 
 
-def _has_record_index(storage: Storage, changes: Iterable[Change]) -> bool:
+def _has_record_index(storage: Storage, changes: Iterable[CompletedEntry]) -> bool:
     """Whether the table has a complete record index as of the last change."""
     said = [change.entry.indexes for change in changes if change.entry.indexes is not None]
     if not said:
@@ -127,7 +127,7 @@ def _by_files(
     storage: Storage,
     committing: WriteDescription,
     own: Sequence[_WrittenKeys],
-    changes: Iterable[Change],
+    changes: Iterable[CompletedEntry],
     policy: ConflictPolicy,
     *,
     anywhere: bool = False,
@@ -158,7 +158,7 @@ def _by_record_index(
     committing: WriteDescription,
     content: CommitContent,
     own: Sequence[_WrittenKeys],
-    came: Mapping[str, tuple[Change, Payload | None]],
+    came: Mapping[str, tuple[CompletedEntry, Payload | None]],
     twice: Collection[str],
     policy: ConflictPolicy,
 ) -> list[Conflict]:
@@ -202,9 +202,11 @@ def _added_twice(own: Sequence[_WrittenKeys]) -> set[str]:
     return twice.union(*(keys.repeated() for keys in own))
 
 
-def _came(metadata_table: MetadataTable, changes: Sequence[Change]) -> dict[str, tuple[Change, Payload]]:
+def _came(
+    metadata_table: MetadataTable, changes: Sequence[CompletedEntry]
+) -> dict[str, tuple[CompletedEntry, Payload]]:
     """The keys that are new since, where they are, and by whom they came."""
-    came: dict[str, tuple[Change, Payload]] = {}
+    came: dict[str, tuple[CompletedEntry, Payload]] = {}
     logged = metadata_table.logged_by(
         MetadataPartition.RECORD_INDEX, [change.entry.instant for change in changes]
     )
@@ -220,9 +222,9 @@ def _came(metadata_table: MetadataTable, changes: Sequence[Change]) -> dict[str,
 
 
 def _by_change(
-    came: Mapping[str, tuple[Change, Payload | None]], keys: Iterable[str]
-) -> Iterable[tuple[Change, list[str]]]:
-    found: dict[str, tuple[Change, list[str]]] = {}
+    came: Mapping[str, tuple[CompletedEntry, Payload | None]], keys: Iterable[str]
+) -> Iterable[tuple[CompletedEntry, list[str]]]:
+    found: dict[str, tuple[CompletedEntry, list[str]]] = {}
     for key in sorted(keys):
         change = came[key][0]
         found.setdefault(change.entry.instant, (change, []))[1].append(key)
