@@ -72,6 +72,7 @@ bench: setup     ## Side by side with peers
 	$(RUN) python -m benchmarks.commits
 	$(RUN) python -m benchmarks.services
 	$(RUN) python -m benchmarks.listing
+	$(RUN) python -m benchmarks.imports
 	$(RUN) python -m benchmarks.indexing
 	$(RUN) python -m benchmarks.metastore
 	$(RUN) python -m benchmarks.beside_hudi

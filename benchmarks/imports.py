@@ -1,0 +1,73 @@
+"""What it costs to import the engine, side by side with pyarrow, on which it is built.
+
+Each import runs in a new interpreter, in turns, so that both meet the same load. An interpreter that imports
+nothing is subtracted. Modules are compiled beforehand, as an installation does it.
+
+Usage: ``python -m benchmarks.imports [--times 20]``. On a busy machine only the ratios mean something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+from rich.console import Console
+from rich.table import Table
+
+NOTHING = "pass"
+IMPORTS = {
+    "pyarrow": "import pyarrow",
+    "the libraries that the engine imports": (
+        "import fastavro, fsspec, isal, numpy, pyarrow.compute, pyarrow.fs, pyarrow.parquet, tenacity, xxhash"
+    ),
+    "airflow_provider.table": "import airflow_provider.table",
+    "airflow_provider.locks": "import airflow_provider.locks",
+    "airflow_provider.ingestion": "import airflow_provider.ingestion",
+}
+
+
+def measured(statement: str) -> tuple[float, float]:
+    """Milliseconds that a new interpreter takes for a statement: on the clock, and of the processor."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, "-c", statement], check=True, env=environment)
+    elapsed, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return 1000 * elapsed, 1000 * used
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--times", type=int, default=20, help="interpreters for each import")
+    times = parser.parse_args().times
+    statements = {"nothing": NOTHING, **IMPORTS}
+    for statement in statements.values():  # compiles
+        measured(statement)
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in statements}
+    for _ in range(times):
+        for name, statement in statements.items():
+            found[name].append(measured(statement))
+
+    def typical(name: str, which: int) -> float:
+        return statistics.median(each[which] for each in found[name])
+
+    table = Table(title=f"Imports, median of {times}, milliseconds above an empty interpreter")
+    for column in ("import", "elapsed", "processor", "of pyarrow's processor time"):
+        table.add_column(column, justify="left" if column == "import" else "right")
+    of_pyarrow = typical("pyarrow", 1) - typical("nothing", 1)
+    for name in IMPORTS:
+        elapsed, used = (typical(name, which) - typical("nothing", which) for which in (0, 1))
+        table.add_row(name, f"{elapsed:.0f}", f"{used:.0f}", f"{used / of_pyarrow:.1f} x")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
