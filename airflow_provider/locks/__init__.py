@@ -1,4 +1,10 @@
-"""Lock providers behind one protocol, chosen by configuration."""
+"""Lock providers behind one protocol, chosen by configuration.
+
+Begin with ``protocol``, which states what a provider promises. ``contender`` holds what all providers share,
+``lease`` what those share whose holder renews a lease. A new provider needs a module, a line in
+``LOCK_PROVIDERS``, and the tests in ``tests/processes/locks``. Other rooms call ``open_lock`` and
+``default_lock`` only; no other room names a provider's class.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +79,8 @@ def agreed_config(
 
     :param config: for :func:`open_lock`.
     :param options: the same, from elsewhere.
-    :param config_of: who says the first, for the error.
-    :param options_of: who says the second.
+    :param config_of: where the first comes from, for the error.
+    :param options_of: where the second comes from, for the error.
     :raises InvalidConnectionError: when they say different things; shows no value but the provider's name.
     """
     for name, value in options.items():
@@ -111,7 +117,7 @@ def open_lock(config: Mapping[str, Any], storage: Storage) -> LockProvider:
 
 
 def default_lock(table: HudiTable) -> LockProvider:
-    """A contender for a table's lock where nobody says which: the one that its options name.
+    """A contender for the lock that a table's own options name.
 
     :param table: the table; without such options the lock is the file lock in it.
     :raises InvalidConnectionError: when the options do not say all that their provider needs.

@@ -25,12 +25,12 @@ class Contender(ABC):
 
     :param place: what is locked, for people and for programs: the table's location.
     :param timeout_seconds: how long :meth:`acquire` waits by default.
-    :param owner: who contends, for people; host and process by default.
+    :param owner: name of this contender, for people; host and process by default.
     """
 
     excludes_hudi = False
 
-    #: What whoever waited in vain can do.
+    #: What to do after a lock was not acquired in time.
     _remedy = "raise timeout_seconds, or look for a writer that hangs"
 
     def __init__(self, place: str, timeout_seconds: float, owner: str | None) -> None:
@@ -63,7 +63,7 @@ class Contender(ABC):
         """See :meth:`LockProvider.holder`."""
 
     def waiters(self) -> list[str]:
-        """Empty where contenders poll: then nobody knows of them."""
+        """See :meth:`LockProvider.waiters`; empty for a backend that does not know of waiting contenders."""
         return []
 
     def __enter__(self) -> Self:
@@ -128,9 +128,9 @@ def missing_library(provider: str, library: str | None, extra: str) -> InvalidCo
 
 
 def described(holder: LockHolder) -> str:
-    """Who holds a lock, since when it was not heard of, and until when the lock is its own at most.
+    """The holder of a lock, when it last renewed its lease, and when that lease ends.
 
-    :param holder: seen just now.
+    :param holder: as read a moment ago.
     """
     said = f"{holder.owner}, last renewed {holder.age_seconds:.1f} s ago"
     if holder.seconds_left is None:

@@ -1,12 +1,12 @@
 """A lease row in a database that all writers reach: PostgreSQL, or SQLite on one machine.
 
-Each step is one statement, so that no transaction stays open while the lock is held, and
-every time in it is the database's: leases do not depend on whose clock runs fast. The row
-is never deleted, because its counter is the fencing token.
+Each step is one statement, so that no transaction stays open while the lock is held. All times are the
+database's, so that leases do not depend on the clocks of the writers. The row is never deleted, because its
+counter is the fencing token.
 
-Contenders wait in a line of tickets, first come first served. Like that of the files
-(:mod:`~airflow_provider.locks.waiting_line`) it is a courtesy: who finds a living waiter before itself
-does not try. The lease row keeps two contenders apart, whatever the line says.
+Contenders wait in a line of tickets, first come first served. As with the line of the file lock
+(:mod:`~airflow_provider.locks.waiting_line`), a contender that finds a living waiter before itself does not
+try. The line makes the lock fair; the lease row keeps two contenders apart, whatever the line says.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ waiters = Table(
     Column("shown_at", BigInteger, nullable=False),
 )
 
-# A waiter that did not show itself for so long is passed over; the line stands still until then.
+# Contenders pass over a waiter that has not renewed its ticket for so long; until then the line stands still.
 _PATIENCE_MILLIS = 2000
 _SHOWN_EVERY_SECONDS = 0.5
 # Its ticket is removed so long after its last sign of life.
 _ABANDONED_MILLIS = 60_000
-# Who is next in the line looks so many times per poll interval.
+# The next in the line looks so many times per poll interval.
 _LOOKS = 10
 
 _EXPIRED = current_millis() - locks.c.renewed_at > locks.c.lease_millis
@@ -168,16 +168,16 @@ class DatabaseLockProvider(LeaseLock):
         return None if token is None else int(token)
 
     def _is_free(self) -> ColumnElement[bool]:
-        # One's own name there: the answer to an earlier statement was lost on its way.
+        # The row may name this contender already: the answer to an earlier statement was lost.
         return or_(locks.c.contender.is_(None), locks.c.contender == self._contender, _EXPIRED)
 
     def _before(self) -> list[ColumnElement[bool]]:
-        """Conditions of a living waiter that stands before this contender, which may have no ticket yet."""
+        """Conditions for a living waiter before this contender, which may have no ticket yet."""
         others = [waiters.c.lock_key == self._key, waiters.c.contender != self._contender, _WAITS]
         return others if self._ticket is None else [*others, waiters.c.ticket < self._ticket]
 
     def _is_next(self, connection: Connection) -> bool:
-        """Whether it is worth a try; for who has a ticket, and a look only: it keeps nobody from writing."""
+        """Whether a try can succeed, for a contender with a ticket. It only reads, so it blocks no writer."""
         self._stand(connection)
         ahead = select(func.count()).select_from(waiters).where(*self._before()).scalar_subquery()
         query = select(ahead, self._is_free()).where(locks.c.lock_key == self._key)
@@ -185,7 +185,7 @@ class DatabaseLockProvider(LeaseLock):
         return self._ahead == 0 and bool(is_free)
 
     def _stand(self, connection: Connection) -> None:
-        """Take a ticket, or show oneself in the place one has."""
+        """Take a ticket, or renew the one that this contender has."""
         now = time.monotonic()
         if self._ticket is not None and now - self._shown < _SHOWN_EVERY_SECONDS:
             return
@@ -196,7 +196,7 @@ class DatabaseLockProvider(LeaseLock):
                 .values(shown_at=current_millis())
                 .returning(waiters.c.ticket)
             )
-            # None where it was silent for so long that its ticket was removed.
+            # None when the ticket was removed, because it was not renewed for so long.
             self._ticket = connection.execute(show).scalar_one_or_none()
         if self._ticket is None:
             stand = insert(waiters).values(
@@ -219,7 +219,7 @@ class DatabaseLockProvider(LeaseLock):
         self._ticket = None
 
     def _pause(self, attempt: int) -> float:
-        # The nearer to the lock the more often one looks, so that it is not idle for long.
+        # The next in the line looks most often, so that the lock is not idle for long.
         longest = min(self._poll_interval, self._poll_interval / _LOOKS * max(1, self._ahead))
         return random.uniform(0, longest)  # noqa: S311 - no secret
 
@@ -317,13 +317,13 @@ def _open(url: URL, timeout: float) -> Engine:
 
 
 def _set_up_sqlite(dbapi_connection: Any, record: Any) -> None:
-    # A power cut may take the last token back, but with it dies every process that had one.
+    # A power failure may undo the last token, but it also ends every process that had one.
     dbapi_connection.execute("PRAGMA journal_mode = WAL")
     dbapi_connection.execute("PRAGMA synchronous = NORMAL")
 
 
 def _prepare(connection: Connection, key: str) -> None:
-    if not inspect(connection).has_table(waiters.name):  # which came later than the other
+    if not inspect(connection).has_table(waiters.name):  # an earlier release had no such table
         for table in (locks, waiters):
             try:
                 connection.execute(CreateTable(table, if_not_exists=True))

@@ -32,7 +32,7 @@ from airflow_provider.locks.waiting_line import WaitingLine
 from airflow_provider.table.storage import FileStatus, Storage
 
 LOCKS_FOLDER = ".hoodie/locks"
-# Who is next in the line looks so many times per poll interval.
+# The next in the line looks so many times per poll interval.
 _LOOKS = 100
 _NAME = re.compile(r"^lock(\d+)\.(acquired|released|heartbeat)$")
 
@@ -58,7 +58,7 @@ class FilesystemLockProvider(LeaseLock):
         try:
             super().acquire(timeout)
         finally:
-            # A line that cannot be left is left all the same: nobody waits long for who is not seen.
+            # If the file cannot be deleted, the others pass over it soon, because it is not rewritten.
             with contextlib.suppress(OSError):
                 self._line.leave()
 
@@ -107,11 +107,11 @@ class FilesystemLockProvider(LeaseLock):
                 if self._awaited is not None and self._awaited.has_come(self._storage):
                     break
             except OSError:
-                break  # the next look meets it too
+                break  # the next look reports it
 
     def _short_pause(self, ahead: int, passed: float) -> float:
-        # The nearer to the lock the more often one looks, so that it is not idle for long; but for a tenth
-        # of the time that it took until now it may be, or many who wait long would be busy with looking.
+        # The next in the line looks most often, so that the lock is not idle for long. A pause may be a tenth
+        # of the time waited so far: otherwise many contenders that wait long would only look.
         longest = max(self._poll_interval / _LOOKS * max(1, ahead), passed / 10)
         return random.uniform(0.5, 1) * min(self._poll_interval, longest)  # noqa: S311 - no secret
 
@@ -124,7 +124,7 @@ class FilesystemLockProvider(LeaseLock):
         except FileNotFoundError:
             return None
         except ValueError:
-            said = {"owner": "unknown"}  # a power failure has taken the content, and the holder
+            said = {"owner": "unknown"}  # a power failure has emptied the file and ended the holder
         age = max(0.0, time.time() - _renewed(files))
         left = float(said.get("lease_seconds", self._lease)) - age
         return LockHolder(said["owner"], newest, age, max(0.0, left))
@@ -141,26 +141,26 @@ class FilesystemLockProvider(LeaseLock):
 
     def _give_back(self, token: int) -> bool:
         given_back = self._end(token)
-        with contextlib.suppress(OSError):  # what stays is swept by the next holder
+        with contextlib.suppress(OSError):  # the next holder deletes what is left
             for name in self._earlier:
                 self._storage.delete(f"{LOCKS_FOLDER}/{name}")
         return given_back
 
     def _end(self, token: int) -> bool:
-        """End a holding; False when it has ended, which is so as well when it was swept."""
+        """End a holding; False when it has ended already, or its files are deleted."""
         try:
             return self._storage.link_if_absent(_path(token, "acquired"), _path(token, "released"))
         except FileNotFoundError:
             return False  # a larger id exists
 
     def _lease_of(self, token: int) -> float:
-        # The holder's own lease counts: a contender with a shorter one must not rob it.
+        # The holder's own lease decides: a contender with a shorter one must not take the lock away.
         try:
             return float(json.loads(self._storage.read(_path(token, "acquired")))["lease_seconds"])
         except FileNotFoundError:
-            return self._lease  # swept: a larger id exists, the next look finds it
+            return self._lease  # deleted: a larger id exists, and the next look finds it
         except ValueError:
-            return self._lease  # a power failure has taken the content, and the holder
+            return self._lease  # a power failure has emptied the file and ended the holder
 
     def _content(self) -> bytes:
         return json.dumps({"owner": self._owner, "lease_seconds": self._lease}).encode()
@@ -170,9 +170,9 @@ class FilesystemLockProvider(LeaseLock):
 class _Awaited:
     """The one file by which a waiter learns that its turn may have come.
 
-    :param path: relative to the table.
-    :param gone: whether it is to go, and not to come.
-    :param ahead: how many come before the waiter, the holder included.
+    :param path: path relative to the table.
+    :param gone: whether the waiter waits for the file to disappear; else for it to appear.
+    :param ahead: number of contenders before the waiter, the holder included.
     """
 
     path: str
@@ -180,7 +180,7 @@ class _Awaited:
     ahead: int = 1
 
     def has_come(self, storage: Storage) -> bool:
-        """Whether there is reason to look at everything."""
+        """Whether the waiter should list all files of the lock."""
         return (storage.stat(self.path) is None) is self.gone
 
 

@@ -28,7 +28,7 @@ class InProcessLockProvider(Contender):
 
     :param key: what is locked; usually the table's location.
     :param timeout_seconds: how long :meth:`acquire` waits by default.
-    :param owner: who contends, for people; host, process and thread by default.
+    :param owner: name of this contender, for people; host, process and thread by default.
     """
 
     def __init__(self, key: str, *, timeout_seconds: float = 60.0, owner: str | None = None) -> None:

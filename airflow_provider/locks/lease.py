@@ -1,6 +1,6 @@
-"""Locks that are leases: held until released, or until not renewed for too long.
+"""Locks that are leases: the holder keeps one until it releases it, or stops renewing it.
 
-The rules that all of them share are here; where a lease is kept is a subclass's business.
+This module has the rules that all of them share. A subclass knows where the lease is stored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from airflow_provider.locks.recurring import Recurring
 
 log = logging.getLogger(__name__)
 
-# Who waits for so long says for whom.
+# A contender that has waited for so long logs which holder it waits for.
 _SILENT_SECONDS = 10.0
 
 
@@ -70,15 +70,15 @@ class LeaseLock(Contender):
         self._renewal: _Renewal | None = None
 
     def _prepare(self) -> None:
-        """Make what the lock lives in, where that is missing; no lease has begun meanwhile."""
+        """Create what the backend stores the lock in, where it is missing. The lease begins after this."""
 
     @abstractmethod
     def _try_acquire(self) -> int | None:
-        """Take the lock if it is free or its lease has run out; the fencing token, or None."""
+        """Take the lock if it is free or its lease has expired, and return the fencing token; else None."""
 
     @abstractmethod
     def _look(self) -> LockHolder | None:
-        """Who holds the lock, by one look."""
+        """The present holder, by one look at the backend."""
 
     @abstractmethod
     def _renew(self, token: int) -> bool:
@@ -86,11 +86,11 @@ class LeaseLock(Contender):
 
     @abstractmethod
     def _holds(self, token: int) -> bool:
-        """Whether the backend says that this holding goes on."""
+        """Whether the backend still shows this contender as the holder."""
 
     @abstractmethod
     def _give_back(self, token: int) -> bool:
-        """End this holding; False when it was not this contender's any more."""
+        """Release the lock; False when this contender had lost it already."""
 
     def _waiting_owners(self) -> list[str]:
         """The owners of the contenders that wait, in the order of their turns."""
@@ -146,7 +146,7 @@ class LeaseLock(Contender):
     def release(self) -> None:
         """See :meth:`LockProvider.release`.
 
-        :raises LockLostError: also when the lease ran out and nobody else has taken the lock.
+        :raises LockLostError: also when the lease has expired and no other contender has taken the lock.
         :raises LockUnavailableError: when the backend cannot be told; the lease runs out then.
         """
         token = self.fencing_token
@@ -201,9 +201,9 @@ class LeaseLock(Contender):
 
 
 class _Attempt:
-    """One attempt after the other to take a lock; remembers an outage of the backend.
+    """Repeated attempts to take a lock, which remember for how long the backend has been away.
 
-    After ten seconds it tells the log for whom it waits, and until when.
+    After ten seconds they log the holder, and when its lease ends.
     """
 
     def __init__(self, lock: LeaseLock, limit: float) -> None:
@@ -239,7 +239,7 @@ class _Attempt:
         try:
             holder = self._lock._look()
         except self._lock.unusable:
-            return  # the next attempt meets it too
+            return  # the next attempt reports it
         if holder is not None:
             log.warning("lock of table %s: waits for %s", self._lock._place, described(holder))
 

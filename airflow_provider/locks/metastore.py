@@ -2,8 +2,8 @@
 
 The lock is the one that JVM Hudi's ``HiveMetastoreBasedLockProvider`` takes, EXCLUSIVE on a database's
 table, so both sides exclude each other when they name the same metastore, database and table. The
-table need not be registered there. The metastore serves first come first served: who waits has a
-place in its line, and keeps it as long as it asks.
+table need not be registered there. The metastore serves first come first served: a waiting contender has a
+place in its line, and keeps it as long as it sends heartbeats.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from airflow_provider.metastore import Metastore
     from airflow_provider.metastore.thrift.client import LockClient
 
-# Hive's columns for who asks end there.
+# The longest user and host that Hive's columns store.
 _LONGEST_NAME = 128
-# In the agent's name: whose lock it is among those of one process.
+# The agent's name tells the contenders of one process apart.
 _OURS = re.compile(r"(?P<owner>.*) \[[0-9a-f]{32}\]", re.DOTALL)
 
 
@@ -115,7 +115,7 @@ class MetastoreLockProvider(LeaseLock):
             lock_id = self._waiting
             try:
                 state = self._metastore.check_lock(lock_id)
-            except NoSuchLockError:  # asleep for too long: to the end of the line
+            except NoSuchLockError:  # no heartbeat for too long: the contender goes to the end of the line
                 self._waiting = None
                 return None
         if state is LockState.ACQUIRED:
@@ -169,18 +169,18 @@ class MetastoreLockProvider(LeaseLock):
                 agent=self._agent,
             )
         except MetastoreUnavailableError:
-            self._is_in_doubt = True  # it may have been done all the same
+            self._is_in_doubt = True  # the server may have placed the lock before the answer was lost
             raise
 
     def _resolve_doubt(self) -> None:
-        """Find the place in the line that an answer got lost about."""
+        """Find the place in the line whose answer was lost."""
         mine = [info.lock_id for info in self._shown() if info.agent == self._agent]
         self._waiting = mine[0] if mine else None
         self._is_in_doubt = False
 
     def _leave_the_line(self) -> None:
         if self._waiting is not None:
-            with suppress(*self.unusable):  # then it times out
+            with suppress(*self.unusable):  # the place times out
                 self._metastore.unlock(self._waiting)
             self._waiting = None
 
@@ -199,7 +199,7 @@ class MetastoreLockProvider(LeaseLock):
 
 @dataclass
 class _Backend:
-    """A metastore that was not asked anything yet.
+    """A metastore, and how a contender uses it.
 
     :param lock: its method, with the contender's lease where it can have one.
     :param prepare: to be called before anything else.
@@ -211,7 +211,7 @@ class _Backend:
 
 
 def _open(url: str, password: str | None, timeout: float, lease: float) -> _Backend:
-    # Only who uses the one pays for the import of the other.
+    # A contender imports only the client that its URL needs.
     if is_thrift_url(url):
         from airflow_provider.metastore.thrift.client.lock_client import LockClient
 

@@ -9,14 +9,14 @@ from typing import Protocol, Self, runtime_checkable
 
 @dataclass(frozen=True)
 class LockHolder:
-    """Who holds a lock.
+    """The holder of a lock.
 
-    :param owner: who it is, for people: host, process and purpose.
+    :param owner: its name, for people: host, process and purpose.
     :param fencing_token: the token of this holding.
-    :param age_seconds: seconds since the holder last renewed its lease; 0 where the backend
-        itself ends the holding of who is not heard of.
-    :param seconds_left: after how many seconds the lock is free, unless the holder renews its lease; None
-        where nobody can say: the backend itself ends the holding, or it never ends by itself.
+    :param age_seconds: seconds since the holder last renewed its lease; 0 where the backend itself
+        releases the lock of a holder that is silent.
+    :param seconds_left: seconds until the lock is free, unless the holder renews its lease; None where
+        this is unknown, because the backend ends the holding or because the holding has no end.
     """
 
     owner: str
@@ -40,22 +40,22 @@ class LockProvider(Protocol):
     def excludes_hudi(self) -> bool:
         """Whether other Hudi writers, such as the JVM's, can hold this very lock.
 
-        Then a commit always takes it. Of another one it asks for the holder first, and without one does
-        without.
+        If they can, every commit acquires it. Otherwise a commit skips the lock when nobody holds it;
+        the commit log alone keeps it safe.
         """
 
     def acquire(self, timeout: float | None = None) -> None:
         """Wait until this contender holds the lock.
 
         :param timeout: seconds to wait at most; the provider's own default when None.
-        :raises LockTimeoutError: when somebody else holds it for the whole time.
+        :raises LockTimeoutError: when another contender holds it for the whole time.
         :raises LockUnavailableError: when the backend cannot be reached.
         """
 
     def release(self) -> None:
         """Give the lock back.
 
-        :raises LockLostError: when it was not this contender's any more.
+        :raises LockLostError: when this contender has lost it already.
         :raises LockUnavailableError: when the backend cannot be told; the lease runs out then.
         """
 
@@ -73,13 +73,13 @@ class LockProvider(Protocol):
         """
 
     def holder(self) -> LockHolder | None:
-        """Who holds the lock now; None when nobody does.
+        """The present holder; None when the lock is free.
 
         :raises LockUnavailableError: when the backend cannot be reached.
         """
 
     def waiters(self) -> list[str]:
-        """Who waits for the lock, first come first, as far as the backend knows."""
+        """The owners of the waiting contenders, in order of arrival, as far as the backend knows."""
 
     def __enter__(self) -> Self: ...
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 class Recurring:
     """Calls a function again and again, from a thread of its own, until stopped.
 
-    The thread is started when the first call is due. Most locks and most small commits are over
-    before, and starting a thread and waiting for its end, which is twice that the scheduler has to
-    come by on a busy machine, would take longer than all that is done under a table lock.
+    The thread starts when the first call is due. Most locks and most small commits end before that. To
+    start a thread and to wait for its end takes two turns of the scheduler, which on a busy machine is
+    longer than all the work under a table lock.
 
-    :param call: what to call; False ends it.
+    :param call: the function; it returns False to end the repetition.
     :param interval: seconds before each call.
     :param name: of the thread.
     """
@@ -49,7 +49,7 @@ class Recurring:
 
 
 class _Starter:
-    """One thread of the process, that starts those whose first call is due."""
+    """The one thread of a process that starts each :class:`Recurring` whose first call is due."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

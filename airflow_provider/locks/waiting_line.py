@@ -1,9 +1,9 @@
-"""Who waits for a file lock, first come first served.
+"""The line of contenders that wait for a file lock, first come first served.
 
-A waiter is a file ``waiter<N>`` beside the lock's files, rewritten as long as its process waits.
-It is a courtesy and no more: who finds a living waiter before itself does not try to take the
-lock. Without it whoever releases the lock takes it again, while the others are asleep between
-two looks. The lock's own put-if-absent keeps two contenders apart, whatever the line says.
+A waiter is a file ``waiter<N>`` beside the lock's files. Its process rewrites the file as long as it waits.
+A contender that finds a living waiter before itself does not try to take the lock. Without the line, the
+holder that releases the lock would take it again while the others sleep between two looks. The line makes
+the lock fair, not safe: the lock's own put-if-absent keeps two contenders apart, whatever the line says.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from airflow_provider.table.storage import FileStatus, Storage
 
 _NAME = re.compile(r"^waiter(\d+)$")
-# A waiter that did not show itself for so long is passed over; the line stands still until then.
+# Contenders pass over a waiter that has not rewritten its file for so long; until then the line stands still.
 _PATIENCE_SECONDS = 2.0
 _SHOWN_EVERY_SECONDS = 0.5
-# Swept so long after its last sign of life: its process is gone, or was stopped for very long.
+# Its file is deleted after so long: its process is gone, or was stopped for very long.
 _ABANDONED_SECONDS = 60.0
 
 
@@ -27,8 +27,8 @@ class WaitingLine:
     """One contender's place in the line.
 
     :param storage: the table's storage.
-    :param folder: where the lock's files are.
-    :param owner: who contends, for people.
+    :param folder: the folder of the lock's files.
+    :param owner: name of the contender, for people.
     """
 
     def __init__(self, storage: Storage, folder: str, owner: str) -> None:
@@ -40,7 +40,7 @@ class WaitingLine:
         self._clock_ahead = 0.0
 
     def stand(self, files: Iterable[FileStatus]) -> None:
-        """Take a place, or show oneself in the place one has.
+        """Take a place in the line, or rewrite the file of the place that this contender has.
 
         :param files: the folder's files.
         """
@@ -50,7 +50,7 @@ class WaitingLine:
                 place += 1
             self._place = place
             status = self._storage.stat(self._path(place))
-            if status is None:  # swept: this process stood still here for very long
+            if status is None:  # another contender deleted it, because this process was paused for very long
                 self._place = None
                 self.stand(files)
                 return
@@ -61,9 +61,9 @@ class WaitingLine:
             self._storage.put(self._path(self._place), self._content)
 
     def now(self) -> float:
-        """The time by the storage's clock, which dates heartbeats; only for who stands in the line.
+        """The time by the storage's clock, which dates heartbeats. Only a contender in the line knows it.
 
-        A contender whose own clock is ahead would take the lock from a living holder.
+        A contender that went by its own clock, and is ahead, would take the lock from a living holder.
         """
         return time.monotonic() + self._clock_ahead
 
@@ -84,7 +84,7 @@ class WaitingLine:
             self._place = None
 
     def sweep(self, files: Iterable[FileStatus]) -> None:
-        """Delete the waiters that are long gone; only for who stands in the line.
+        """Delete the files of waiters that are gone. Only a contender in the line does it.
 
         :param files: the folder's files.
         """
@@ -93,7 +93,7 @@ class WaitingLine:
                 self._storage.delete(self._path(place))
 
     def owners(self, files: Iterable[FileStatus]) -> list[str]:
-        """Who waits, the first one first.
+        """The owners of the living waiters, in their order.
 
         :param files: the folder's files.
         """
@@ -103,7 +103,7 @@ class WaitingLine:
                 try:
                     found.append(str(json.loads(self._storage.read(self._path(place)))["owner"]))
                 except (FileNotFoundError, ValueError):
-                    continue  # has left, or a power failure has taken what it said
+                    continue  # it has left, or a power failure has emptied its file
         return found
 
     def _path(self, place: int) -> str:

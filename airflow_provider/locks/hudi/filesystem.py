@@ -1,14 +1,14 @@
 """The lock file of Hudi's ``FileSystemBasedLockProvider``, so that the JVM and ours exclude each other.
 
-Whoever creates the file ``lock``, in ``.hoodie`` or in the folder ``hoodie.write.lock.filesystem.path``,
-holds the lock; it is released by deleting the file. A JVM never renews it, and says nothing of a lease:
-``hoodie.write.lock.filesystem.expire`` says for all contenders alike after how many minutes a file is a dead
-holder's. Ours renews its file, and names its lease in it.
+The contender that creates the file ``lock``, in ``.hoodie`` or in the folder
+``hoodie.write.lock.filesystem.path``, holds the lock; it deletes the file to release the lock. A JVM never
+renews the file and stores no lease in it: ``hoodie.write.lock.filesystem.expire`` says, for all contenders,
+after how many minutes a file belongs to a dead holder. This provider renews its file and stores its lease.
 
-Hudi's provider is careless in two ways. On a local file system the JVM looks for the file and creates it in
-two steps, so that it may replace a file that ours has created in between. And the JVM deletes the file once
-more after it has released the lock, whoever holds it by then (``FileSystemBasedLockProvider.close``). So ours
-looks a moment after it has created its file whether that is there; later on a lost file is a lost lock.
+Hudi's provider has two gaps. On a local file system the JVM checks for the file and creates it in two steps,
+so that it may replace a file that this provider has created in between. And after a release the JVM deletes
+the file once more, even if another contender holds the lock by then (``FileSystemBasedLockProvider.close``).
+So this provider checks its file again a moment after it has created it; later a lost file is a lost lock.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from airflow_provider.table.storage import Storage
 
 LOCK_FILE = "lock"
 _FOLDER = ".hoodie"
-# For so long a JVM may take to create the file that it has not seen, or to close what it has released.
+# The time that a JVM may take between its check and its creation, or between release and close.
 _TWO_STEPS_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class _File:
-    """The lock's file.
+    """The content and the age of the lock's file.
 
-    :param owner: for people.
-    :param contender: empty where the JVM has written it.
-    :param age_seconds: by the storage's clock.
-    :param lease_seconds: so long it counts; None where it counts for ever.
+    :param owner: the holder's name, for people.
+    :param contender: empty when a JVM has written the file.
+    :param age_seconds: seconds since the last write, by the storage's clock.
+    :param lease_seconds: seconds after which the holder has lost the lock; None when it never expires.
     """
 
     owner: str
@@ -54,7 +54,7 @@ class _File:
 class HudiFilesystemLockProvider(LeaseLock):
     """A lock that the JVM's ``FileSystemBasedLockProvider`` shares; for local and mounted file systems.
 
-    Fencing tokens are times in milliseconds: the file is gone with its holder, and nothing counts.
+    Fencing tokens are times in milliseconds, because the file does not outlive its holder and keeps no count.
 
     :param storage: the table's storage.
     :param path: the folder of the lock's file, absolute; the table's ``.hoodie`` when None. As
@@ -141,7 +141,7 @@ class HudiFilesystemLockProvider(LeaseLock):
         if "contender" in said:
             ours = str(said["lockThreadName"]), str(said["contender"]), int(said["fencingToken"])
             return _File(*ours, age, float(said["leaseSeconds"]))
-        # A file without content is one that the JVM has just created.
+        # An empty file: a JVM has just created it.
         thread = said.get("lockThreadName")
         owner = f"another Hudi writer (thread {thread})" if thread else "another Hudi writer"
         return _File(owner, "", 0, age, self._expire)
@@ -159,7 +159,7 @@ class HudiFilesystemLockProvider(LeaseLock):
 
 
 def _parsed(content: bytes) -> dict[str, Any]:
-    """What a lock's file says; nothing where it is still being written, or is damaged."""
+    """The fields of a lock's file; none when it is incomplete or damaged."""
     try:
         said = json.loads(content)
     except ValueError:

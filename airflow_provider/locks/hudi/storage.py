@@ -27,7 +27,7 @@ from airflow_provider.locks.protocol import LockHolder
 from airflow_provider.table.storage import Storage
 
 LOCK_PATH = ".hoodie/.locks/table_lock.json"
-# Last-Modified and Date are cut to whole seconds: an age may be up to one second less than it looks.
+# Last-Modified and Date are truncated to whole seconds: the true age may be one second less.
 _GRAIN_SECONDS = 1.0
 _CLOCKS_APART_SECONDS = 0.5
 
@@ -80,7 +80,7 @@ class _Seen:
 
     @property
     def seconds_left(self) -> float:
-        """How long the holding goes on at most, unless it is renewed; below zero when it is over."""
+        """Seconds until the lease expires, unless the holder renews it; negative when it has expired."""
         if self.holding.contender:
             return self.holding.lease_seconds + _GRAIN_SECONDS - (self.stored.now - self.stored.modified)
         return self.holding.valid_until + _CLOCKS_APART_SECONDS - self.stored.now
@@ -129,7 +129,7 @@ class StorageLockProvider(LeaseLock):
     def _try_acquire(self) -> int | None:
         self._store.check_conditions()
         seen = self._read()
-        # One's own name there: the answer to an earlier write was lost on its way.
+        # The object may name this contender already: the answer to an earlier write was lost.
         if seen is not None and not seen.is_free and seen.holding.contender != self._contender:
             return None
         token = _next_token(seen.holding if seen else None)
@@ -150,7 +150,7 @@ class StorageLockProvider(LeaseLock):
     def _rewrite(self, token: int, *, released: bool) -> bool:
         if self._write(token, released=released, if_match=self._etag):
             return True
-        # Refused: somebody else has it, or an earlier answer was lost and the ETag is one's own.
+        # Refused: another contender holds the lock, or an earlier answer was lost and the ETag is our own.
         seen = self._read()
         if seen is None or not self._is_own(seen.holding, token):
             return False
@@ -170,7 +170,7 @@ class StorageLockProvider(LeaseLock):
         except (ValueError, KeyError, TypeError):
             raise self._unavailable(
                 f"{LOCK_PATH} is not what Hudi's StorageBasedLockProvider writes; "
-                "delete it while nobody writes to the table"
+                "delete it while no writer uses the table"
             ) from None
 
     def _write(self, token: int, *, released: bool = False, if_match: str | None) -> bool:

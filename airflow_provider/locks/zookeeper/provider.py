@@ -50,7 +50,7 @@ from airflow_provider.locks.zookeeper.session import (
 )
 from airflow_provider.table.storage import Storage
 
-# Even who does not want to wait for the lock waits so long for a session.
+# A contender waits so long for a session, even if it does not want to wait for the lock.
 _CONNECT_SECONDS = 2.0
 # How often a waiting contender looks at the clock and at its connection.
 _LOOK_SECONDS = 0.5
@@ -73,18 +73,18 @@ class ZookeeperLockProvider(Contender):
         where there is no table yet its location.
     :param timeout_seconds: how long :meth:`acquire` waits by default.
     :param lease_seconds: the session's timeout: a holder that is not heard of for so long has
-        lost the lock. The servers may raise or lower it to what they allow.
+        lost the lock. The servers raise or lower it to the range that they allow.
     :param connection_timeout_seconds: after how long an ensemble counts as unreachable.
     :param authentication: ``none``, ``digest`` or ``sasl`` (DIGEST-MD5).
     :param username: for authentication.
     :param password: for authentication; never shown.
-    :param acl: ``open`` as Curator's default, or ``creator``: only who authenticates as this one does.
+    :param acl: ``open`` as Curator's default, or ``creator``: only the same user.
     :param tls: ``off``, ``on``, or ``unverified``.
     :param tls_ca: PEM file of the authorities; the system's by default.
     :param tls_certificate: PEM file of the client's certificate.
     :param tls_key: PEM file of its key.
     :param tls_key_password: the key's password; never shown.
-    :param owner: who contends, for people; host and process by default.
+    :param owner: name of this contender, for people; host and process by default.
     :raises InvalidConnectionError: when an option is missing or cannot work.
     """
 
@@ -150,7 +150,7 @@ class ZookeeperLockProvider(Contender):
         limit = self._timeout if timeout is None else timeout
         deadline = time.monotonic() + limit
         if self._token is not None:
-            raise self._timed_out(limit)  # not re-entrant, and nobody else could give it back
+            raise self._timed_out(limit)  # not re-entrant: no other contender could release it
         with self._translated():
             session = self._open(max(limit, _CONNECT_SECONDS))
             lock = _CuratorLock(session, self._path(), self._owner)
@@ -159,7 +159,7 @@ class ZookeeperLockProvider(Contender):
                 if acquired:
                     self._hold(f"{lock.path}/{lock.node}")
             except BaseException:
-                self._close()  # with the session ends whatever place in the queue is left
+                self._close()  # the end of the session removes the node from the queue
                 raise
             if not acquired and not session.connected:
                 self._close()
@@ -189,7 +189,7 @@ class ZookeeperLockProvider(Contender):
             try:
                 self._ask(delete)
             except NoNodeError:
-                # One's own delete, when the answer to it was lost and the session is still the same.
+                # This contender's own delete succeeded, if its answer was lost and the session is the same.
                 if tries == 1 or self._session is None or self._session.client_id != self._held_by:
                     raise self._lost(token) from None
             except BaseException:
@@ -282,11 +282,11 @@ class ZookeeperLockProvider(Contender):
 
     def _open(self, limit: float) -> KazooClient:
         if self._session is not None and not self._session.connected and self._token is None:
-            self._close()  # a session that comes back is of no use to who holds nothing
+            self._close()  # without a lock there is no reason to wait for the session
         if self._session is None:
             self._is_refused = False
             self._session = open_session(self._settings, limit)
-            # Kazoo's threads keep a session alive for ever: it must end with this object.
+            # Kazoo's threads would keep the session alive for ever; it must end with this object.
             closer = weakref.finalize(self, close_session, self._session)
             closer.atexit = False
             self._closer = closer
@@ -326,7 +326,7 @@ class ZookeeperLockProvider(Contender):
         except NoAuthError:
             raise self._unavailable(
                 f"the ACL of {self._base_path} on ZooKeeper at {settings.hosts} denies access to "
-                f"{settings.username or 'who does not authenticate'}"
+                f"{settings.username or 'a client that does not authenticate'}"
             ) from None
         except (KazooException, KazooTimeoutError) as error:
             if self._is_refused or (self._session is not None and was_refused(self._session)):
@@ -344,8 +344,10 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def _watch_the_clock(lock: Lock, deadline: float, patience: float, done: threading.Event) -> None:
-    """End a wait in time: kazoo's own timeout begins anew with each contender that goes away, and its calls
-    wait for a server for as long as the session could last.
+    """End a wait in time.
+
+    Kazoo's own timeout starts again with each contender that leaves, and its calls wait for a server as long
+    as the session could last.
     """
     session: KazooClient = lock.client
     connected = time.monotonic()

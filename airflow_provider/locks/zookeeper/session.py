@@ -1,4 +1,4 @@
-"""How a contender reaches ZooKeeper: servers, TLS, who it is and who may touch its nodes."""
+"""A contender's session with ZooKeeper: servers, TLS, authentication and ACL."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ REFUSED = "it refuses the username or the password"
 
 
 class ZookeeperUnreachableError(Exception):
-    """Raised when no session could be had; says why, without any secret."""
+    """Raised when no session can be opened; says why, without any secret."""
 
 
 @dataclass(frozen=True)
 class ZookeeperSettings:
-    """What a connection says about a ZooKeeper ensemble.
+    """The settings of a ZooKeeper ensemble.
 
     :param hosts: ``host:port,host:port``, with a chroot after the last one if there is one.
     :param session_timeout: seconds; the servers may raise or lower it to what they allow.
     :param connection_timeout: seconds until an ensemble counts as unreachable.
     :param authentication: ``none``; ``digest``, ZooKeeper's own scheme; ``sasl``, DIGEST-MD5.
-    :param acl: who may touch the nodes: ``open``, anybody, as Curator's default; ``creator``.
+    :param acl: ``open``, every client may change the nodes, as Curator's default; or ``creator``.
     :param tls: ``off``; ``on``, with the servers' certificates and host names verified; ``unverified``.
     :param tls_ca: PEM file of the authorities; the system's when None.
     :param tls_certificate: PEM file of the client's certificate, where servers ask for one.
@@ -103,12 +103,12 @@ class ZookeeperSettings:
 def open_session(settings: ZookeeperSettings, limit: float) -> KazooClient:
     """A new session.
 
-    A server that cannot be connected to, or accepts and is silent, takes its share of the connection timeout,
-    and never more than half of it. One that is just starting takes connections that it will never answer, and
-    by kazoo's rule a single server would be waited for until the session has expired.
+    A server that refuses connections, or accepts them and is silent, uses up its share of the connection
+    timeout, and never more than half of it. A server that is starting accepts connections that it never
+    answers; kazoo alone would wait for such a server until the session expires.
 
-    :param limit: seconds to wait for it at most, and never longer than the connection timeout.
-    :raises ZookeeperUnreachableError: when there is none by then.
+    :param limit: seconds to wait at most, and never longer than the connection timeout.
+    :raises ZookeeperUnreachableError: when no session is open by then.
     """
     handler = _Handler(settings.connection_timeout / max(2, len(collect_hosts(settings.hosts)[0])))
     reasons = _Reasons(log, {})
@@ -117,7 +117,7 @@ def open_session(settings: ZookeeperSettings, limit: float) -> KazooClient:
         hosts=settings.hosts,
         timeout=settings.session_timeout,
         handler=handler,
-        # When no server was there for so long, the session is over: then calls must fail, not wait.
+        # After so long without a server the session has expired: calls must fail, not wait.
         connection_retry=KazooRetry(
             max_tries=-1,
             delay=0.05,
@@ -152,13 +152,13 @@ def open_session(settings: ZookeeperSettings, limit: float) -> KazooClient:
 
 
 def was_refused(client: KazooClient) -> bool:
-    """Whether a session ended because the servers do not accept who it says it is."""
-    # The state itself soon is CLOSED: then only the log still says why.
+    """Whether a session ended because the servers refused its authentication."""
+    # The state soon is CLOSED; after that only the log says why.
     return client.client_state == KeeperState.AUTH_FAILED or "AUTH_FAILED" in (client.logger.last or "")
 
 
 def close_session(client: KazooClient) -> None:
-    """End a session, and with it its nodes; not waited for, because servers may be away."""
+    """End a session, and with it its nodes, in the background, because the servers may be away."""
 
     def close() -> None:
         with suppress(KazooException, OSError):
@@ -169,7 +169,7 @@ def close_session(client: KazooClient) -> None:
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Kazoo's, but one silent server does not use up the time for all the others."""
+    """Kazoo's handler, with a limit for each server, so that one silent server leaves time for the others."""
 
     def __init__(self, timeout: float) -> None:
         super().__init__()
@@ -180,13 +180,13 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return super().create_connection(*args, **kwargs)
 
     def select(self, reads: list[Any], writes: list[Any], errors: list[Any], timeout: float) -> Any:
-        # Only between two answers kazoo watches two sockets: there the session's pings tell who is silent.
+        # Kazoo watches two sockets only between two answers; there the session's pings find a silent server.
         timeout = min(timeout, self._timeout) if len(reads) < 2 else timeout
         return super().select(reads, writes, errors, timeout)
 
 
 class _Reasons(logging.LoggerAdapter[logging.Logger]):
-    """Remembers kazoo's last warning: it is the only place where kazoo says why it cannot connect."""
+    """Remembers kazoo's last warning, the only place where kazoo says why it cannot connect."""
 
     last: str | None = None
 
