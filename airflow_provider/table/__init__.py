@@ -1,4 +1,9 @@
-"""A Hudi table on disk: configuration, timeline, file groups, base files."""
+"""A Hudi table on storage: how its files are read and written, and what they mean.
+
+Begin with ``hudi_table``, then ``timeline`` (instants), ``file_groups`` (which files a snapshot shows) and
+``reading`` (rows). Formats are Hudi's: a change of what is written needs a source in Hudi's code and a test
+that the JVM's answers or its files decide. Nothing here knows transactions, locks or the commit protocol.
+"""
 
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading import (

@@ -1,4 +1,4 @@
-"""Which tables of another Hudi can be read here, but not written: said before anything is."""
+"""Refuses, before anything is written, tables of another Hudi that this package can only read."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def check_takes_rows(config: TableConfig, semantics: MergeSemantics, columns: pa
 
     :param config: the table's configuration.
     :param semantics: how it merges the versions of a record.
-    :param columns: its columns.
+    :param columns: the table's columns.
     :raises UnsupportedTableError: when its records have no key, its changes are captured (CDC), or its
         versions are merged in a way that is not known here; names the property, its value and the remedy.
     """
@@ -79,7 +79,7 @@ def check_takes_rows(config: TableConfig, semantics: MergeSemantics, columns: pa
             "hoodie.table.cdc.enabled",
             "true",
             "the files of its change data are not written here, and its CDC queries would miss the changes; "
-            "write it with the Hudi that made it, or set the property to false where nobody asks for them",
+            "write it with the Hudi that made it, or set the property to false if no query needs them",
         )
     if OPERATION_COLUMN in columns.names:
         raise _refused(

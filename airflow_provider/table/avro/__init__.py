@@ -1,4 +1,7 @@
-"""The Avro schemas of Hudi's own records, one file a type, named as Hudi names them."""
+"""The Avro schemas of Hudi's own records, one file a type, named as Hudi names them.
+
+The files are copies of Hudi's; no file is changed by hand. ``avro_schema`` parses one.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ class _PackagedSchemas(AbstractSchemaRepository):
 
 
 def avro_schema_text(name: str) -> str:
-    """The schema of one of Hudi's records as it is written where readers look for it.
+    """The text of the schema of one of Hudi's records, as files embed it.
 
-    :param name: of a record whose schema does not refer to another file's.
+    :param name: name of a record whose schema does not refer to another file.
     """
     return json.dumps(_PackagedSchemas().load(f"{_NAMESPACE}.{name}"), separators=(",", ":"))
 

@@ -1,7 +1,7 @@
-"""What cleans have deleted, and whether a snapshot of the past is still whole.
+"""The files that cleans have deleted, and whether a snapshot of the past is still complete.
 
-A listing does not tell what is not there. What a clean took is in its plan, before it is gone, and in its
-metadata after (Hudi's ``HoodieCleanerPlan`` and ``HoodieCleanMetadata``).
+A listing does not show that a file is missing. The plan of a clean names its files before it deletes them,
+its metadata names them afterwards (Hudi's ``HoodieCleanerPlan`` and ``HoodieCleanMetadata``).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from airflow_provider.table.timeline import (
 )
 
 ORPHANED_INSTANTS = "orphaned_instants"
-"""In the extra metadata of our cleans: instants, comma separated, whose files were of no commit."""
+"""Extra metadata of this package's cleans: instants, comma separated, whose files belonged to no commit."""
 
 
 def cleaned_files(storage: Storage, timeline: Timeline) -> dict[str, Instant]:
-    """Data files that the cleans on a timeline have deleted, or plan to, or may have, and were of a commit.
+    """Data files of commits that the cleans on a timeline have deleted, may have deleted, or plan to delete.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
@@ -43,14 +43,16 @@ def cleaned_files(storage: Storage, timeline: Timeline) -> dict[str, Instant]:
     for instant in timeline.instants:
         if instant.action is not Action.CLEAN:
             continue
-        if instant.state is State.INFLIGHT:  # an inflight clean says nothing, its plan does
+        if (
+            instant.state is State.INFLIGHT
+        ):  # the file of an inflight clean is empty; its plan names the files
             instant = Instant(instant.requested_time, Action.CLEAN, State.REQUESTED)
         if instant.file_name not in known:
             try:
                 content = timeline.read(instant)  # the JVM may leave an empty one
                 known[instant.file_name] = frozenset(_paths(decode(content)) if content else ())
             except NoSuchInstantError:
-                continue  # archived in this moment, and all that it may concern with it
+                continue  # archived just now, together with the commits of its files
         found.update(dict.fromkeys(known[instant.file_name], instant))
     return found
 
@@ -68,13 +70,12 @@ def planned_files(plan: Mapping[str, Any]) -> Iterator[str]:
 def missing_file(
     storage: Storage, view: FileSystemView, timeline: Timeline, *, also_planned: bool = False
 ) -> tuple[str, Instant] | None:
-    """A file that a view should show, and a clean took.
+    """A file that a view should show and that a clean has deleted.
 
     :param storage: the table's storage.
-    :param view: of the past.
-    :param timeline: the active timeline of now.
-    :param also_planned: whether a file that is still there, but named by a clean that has not completed,
-        counts too.
+    :param view: a view of the past.
+    :param timeline: the present active timeline.
+    :param also_planned: whether an existing file counts too that a clean names which has not completed.
     :return: the newest such file's path, and the clean; None when the view shows everything.
     """
     found: list[_Taken] = []
@@ -91,7 +92,7 @@ def missing_file(
             found.append(_Taken(instant, path, group, clean))
             continue
         is_doomed = also_planned and clean.state is not State.COMPLETED
-        # The index `files` lists it until a clean has completed that knows that it is gone.
+        # The index `files` lists a file until the clean that deletes it has completed.
         if shown.path == path and (is_doomed or storage.stat(path) is None):
             found.append(_Taken(instant, path, group, clean))
     if found:
@@ -111,7 +112,7 @@ def _written_by(name: str) -> tuple[str, str] | None:
 
 
 class _Taken(NamedTuple):
-    """A file that a clean took, and no slice of its file group stands for in a view."""
+    """A file that a clean has deleted and that no slice of its file group replaces in a view."""
 
     instant: str
     path: str
@@ -122,7 +123,7 @@ class _Taken(NamedTuple):
 def _not_explained_by_the_archive(
     storage: Storage, view: FileSystemView, found: list[_Taken]
 ) -> list[_Taken]:
-    """Without the files that were taken out by an archived replacecommit, or that are of no commit."""
+    """Without the files that an archived replacecommit has replaced, or that belong to no commit."""
     first = min(each.instant for each in found)
     by_archived = replaced_by_archived(
         storage, {each.group for each in found}, view.shows, completed_after=first
@@ -131,7 +132,7 @@ def _not_explained_by_the_archive(
     old = [each for each in found if view.timeline.find(each.instant) is None]
     if not old:
         return found
-    # A commit that was undone is in no archive. What is older than the archive nobody knows.
+    # No archive has a commit that was undone. About instants older than the archive nothing is known.
     since = oldest_archived(storage)
     if not since:
         return found
@@ -141,12 +142,12 @@ def _not_explained_by_the_archive(
 
 
 def check_complete(storage: Storage, view: FileSystemView, timeline: Timeline, as_of: str | None) -> None:
-    """Make sure that nothing that a snapshot shows was cleaned, although commits are left out of it.
+    """Make sure that no file of a snapshot was cleaned, although the snapshot leaves out commits.
 
     :param storage: the table's storage.
     :param view: the snapshot.
     :param timeline: the active timeline of now.
-    :param as_of: the moment, for the error; None for a snapshot of now without some transactions.
+    :param as_of: the moment, for the error; None for the present snapshot without some transactions.
     :raises SnapshotUnavailableError: when a cleaner has deleted some of it.
     """
     if found := missing_file(storage, view, timeline):
@@ -163,7 +164,7 @@ def check_complete(storage: Storage, view: FileSystemView, timeline: Timeline, a
 def _paths(record: Mapping[str, Any]) -> Iterable[str]:
     orphaned = set(((record.get("extraMetadata") or {}).get(ORPHANED_INSTANTS) or "").split(","))
     done = (record.get("partitionMetadata") or {}).items()
-    # One that failed may have deleted the file, and lost the answer.
+    # A deletion that failed may have deleted the file and lost the answer.
     tried = ("successDeleteFiles", "failedDeleteFiles")
     deleted = (_path(part, name) for part, said in done for each in tried for name in said[each])
     for path in (*planned_files(record), *deleted):

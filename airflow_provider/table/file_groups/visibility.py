@@ -1,15 +1,16 @@
-"""Which commits a reader sees that names the write ids that are valid for it.
+"""The commits that a reader with a list of valid write ids sees.
 
-A commit of a metastore transaction carries the table's write id in its commit metadata; the reader sees
-it exactly when that id is valid. A commit without one belongs to no transaction (a table given by its
-path, another Hudi writer): it is seen from its completion on.
+A commit of a metastore transaction carries the table's write id in its commit metadata; the reader sees the
+commit exactly when that id is valid. A commit without a write id belongs to no transaction (the writer named
+the table by its path, or is another Hudi): every reader sees it once it has completed.
 
-Leaving a commit out shows the file slices from before it. That is exact as long as no commit that is
-seen was merged on one that is left out: its files would hold the other one's rows, and not hold what
-these had replaced. Writers keep off the file groups of an open transaction (``concurrency/held.py``), so
-this happens only for a moment between a commit and the end of its own transaction, or behind another
-Hudi writer; then the reader is told. A rewrite (clustering, compaction) has no rows of its own: it is
-left out together with what it has rewritten.
+A snapshot without a commit shows the file slices from before it. This is exact unless a visible commit was
+merged on an invisible one: its files would hold rows of the invisible commit, and lack those that it
+replaced. Writers avoid the file groups of an open transaction
+(``concurrency/conflicts/open_transactions.py``). So this happens only for a moment between a commit and the
+end of its own transaction, or after another Hudi writer; the reader then gets SnapshotUnavailableError. A
+rewrite (clustering, compaction) has no rows of its own: it is invisible together with the commit that it has
+rewritten.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ OVERWRITES = frozenset({"INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE"})
 
 
 class ValidWriteIds(Protocol):
-    """What a reader says about a table's write ids, such as a ``ValidWriteIdList``."""
+    """A reader's view of a table's write ids, such as a ``ValidWriteIdList``."""
 
     def is_valid(self, write_id: int) -> bool:
         """Whether the reader sees what was written under this id."""
@@ -49,17 +50,17 @@ class ValidWriteIds(Protocol):
 
 @dataclass(frozen=True)
 class Effect:
-    """What a commit did, as far as other commits may rest on it.
+    """The effect of a commit, as far as later commits may depend on it.
 
     :param instant: the commit.
     :param operation: Hudi's operation type.
     :param txn_id: its metastore transaction; None when it belongs to none.
-    :param write_id: the table's write id in it.
-    :param written: file groups that got a slice.
-    :param merged_on: file groups whose rows went into its files.
-    :param replaced: file groups that it took out.
+    :param write_id: the table's write id in that transaction.
+    :param written: file groups that got a new slice.
+    :param merged_on: file groups whose rows were merged into its files.
+    :param replaced: file groups that it replaced.
     :param inserted_in: partition paths in which it wrote new records.
-    :param taken_out_of: partition paths in which it deleted records, or took file groups out.
+    :param taken_out_of: partition paths in which it deleted records or replaced file groups.
     """
 
     instant: Instant
@@ -98,11 +99,11 @@ class Effect:
 
     @property
     def is_rewrite(self) -> bool:
-        """Whether it left the same rows in other files."""
+        """Whether the commit only moved rows to other files."""
         return self.operation in REWRITES
 
     def rests_on(self, earlier: Effect) -> bool:
-        """Whether this commit would be another one had an earlier one not been.
+        """Whether this commit depends on an earlier one: without it, it would have written other files.
 
         :param earlier: a commit that completed before this one.
         """
@@ -113,9 +114,10 @@ class Effect:
         return self.wrote_where_was_taken_out(earlier)
 
     def wrote_where_was_taken_out(self, earlier: Effect) -> bool:
-        """Whether it may have written a key anew that an earlier commit had taken out.
+        """Whether this commit may have inserted a key that an earlier commit had deleted.
 
-        It did not know then that the key had been there before, and says nothing of its old file group.
+        The writer did not know then that the key had existed, and its metadata does not name the old file
+        group.
 
         :param earlier: a commit that this one had seen.
         """
@@ -126,11 +128,11 @@ class Effect:
 
 
 def touches_partitions(taken_out_of: frozenset[str], partitions: Iterable[str], operation: str) -> bool:
-    """Whether a write works in a partition from which another one has taken rows out.
+    """Whether a write works in a partition from which another write has deleted rows.
 
     :param taken_out_of: the other one's partitions.
-    :param partitions: those of the write.
-    :param operation: the write's operation type; that of a whole table works in all of them.
+    :param partitions: the write's partitions.
+    :param operation: the write's operation type; INSERT_OVERWRITE_TABLE works in all partitions.
     """
     if operation.upper() == "INSERT_OVERWRITE_TABLE":
         return bool(taken_out_of)
@@ -138,7 +140,7 @@ def touches_partitions(taken_out_of: frozenset[str], partitions: Iterable[str], 
 
 
 def effect_of(storage: Storage, timeline: Timeline, commit: Instant) -> Effect:
-    """What a completed commit did; read once, because it never changes.
+    """The effect of a completed commit; its metadata is read once, because it never changes.
 
     :raises NoSuchInstantError: when it was undone since the timeline was loaded.
     """
@@ -149,16 +151,16 @@ def effect_of(storage: Storage, timeline: Timeline, commit: Instant) -> Effect:
 
 
 def invisible_commits(storage: Storage, timeline: Timeline, valid_write_ids: ValidWriteIds) -> list[Effect]:
-    """The commits on a timeline that a reader does not see, in the order of their completion.
+    """The commits on a timeline that are invisible to a reader, in the order of their completion.
 
     :param storage: the table's storage.
-    :param timeline: the active timeline; what was archived is seen.
+    :param timeline: the active timeline; archived commits are visible.
     :param valid_write_ids: the write ids that the reader sees.
-    :raises SnapshotUnavailableError: when a commit that the reader sees rests on one that it does not, or
-        one that it does not see was archived.
+    :raises SnapshotUnavailableError: when a visible commit depends on an invisible one, or an invisible one
+        was archived.
     """
     for write_id in archived_write_ids(storage):
-        # What an aborted transaction wrote was undone before it could be archived.
+        # The commit of an aborted transaction was undone before it could be archived.
         if not valid_write_ids.is_valid(write_id) and not valid_write_ids.is_aborted(write_id):
             raise SnapshotUnavailableError(
                 f"table {storage.root}: the commit of write id {write_id}, which this snapshot does not see, "
@@ -189,15 +191,15 @@ def invisible_commits(storage: Storage, timeline: Timeline, valid_write_ids: Val
 def check_not_cleaned(
     storage: Storage, view: FileSystemView, shown: Iterable[BaseFile], hidden: Sequence[Effect]
 ) -> None:
-    """Make sure that what the commits that are left out superseded is still there.
+    """Make sure that the file slices still exist which invisible commits have replaced.
 
-    A listing does not tell what is not there.
+    A listing does not show that a file is missing.
 
     :param storage: the table's storage.
     :param view: a view of the timeline without these commits.
     :param shown: all its base files.
-    :param hidden: the commits that are left out, in the order of their completion.
-    :raises SnapshotUnavailableError: when a cleaner has deleted some of it.
+    :param hidden: the invisible commits, in the order of their completion.
+    :raises SnapshotUnavailableError: when a cleaner has deleted some of these slices.
     """
     there = {base_file.file_group for base_file in shown} | set(view.replaced) if hidden else set()
     for effect in hidden:

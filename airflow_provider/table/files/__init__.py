@@ -1,6 +1,7 @@
 """The files of a table: base files, log files, markers, bloom filters and partition metadata.
 
-Their bytes are Hudi's. A change here is judged by the JVM's Hudi and by hudi-rs.
+Begin with ``base_file_reader`` and ``log_file``. The bytes are Hudi's: the JVM's Hudi and hudi-rs read what
+is written here, and their tests decide about a change.
 """
 
 from airflow_provider.table.files.base_file_reader import (

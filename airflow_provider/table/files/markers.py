@@ -1,9 +1,9 @@
-"""Hudi's markers: files that say which data files a write makes, each put before the data file.
+"""Hudi's markers: files that name the data files of a write, each put before its data file.
 
-By them another Hudi writer finds what a dead write has left, when it rolls that back: without them it
-deletes nothing. They are direct ones: one empty file for each data file, which Hudi takes for granted where
-there is no ``MARKERS.type``. On an object store that is one request, beside the several of a data file. A
-write takes its own away once it has committed, and whoever rolls it back does.
+Another Hudi writer that rolls back a dead write finds its files by the markers; without them it deletes
+nothing. These are direct markers: one empty file for each data file, which is Hudi's default without a file
+``MARKERS.type``. On an object store a marker costs one request, beside the several of a data file. A write
+deletes its markers once it has committed; a rollback deletes those of the write that it undoes.
 
 Sources: ``DirectWriteMarkers``, ``MarkerBasedRollbackStrategy``, ``TimelineArchiverV2`` of Apache Hudi.
 """
@@ -18,28 +18,28 @@ MARKERS_FOLDER = ".hoodie/.temp"
 
 
 class MarkerType(StrEnum):
-    """How a data file comes (``IOType``)."""
+    """The kind of a data file (``IOType``)."""
 
     CREATE = "CREATE"
-    """It is the first of its file group."""
+    """The first file of its file group."""
 
     MERGE = "MERGE"
-    """It is the next of its file group."""
+    """A later file of its file group."""
 
 
 def write_marker(storage: Storage, instant: str, data_file: str, marker_type: MarkerType) -> None:
-    """Say that a data file is about to be written; once more does no harm.
+    """Announce that a data file is about to be written; a repetition does no harm.
 
     :param storage: the table's storage.
     :param instant: requested time of the write.
     :param data_file: its path, relative to the table.
-    :param marker_type: how it comes.
+    :param marker_type: the kind of the data file.
     """
     storage.put_if_absent(f"{MARKERS_FOLDER}/{instant}/{data_file}.marker.{marker_type}", b"")
 
 
 def delete_markers(storage: Storage, instant: str) -> None:
-    """Delete the markers of an instant that has ended, or rather their folder.
+    """Delete the folder with the markers of an instant that has ended.
 
     :param storage: the table's storage.
     :param instant: its requested time.
@@ -48,7 +48,7 @@ def delete_markers(storage: Storage, instant: str) -> None:
 
 
 def delete_markers_upto(storage: Storage, instant: str) -> None:
-    """Delete what is left of markers: whoever wrote them died before they could go.
+    """Delete the markers that writers have left which died before they could delete them.
 
     :param storage: the table's storage.
     :param instant: requested time up to which all instants have ended.

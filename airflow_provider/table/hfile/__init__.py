@@ -1,4 +1,7 @@
-"""HFiles of version 3, as Hudi's metadata table has them: sorted pairs of bytes, found by key."""
+"""HFiles of version 3, the base files of Hudi's metadata table: sorted pairs of bytes, found by key.
+
+Begin with ``format``, which holds the layout that ``reader`` and ``writer`` share. HBase defines it.
+"""
 
 from airflow_provider.table.hfile.format import Compression
 from airflow_provider.table.hfile.reader import HFileReader

@@ -1,8 +1,9 @@
-"""The metadata table on disk (MDT): what a table's files hold, kept beside it so that nobody has to look.
+"""The metadata table (MDT): Hudi's merge-on-read table of indexes, in ``.hoodie/metadata``.
 
-A merge-on-read table of its own in ``.hoodie/metadata``, with a partition for each index. Here is how
-its records, file groups and instants are read and written; planning and building an index, and
-keeping it while others write, are not.
+It has a partition for each index. This room reads and writes its records, file groups and instants. Begin
+with ``records`` and ``reader``; ``index_records`` computes what a commit logs, ``usable`` decides whether a
+reader may trust an index. ``indexing`` plans and builds an index, ``concurrency`` keeps it up to date with
+each commit.
 """
 
 from airflow_provider.table.metadata_table.file_groups import (

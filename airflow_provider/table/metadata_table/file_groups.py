@@ -41,7 +41,7 @@ class MetadataFile:
 
 @dataclass(frozen=True)
 class MetadataFileSlice:
-    """What is read to know a file group: its newest base file, and the log files since.
+    """A file slice of the metadata table: a base file, and the log files that completed after it.
 
     :param partition: the metadata partition.
     :param file_id: id of the file group.
@@ -74,12 +74,13 @@ class FileGroup:
 
 
 def made_file_groups(metadata_table: Storage, partition: str) -> tuple[int, list[str]]:
-    """How many file groups a partition has, by the names of its files, and which instants made them.
+    """The number of file groups of a partition, by their files' names, and the instants that created them.
 
     :param metadata_table: the metadata table's storage.
-    :param partition: its name.
-    :return: requested times, sorted: none where the files that say it are cleaned; the last one made what
-        there is where somebody who stood still has left files of a dropped one.
+    :param partition: name of the metadata partition.
+    :return: the number, and requested times in order. There are none when the first log files are cleaned.
+        There are several when a paused writer has left files of a dropped partition; then the last one
+        counts.
     """
     ids, made = set(), set()
     for name in metadata_table.names(partition):

@@ -1,8 +1,8 @@
 """Partitions of the metadata table that writes of this package do not keep up to date.
 
-Secondary and expression indexes, the record index of each partition, and what a later Hudi brings. A write
-that passes one over leaves it behind its data, and who reads by it then loses rows. So a table with one is
-not written.
+These are secondary and expression indexes, the partitioned record index, and indexes of a later Hudi. A write
+that does not update such an index leaves it behind the data, and a query that uses the index then loses rows.
+So this package does not write a table that has one.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _KINDS: Mapping[str, str] = dict(zip(_PREFIXES, ("a secondary index", "an expres
 
 
 def unsupported_indexes(table: Storage, named: Iterable[str]) -> list[str]:
-    """Those of some partitions that are not kept here.
+    """Those of some partitions that writes of this package do not keep up to date.
 
     :param table: the table's storage.
-    :param named: partitions of its metadata table.
+    :param named: names of partitions of its metadata table.
     :raises CorruptTableError: when the definitions of its indexes cannot be read.
     """
     return sorted(
@@ -31,7 +31,7 @@ def unsupported_indexes(table: Storage, named: Iterable[str]) -> list[str]:
 
 
 def _is_of_partitions(table: Storage, partition: str) -> bool:
-    """Whether it is the record index that has each key once a partition (``HoodieRecordIndex``)."""
+    """Whether a partition is a record index with an entry per table partition (``HoodieRecordIndex``)."""
     if partition != MetadataPartition.RECORD_INDEX:
         return False
     definition = read_index_definitions(table).get(partition)
@@ -39,10 +39,10 @@ def _is_of_partitions(table: Storage, partition: str) -> bool:
 
 
 def unsupported_indexes_error(location: str, partitions: Iterable[str]) -> UnsupportedTableError:
-    """The error that tells why a table is not written, and what can be done.
+    """The error for a write to a table with such an index; it names the remedy.
 
-    :param location: of the table.
-    :param partitions: that are not kept here; one at least.
+    :param location: the table's location.
+    :param partitions: the indexes that are not kept up to date; at least one.
     """
     names = list(partitions)
     told = ", ".join(f"{name} ({_kind(name)})" for name in names)
@@ -64,7 +64,7 @@ def _kind(partition: str) -> str:
 
 
 def _name(partition: str) -> str:
-    """By what name Hudi's SQL knows it."""
+    """The name of the index in Hudi's SQL."""
     for prefix in _PREFIXES:
         partition = partition.removeprefix(prefix)
     return partition

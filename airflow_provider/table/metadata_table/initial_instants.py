@@ -1,9 +1,9 @@
 """The instants with which partitions of the metadata table begin: ``00000000000000000``, ``...1``, and so on.
 
-They are no moments, only names. Hudi gives a partition that it fills the first one that is not on the
-metadata table's timeline, whatever the partition is; so do we. An instant of the table's own in their place
-would be taken for a write: whoever initialises the next partition could take it once more, and roll back what
-has it.
+They are names, not moments. Hudi fills a new partition under the first name that is not on the metadata
+table's timeline, whichever partition it is, and so does this package. An instant time of the table itself
+would look like a write: the writer that initialises the next partition could use it again, and roll back the
+first.
 
 Source: ``HoodieBackedTableMetadataWriter.generateUniqueInstantTime``.
 """
@@ -30,12 +30,13 @@ def is_initial(instant: str) -> bool:
 
 
 def free_initial_instants(metadata_table: Storage, but: Collection[str] = ()) -> Iterator[str]:
-    """The names that no instant of the metadata table has, in the order in which Hudi takes them.
+    """The names that no instant of the metadata table has, in the order in which Hudi uses them.
 
-    Hudi takes one again once it is archived. We do not: files of the earlier one may be there.
+    Hudi reuses a name once its instant is archived. This package does not, because files of the earlier
+    instant may still exist.
 
     :param metadata_table: its storage.
-    :param but: names that are not to be taken either.
+    :param but: further names to leave out.
     """
     timeline = Timeline.load(metadata_table, archived_too=True)
     taken = {*but, *(instant.requested_time for instant in timeline.instants)}

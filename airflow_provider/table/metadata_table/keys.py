@@ -2,7 +2,7 @@
 
 Sources: ``HoodieTableMetadataUtil``, ``HashID``, ``ColumnIndexID``, ``PartitionIndexID`` and
 ``FileIndexID`` of Apache Hudi. Column names and partition paths are keyed by XXH64, file names by
-MD5, each in Base64: whatever belongs to one column stands together.
+MD5, each in Base64, so that all records of one column are neighbours.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xxhash import xxh64_digest
 ALL_PARTITIONS = "__all_partitions__"
 """The key of the record that lists a table's partitions, in ``files``."""
 
-_FEW = 16  # keys, for which the start of a vectorised computation takes longer than they do
+_FEW = 16  # up to so many keys, a vectorised computation takes longer than one key after the other
 
 _ROOT = "."  # the partition path of a table without partitions
 
@@ -47,9 +47,9 @@ def column_stats_key(column: str, partition_path: str, file_name: str) -> str:
 
 
 def column_stats_prefix(column: str, partition_path: str | None = None) -> str:
-    """What the keys of all statistics of a column begin with.
+    """The common prefix of the keys of all statistics of a column.
 
-    :param partition_path: narrows it to one partition.
+    :param partition_path: restricts the prefix to one partition.
     """
     return _hash_id(column) + ("" if partition_path is None else _hash_id(partition_path or _ROOT))
 
@@ -65,12 +65,12 @@ def bloom_filter_key(partition_path: str, file_name: str) -> str:
 
 
 def file_group_index(key: str, file_groups: int) -> int:
-    """Which of a partition's file groups a key belongs to.
+    """The number of the file group that a key belongs to.
 
     ``HoodieTableMetadataUtil.mapRecordKeyToFileGroupIndex``: Java's hash code of the key, over its
     UTF-16 units.
 
-    :param file_groups: how many there are.
+    :param file_groups: number of file groups of the metadata partition.
     """
     if file_groups == 1:
         return 0
@@ -98,16 +98,16 @@ def file_group_indexes(keys: pa.Array | pa.ChunkedArray, file_groups: int) -> np
         longer = np.flatnonzero(lengths > position)
         codes[longer] = codes[longer] * np.uint32(31) + content[starts[longer] + position]
     indexes: npt.NDArray[np.int64] = np.abs(codes.view(np.int32).astype(np.int64)) % file_groups
-    # Of other characters than ASCII's, the bytes are not Java's units.
+    # For characters beyond ASCII the bytes are not Java's UTF-16 units.
     for other in np.flatnonzero(~pc.string_is_ascii(array).to_numpy(zero_copy_only=False)):
         indexes[other] = file_group_index(array[int(other)].as_py(), file_groups)
     return indexes
 
 
 def by_file_group(keys: Iterable[str], count: int) -> dict[int, list[str]]:
-    """Which keys are in which of a partition's file groups, each sorted as in its files.
+    """The keys by the number of their file group, sorted as in its files.
 
-    :param count: how many file groups the partition has.
+    :param count: number of file groups of the metadata partition.
     """
     ordered = sorted(keys)  # by code points, which is the order of the UTF-8 bytes
     indexes: Iterable[int]

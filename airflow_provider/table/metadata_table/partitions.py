@@ -16,7 +16,7 @@ class MetadataPartition(StrEnum):
 
     @property
     def default_file_groups(self) -> int:
-        """File groups that Hudi begins with where nobody says how many; of the record index, at least."""
+        """Hudi's default number of file groups; for the record index the least number."""
         return _FILE_GROUPS[self]
 
 
@@ -42,17 +42,17 @@ def estimated_file_groups(
     record_size: int = _RECORD_SIZE,
     file_group_bytes: int = _FILE_GROUP_BYTES,
 ) -> int:
-    """File groups that a partition begins with (``HoodieTableMetadataUtil.estimateFileGroupCount``).
+    """The number of file groups of a new partition (``HoodieTableMetadataUtil.estimateFileGroupCount``).
 
-    Their number never changes afterwards: it says which of them a key is in. The defaults are those
-    of Hudi's record index.
+    The number never changes afterwards, because it decides which file group a key belongs to. The defaults
+    are those of Hudi's record index.
 
-    :param records: how many there are now.
-    :param least: never fewer (``hoodie.metadata.record.index.min.filegroup.count``, 10).
-    :param most: never more (``hoodie.metadata.record.index.max.filegroup.count``, 10,000).
-    :param growth: how many times as many are expected (``...record.index.growth.factor``).
+    :param records: number of records now.
+    :param least: lower limit (``hoodie.metadata.record.index.min.filegroup.count``, 10).
+    :param most: upper limit (``hoodie.metadata.record.index.max.filegroup.count``, 10,000).
+    :param growth: expected growth of the number of records, as a factor (``...record.index.growth.factor``).
     :param record_size: bytes of a record.
-    :param file_group_bytes: bytes that a file group should have (``...max.filegroup.size``).
+    :param file_group_bytes: target size of a file group in bytes (``...max.filegroup.size``).
     """
     fits = file_group_bytes // max(1, record_size)
     return min(most, max(least, 1, int(records * growth) // max(1, fits)))
@@ -64,8 +64,8 @@ _PREFIXES = {MetadataPartition.COLUMN_STATS: "col-stats"}
 def file_group_id(partition: str, index: int) -> str:
     """The id of a file group of a metadata partition, for example ``col-stats-0001-0``.
 
-    :param partition: the partition's name, also of one that only Hudi writes.
-    :param index: which one, from 0 on.
+    :param partition: the partition's name; it may be one that only Hudi writes.
+    :param index: number of the file group, from 0 on.
     """
     prefix = _PREFIXES.get(partition) or partition.replace("_", "-")  # type: ignore[call-overload]
     return f"{prefix}-{index:04d}-0"

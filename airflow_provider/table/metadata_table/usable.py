@@ -1,9 +1,9 @@
 """What the indexes of a table say about one snapshot, as far as they may be used for it.
 
-An index may be used when the table's properties name it complete: looked at after the index's files
-were listed, because whoever drops an index takes it out of the properties first. It is not used where a
-commit of the snapshot is missing from it, as after a writer that knows nothing of indexes; the next
-writer of ours makes up for that. Whoever asks goes without the index wherever it cannot answer.
+A reader may use an index that the table's properties name as complete. It reads the properties after it has
+listed the index's files, because a drop removes the index from the properties first. It does not use an index
+that lacks a commit of the snapshot, as after a writer without indexes; this package's next writer adds what
+is missing. A reader does without an index that cannot answer.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ _RECORD_KEY = META_COLUMNS[2]
 _LOOKS = 3
 
 _OF_THE_MOMENT = (MetadataPartition.RECORD_INDEX, MetadataPartition.PARTITION_STATS)
-"""Indexes that say something else once more is committed."""
+"""Indexes whose answers change with later commits."""
 
 
 class UsableIndexes:
     """The indexes of a table, for one snapshot.
 
-    Every answer is None where the index cannot be used: it is not there, not complete, does not know of
-    a commit, or was dropped or compacted while it was read.
+    Every answer is None when the index cannot be used: it does not exist, is not complete, lacks a commit, or
+    was dropped or compacted while it was read.
 
     :param storage: the table's storage.
-    :param timeline: the snapshot's timeline, loaded already: the index is looked at after it.
-    :param is_moment: whether the timeline shows all that had completed at its newest completion; only then
-        does the record index tell where keys were, and ``partition_stats`` what partitions held.
-    :param known: the indexes that may be complete, where that is known: after others nobody has to look.
+    :param timeline: the snapshot's timeline, which was loaded before the index is read.
+    :param is_moment: whether the timeline shows everything that had completed at its newest completion. Only
+        then can the record index and ``partition_stats`` answer.
+    :param known: the indexes that may be complete, when the caller knows; other indexes are not looked for.
     """
 
     def __init__(
@@ -78,7 +78,8 @@ class UsableIndexes:
 
     def _look_anew(self) -> None:
         own = metadata_storage(self._storage)
-        # Of files that a snapshot does not show nobody asks, and what was deleted since is gone for all.
+        # The newest state answers for older snapshots: no reader asks about files that its snapshot does not
+        # show, and a file that was deleted since is gone for every reader.
         self._newest = MetadataTable(own)
         pending = [instant.requested_time for instant in self._timeline.pending()]
         self._at_moment = MetadataTable(own, pending, as_of=self._timeline.newest_completion)
@@ -94,7 +95,7 @@ class UsableIndexes:
         return self._usable[partition]
 
     def file_groups(self, partition: str) -> int:
-        """How many file groups an index has; 0 where it cannot be used.
+        """The number of file groups of an index; 0 when it cannot be used.
 
         :param partition: its metadata partition.
         """
@@ -186,7 +187,7 @@ class UsableIndexes:
         }
 
     def locations(self, keys: Iterable[str]) -> dict[str, RecordLocation] | None:
-        """Where record keys are, by ``record_index``; a key that is not there is nowhere in the table.
+        """The locations of record keys, by ``record_index``; a key without one is not in the table.
 
         :param keys: record keys.
         """
@@ -196,7 +197,7 @@ class UsableIndexes:
         return {key: payload for key, payload in found.items() if isinstance(payload, RecordLocation)}
 
     def _look_up(self, partition: str, keys: Iterable[str]) -> dict[str, Payload] | None:
-        # What was listed may go: a write has staged it again, or a clean took it after compactions.
+        # A listed file may disappear: a write has staged it again, or a clean deleted it after compactions.
         looks = Retrying(
             retry=retry_if_exception_type(FileNotFoundError),
             stop=stop_after_attempt(_LOOKS),
@@ -232,7 +233,7 @@ class UsableIndexes:
             return False
         if partition in _OF_THE_MOMENT and not all(self._was_complete(table, each) for each in built):
             return False
-        since = min(map(table.complete_up_to, built))  # what completed before is in the base files
+        since = min(map(table.complete_up_to, built))  # the base files hold what completed before
         unknown = [
             commit
             for commit in self._timeline.commits()
@@ -248,8 +249,10 @@ class UsableIndexes:
         return not unknown
 
     def _was_complete(self, table: MetadataTable, instant: str) -> bool:
-        """Whether base files were complete at the moment: what an indexing writes says also what was
-        committed while it ran."""
+        """Whether a base file held no more than the moment's commits.
+
+        The base files of an indexing also hold what was committed while it ran.
+        """
         if is_initial(instant):
             newest, began = self._timeline.newest_completion, table.complete_up_to(instant)
             return began <= newest or not any(
@@ -273,6 +276,6 @@ class UsableIndexes:
 
 
 def _of_all_rows(stats: Mapping[str, ColumnStats]) -> dict[str, ColumnStats]:
-    """Those to which every file of the partition has contributed: one from before a column came has not."""
+    """The statistics to which every file of the partition contributes; older files lack a newer column."""
     rows = stats[_RECORD_KEY].value_count if _RECORD_KEY in stats else None
     return {column: each for column, each in stats.items() if each.value_count == rows}

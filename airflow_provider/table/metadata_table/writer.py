@@ -2,8 +2,8 @@
 
 Sources: ``HoodieBackedTableMetadataWriter`` and ``HoodieTableMetadataUtil`` of Apache Hudi.
 
-Every function is idempotent: what it writes, and under which name, follows from its arguments, so
-that whoever finds a commit half published can write the same again.
+Every function is idempotent: the content and the name of each file follow from the arguments. So a writer
+that finds a commit half published can write the same files again.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ _TWO_INTS = struct.Struct(">II")
 
 _WRITE_TOKEN = "1-0-0"  # noqa: S105
 
-# What Hudi sizes the bloom filters of its HFiles with.
+# The sizes of the bloom filters in Hudi's HFiles.
 _BLOOM_ENTRIES = 10_000
 _BLOOM_FALSE_POSITIVES = 1e-9
 _BLOOM_MAX_ENTRIES = 100_000
 
-# Of the record index a look-up reads a few keys from all over: the less around them is unpacked, the better.
+# A look-up in the record index reads a few keys from many blocks; small blocks keep what it unpacks small.
 _BLOCK_SIZES: Mapping[str, int] = {MetadataPartition.RECORD_INDEX: 4 * 1024}
 
 
@@ -103,24 +103,24 @@ def metadata_table_properties(config: TableConfig) -> dict[str, str]:
 
 
 def create_metadata_table(storage: Storage, config: TableConfig) -> bool:
-    """Make the metadata table of a table, without any partition.
+    """Create the metadata table of a table, without any partition.
 
     :param storage: the metadata table's storage.
     :param config: the table's configuration.
-    :return: True when this call made it, False when it was there.
+    :return: True when this call created it, False when it existed.
     """
     return storage.put_if_absent(PROPERTIES_PATH, dump_properties(metadata_table_properties(config)).encode())
 
 
 def initialise_file_groups(storage: Storage, partition: str, count: int, instant: str) -> list[str]:
-    """Make a partition with its file groups; from then on writers can log to them.
+    """Create a partition with its file groups; from then on writers can log to them.
 
-    Each begins with a log file that says nothing, so that all see how many there are.
+    Each file group begins with an empty log file, so that every writer sees how many there are.
 
     :param storage: the metadata table's storage.
-    :param count: file groups; never changed afterwards.
-    :param instant: requested time of the instant that makes them.
-    :return: their ids.
+    :param count: number of file groups; it never changes afterwards.
+    :param instant: requested time of the instant that creates them.
+    :return: the ids of the file groups.
     :raises NotATableError: when there is no metadata table.
     """
     if storage.stat(PROPERTIES_PATH) is None:
@@ -149,8 +149,8 @@ def write_base_file(
     :param storage: the metadata table's storage.
     :param file_id: the file group.
     :param instant: requested time of the instant that writes it.
-    :param records: by key, in the order of the keys' bytes; payloads, or their bytes where these are known.
-    :param write_token: which task attempt writes it.
+    :param records: payloads, or their bytes, by key, in the order of the keys' bytes.
+    :param write_token: the task attempt that writes it.
     :raises ValueError: when the keys are out of order.
     """
     path = _base_file_path(partition, file_id, instant, write_token)
@@ -180,12 +180,12 @@ def write_base_file(
 def written_base_file(
     storage: Storage, partition: str, file_id: str, instant: str, *, write_token: str = _WRITE_TOKEN
 ) -> WriteStat | None:
-    """What :func:`write_base_file` has returned to whoever wrote a base file; None where nobody has.
+    """The result of :func:`write_base_file` for a base file that exists; None when it does not exist.
 
     :param storage: the metadata table's storage.
     :param file_id: the file group.
     :param instant: requested time of the instant that writes it.
-    :param write_token: which task attempt has written it.
+    :param write_token: the task attempt that has written it.
     """
     path = _base_file_path(partition, file_id, instant, write_token)
     status = storage.stat(path)
@@ -218,10 +218,10 @@ def write_log_file(
     instant: str,
     changes: Mapping[str, Payload | None],
 ) -> WriteStat:
-    """Write a log file; what it says counts once its instant completes.
+    """Write a log file; readers see its records once its instant completes.
 
-    Its write token follows from its content, so that a log file never changes under its name: a reader may
-    have listed it, with its size. Who logs the same once more writes the same file.
+    The write token follows from the content, so that a log file never changes under its name: a reader may
+    have listed it with its size. A writer that logs the same records again writes the same file.
 
     :param storage: the metadata table's storage.
     :param file_id: the file group.
@@ -259,10 +259,10 @@ def write_log_file(
 def log_changes(
     storage: Storage, table: MetadataTable, instant: str, changes: Mapping[str, Mapping[str, Payload | None]]
 ) -> list[WriteStat]:
-    """Log what an instant changes, in every partition, to the file groups that the keys are in.
+    """Log the records that an instant changes, in every partition, to the file groups of their keys.
 
     :param storage: the metadata table's storage.
-    :param table: the metadata table, which knows its file groups.
+    :param table: the metadata table, for its file groups.
     :param instant: requested time of the instant.
     :param changes: records by key and by partition; None takes a key out.
     :raises NotATableError: when a partition has no file group.
@@ -289,17 +289,16 @@ def compacted(
     *,
     write_token: str = _WRITE_TOKEN,
 ) -> WriteStat:
-    """Write the base file that says what a file slice said when the compaction was planned.
+    """Write the base file that holds what a file slice held when the compaction was planned.
 
-    Log files of instants that completed later are left to the next slice, also where the slice has
-    them already.
+    Log files of instants that completed later belong to the next slice, even if this slice lists them.
 
     :param storage: the metadata table's storage.
-    :param table: the metadata table, its timeline loaded after the compaction took its instant time:
-        what completed in between, and is not seen, would be lost.
+    :param table: the metadata table. Its timeline must be loaded after the compaction took its instant time:
+        the records of an instant that completed in between, and is not on it, would be lost.
     :param file_slice: one of its slices.
     :param instant: requested time of the compaction.
-    :param write_token: which task attempt writes it.
+    :param write_token: the task attempt that writes it.
     """
     before = tuple(each for each in file_slice.log_files if each.completion_time <= instant)
     return write_base_file(

@@ -1,4 +1,8 @@
-"""Data skipping: which base files a query has to open, by partition, key, and column statistics."""
+"""Data skipping: which base files a query has to open, by partition, key, and column statistics.
+
+Begin with ``selection``. A rule may only leave out a file that cannot hold a row of the answer; where an
+index does not answer, the file stays.
+"""
 
 from airflow_provider.table.skipping.predicates import (
     COMPARISONS,

@@ -1,6 +1,8 @@
 """Storage: every read, listing, conditional put and move that the engine makes.
 
-The engine reaches files through :class:`Storage` only; tests replace it to lose answers or power.
+Begin with ``storage``. The engine reaches files through :class:`Storage` only; tests replace it to lose
+answers or power. A new operation belongs here only if every storage can make it safe against a concurrent
+writer.
 """
 
 from airflow_provider.table.storage.byte_range import ByteRange

@@ -1,22 +1,22 @@
 """What of a table on a local disk survives a power failure, and in which order.
 
-A file system keeps what was written in memory, and puts it on the disk when it likes, in any order, unless it
-is told to force it there (``fsync``). A file's content and its name, which belongs to the folder, are forced
-apart: a name may survive whose content did not.
+A file system keeps written data in memory, and writes it to the disk later and in any order, unless a process
+forces it (``fsync``). The content of a file and its name, which belongs to the folder, are forced separately:
+a name may survive without its content.
 
-Steps in the order of the protocol are *ordered*: each is on the disk before the next one is taken, and the
-content of a file is before its name. Whatever survives is then what a killed process leaves. Not ordered are
+The steps of the protocol are *ordered*: each is on the disk before the next one begins, and the content of a
+file before its name. So a power failure leaves what a killed process leaves. Not ordered are
 
-- data files, index files, and what is staged for the commit log: nobody looks at one before an ordered
-  step has named it, and that step waits for all of them at once;
-- the deletion of data files and index files among each other;
-- heartbeats, locks and readers' leases, which mean nothing without the processes that they are about. But a
-  heartbeat is there before anything that it stands for;
-- markers: where one is lost, another Hudi writer's rollback leaves the data file, which nobody shows, to the
-  cleaning of orphaned files.
+- data files, index files, and files that are staged for the commit log: no reader opens one before an ordered
+  step has named it, and that step forces all of them at once;
+- the deletions of data files and index files among each other;
+- heartbeats, locks and readers' leases, which mean nothing without their processes. But a heartbeat is on the
+  disk before the first file of its writer;
+- markers: when one is lost, another Hudi writer's rollback leaves the data file, which no snapshot shows, to
+  the cleaning of orphaned files.
 
-The level ``commit`` does so. At ``full`` every step, ordered or not, is on the disk before it returns; at
-``none`` nothing is forced. An object store has no such gap: what it has confirmed is kept.
+This is the level ``commit``. At ``full`` every step, ordered or not, is on the disk before it returns. At
+``none`` nothing is forced. An object store has no such gap: it keeps what it has confirmed.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from functools import partial
 from threading import Lock, RLock
 
 DURABILITY = "hoodie.table.durability"
-"""The option of a table that says its level."""
+"""The table's option for its level."""
 
 
 class Durability(StrEnum):
-    """What a power failure may take from a table on a local disk.
+    """What a table on a local disk may lose in a power failure.
 
-    :cvar NONE: anything that was written in the last half a minute or so.
+    :cvar NONE: everything that was written in about the last half minute.
     :cvar COMMIT: nothing that was reported.
-    :cvar FULL: nothing that any step has written, also of a write under way.
+    :cvar FULL: nothing that any step has written, not even of a write under way.
     """
 
     NONE = "none"
@@ -50,7 +50,7 @@ DEFAULT_DURABILITY = Durability.COMMIT
 
 
 class Place(StrEnum):
-    """What a path says of a file, relative to its table."""
+    """The kind of a file, by its path relative to the table."""
 
     ORDERED = "ordered"
     """Steps of the protocol."""
@@ -59,17 +59,17 @@ class Place(StrEnum):
     """Data files and index files."""
 
     STAGED = "staged"
-    """What an entry of the commit log names, and its publication moves to a timeline."""
+    """Files that an entry of the commit log names, and that its publication moves to a timeline."""
 
     CLAIM = "claim"
     """Heartbeats."""
 
     FLEETING = "fleeting"
-    """Locks, readers' leases, markers, and what the storage's clock is read off."""
+    """Locks, readers' leases, markers, and the files by which the storage's clock is read."""
 
 
 PUBLISHED_FOLDERS = (".hoodie/timeline", ".hoodie/metadata/.hoodie/timeline", ".hoodie/commit_log")
-"""The timelines and the commit log: the folders in which a writer finds what others have done."""
+"""The timelines and the commit log: the folders in which a writer finds the work of other writers."""
 
 _TIMELINES = PUBLISHED_FOLDERS[:2]
 
@@ -88,26 +88,26 @@ _PLACES = (
 _PARTITION_METADATA = ".hoodie_partition_metadata"
 _PENDING_DELTACOMMITS = (".deltacommit.requested", ".deltacommit.inflight")
 
-_ONE_BY_ONE = 2  # up to so many are forced sooner one after the other than by threads
+_ONE_BY_ONE = 2  # up to so many files, forcing one after the other is faster than threads
 _AT_ONCE = 8
 
 
 def place_of(path: str) -> Place:
-    """What a path says of a file.
+    """The kind of a file, by its path.
 
-    :param path: relative to the table.
+    :param path: path relative to the table.
     """
     if path.endswith(_PARTITION_METADATA):
-        return Place.ORDERED  # others build on it before its maker has committed
+        return Place.ORDERED  # other writers rely on it before the writer that made it has committed
     if path.endswith(".hfile"):
-        return Place.ORDERED  # who finds one that another process has written takes it for whole
+        return Place.ORDERED  # a process takes an HFile that another one has written for complete
     if path.startswith(".hoodie/metadata/") and path.endswith(_PENDING_DELTACOMMITS):
-        return Place.DATA  # nobody looks at one that is pending there
+        return Place.DATA  # no reader opens a pending deltacommit there
     return next((place for folder, place in _PLACES if path.startswith(folder)), Place.DATA)
 
 
 class Disk:
-    """What one storage object has written to a local disk, and not forced there yet.
+    """The files that one storage object has written to a local disk and not forced yet.
 
     :param base: absolute path of the table.
     :ivar level: see :class:`Durability`.
@@ -117,14 +117,14 @@ class Disk:
         self.level = level
         self._base = base
         self._files: set[str] = set()  # whose content is not forced
-        self._folders: set[str] = set()  # in which a name was made, or taken away
-        self._only_deletions = True  # of data files: that is all that the folders wait for
-        self._anchored: set[str] = {"/"}  # folders whose own name is forced; nobody deletes one here
+        self._folders: set[str] = set()  # in which a name was created or deleted
+        self._only_deletions = True  # whether the folders wait for nothing but deletions of data files
+        self._anchored: set[str] = {"/"}  # folders whose own name is forced; none is deleted
         self._lock = Lock()
         self._forcing = RLock()
 
     def place(self, target: str) -> Place:
-        """What the path of a file says of it.
+        """The kind of a file.
 
         :param target: absolute path.
         """
@@ -139,7 +139,7 @@ class Disk:
             self._files.add(target)
 
     def named(self, target: str) -> None:
-        """Remember that a name was made, or taken away.
+        """Remember that a name was created or deleted.
 
         :param target: the absolute path.
         """
@@ -148,7 +148,7 @@ class Disk:
             self._only_deletions = False
 
     def wrote_data(self, target: str) -> None:
-        """Remember a file that nobody looks at yet: its content and its name.
+        """Remember a new file that no reader opens yet: its content and its name.
 
         :param target: its absolute path.
         """
@@ -157,19 +157,19 @@ class Disk:
         self.end_step()
 
     def end_step(self) -> None:
-        """What ends every step: at the level ``full`` it is forced."""
+        """End a step; the level ``full`` forces it."""
         if self.level is Durability.FULL:
             self.force()
 
     def before_deletion(self, target: str) -> None:
-        """What comes before a file is deleted.
+        """Force what has to be on the disk before a file is deleted.
 
         :param target: its absolute path.
         """
         place = self.place(target)
         if place is Place.DATA and self._only_deletions:
             return
-        # What was staged is deleted once it is on a timeline, where somebody else has put it perhaps.
+        # A staged file is deleted once it is on a timeline, where perhaps another writer has put it.
         self.force(*(_TIMELINES if place is Place.STAGED else ()))
 
     def deleted(self, target: str) -> None:
@@ -186,10 +186,10 @@ class Disk:
     def force(self, *folders: str) -> None:
         """Force everything to the disk that was written through this object, in one group.
 
-        :param folders: relative to the table: of these also what others have put there.
-        :raises OSError: when the disk does not take it.
+        :param folders: paths relative to the table; in these also the names that other processes have put.
+        :raises OSError: when the disk reports an error.
         """
-        with self._forcing:  # who has nothing left to force waits for who is at it
+        with self._forcing:  # a thread with nothing left to force waits for the thread that forces it
             with self._lock:
                 files, named, only_deletions = self._files, self._folders, self._only_deletions
                 self._files, self._folders, self._only_deletions = set(), set(), True
@@ -215,7 +215,7 @@ class Disk:
         try:
             descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
-            return  # what is not there has nothing in it
+            return  # a folder that does not exist has no names
         except PermissionError:
             if target.startswith(self._base):
                 raise
@@ -230,7 +230,7 @@ class Disk:
             os.close(descriptor)
 
     def _not_anchored(self, folders: Iterable[str]) -> set[str]:
-        """These folders and those above, as far as their own names may be lost, whoever made them."""
+        """These folders and their parents whose own names are not forced yet, whichever process made them."""
         found: set[str] = set()
         for each in folders:
             folder = each

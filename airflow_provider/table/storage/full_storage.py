@@ -1,4 +1,4 @@
-"""Storage that has no room for a file: which errors say so, and what there is to do."""
+"""Full storage: the errors that mean it, and the remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 @contextmanager
 def storage_full_errors(storage: Storage, path: str) -> Iterator[None]:
-    """Within it a file is written; other errors than those of full storage go through as they are.
+    """A context that writes a file and turns the errors of full storage into :class:`StorageFullError`.
+
+    Other errors pass unchanged.
 
     :param storage: the table's storage.
     :param path: path of the file, relative to the table.

@@ -20,7 +20,7 @@ _ORDER = {State.REQUESTED: 0, State.INFLIGHT: 1, State.COMPLETED: 2}
 
 
 def timeline_folder(layout: int) -> str:
-    """Where the instants lie, relative to the table.
+    """The folder of the instants' files, relative to the table.
 
     :param layout: timeline layout version.
     """
@@ -28,7 +28,7 @@ def timeline_folder(layout: int) -> str:
 
 
 def instant_path(instant: Instant) -> str:
-    """Where an instant's file lies, relative to the table."""
+    """The path of an instant's file, relative to the table."""
     return f"{timeline_folder(instant.layout)}/{instant.file_name}"
 
 
@@ -56,14 +56,14 @@ class Timeline:
     def load(cls, storage: Storage, layout: int = 2, *, archived_too: bool = False) -> Timeline:
         """Read the timeline folder: one listing, no file is opened.
 
-        What an earlier listing through the same storage object showed is not parsed again.
+        File names that an earlier listing through the same storage object showed are not parsed again.
 
-        Where the storage moves no file in one step, somebody who stood still may put an instant's file after
-        the instant was archived. There what the archived timeline has is left out.
+        On a storage that cannot move a file in one step, a paused writer may put an instant's file after the
+        instant was archived. There, instants that the archived timeline has are left out.
 
         :param storage: the table's storage.
         :param layout: timeline layout version.
-        :param archived_too: whether to show all that lies there, for who takes it off.
+        :param archived_too: whether to show archived instants whose files still exist; archival deletes them.
         """
         leaves_out = layout == 2 and not archived_too and not storage.moves_atomically
         names = _active(storage) if leaves_out else frozenset(_listed(storage, timeline_folder(layout)))
@@ -105,9 +105,9 @@ class Timeline:
         return _completion(commit or savepoint)
 
     def new_since(self, earlier: Timeline) -> tuple[Instant, ...]:
-        """Instants, in states that an earlier timeline did not show.
+        """Instants in states that an earlier timeline did not show.
 
-        Costs what has changed in between, not what there is.
+        The cost depends on the number of these, not on the length of the timeline.
 
         :param earlier: a timeline of the same table, from :meth:`load` too.
         """
@@ -127,10 +127,10 @@ class Timeline:
 
     @property
     def starts(self) -> str:
-        """Requested time of the first completed commit; what is older was archived, so it had completed
-        (Hudi's ``containsOrBeforeTimelineStarts``), unless it is still pending.
+        """Requested time of the first completed commit; empty without a commit.
 
-        Views of an earlier moment start where the whole timeline does. Empty without a commit.
+        An older instant that is not pending was archived, so it had completed (Hudi's
+        ``containsOrBeforeTimelineStarts``). Views of an earlier moment keep the start of the whole timeline.
         """
         if self._starts is None:
             completed = (each for each in self._by_time.values() if each.state is State.COMPLETED)
@@ -154,10 +154,10 @@ class Timeline:
     def showing(self, is_shown: Callable[[Instant], bool]) -> Timeline:
         """This timeline with only some of its completed instants; the others are pending on it.
 
-        They are not left out, because readers take files of an instant that is older than all that
-        they know for those of an archived commit.
+        Hidden instants stay on it as pending ones: a reader takes a file whose instant is older than the
+        timeline for one of an archived commit.
 
-        :param is_shown: asked for each completed instant.
+        :param is_shown: decides for each completed instant.
         """
         shown = Timeline(self._storage, (), self.starts)
         shown._by_time = {
@@ -196,7 +196,7 @@ class Timeline:
         """
         parse_time(moment)
         requested = (_completion(i) for i in self.commits() if i.requested_time == moment)
-        # A completion time is its own bound. Another writer's may be the time that a commit was requested at.
+        # A requested time comes first: another commit may have completed at the same time.
         return next(requested, moment)
 
     def names_commit(self, moment: str) -> bool:
@@ -204,10 +204,10 @@ class Timeline:
         return any(moment in (each.requested_time, each.completion_time) for each in self.commits())
 
     def hiding(self, instants: Iterable[Instant]) -> Timeline:
-        """This timeline with some instants pending on it that it does not show.
+        """This timeline with some archived instants as pending ones.
 
-        :param instants: that were archived. Readers take them for committed otherwise, as all that is older
-            than the timeline.
+        :param instants: archived instants. Otherwise readers take them for committed, as every instant that
+            is older than the timeline.
         """
         shown = Timeline(self._storage, (), self.starts)
         shown._by_time = {**self._by_time, **{_key(each): _pending(each) for each in instants}}
@@ -247,7 +247,7 @@ class Timeline:
 
 
 class _Listing:
-    """What a listing of the timeline folder says; made from the one before, name by new name."""
+    """A listing of the timeline folder, made from the listing before and the new names."""
 
     _newest: WeakKeyDictionary[Storage, _Listing] = WeakKeyDictionary()
 
@@ -287,8 +287,8 @@ def _key(instant: Instant) -> str:
 def _listed(storage: Storage, folder: str) -> Iterable[str]:
     """Names of the instants' files, as they were at one moment.
 
-    Archival takes instants off from the oldest on, so nothing is missing from a listing as long as the
-    oldest name in it is still there. A folder of a page or less is listed in one step.
+    Archival deletes the oldest instants first, so a listing is complete when its oldest name still exists. A
+    folder of one page or less is listed in one step.
     """
     while True:
         names = list(storage.names(folder))
@@ -309,7 +309,7 @@ def _active(storage: Storage) -> frozenset[str]:
     while True:
         names = _listed(storage, TIMELINE_FOLDER)
         before, archived = archived, newest_archived(storage)
-        if archived == before:  # else what is listed was all there was, perhaps, before the archival
+        if archived == before:  # else the listing may be older than the archival
             parsed = ((name, Instant.parse(name)) for name in names)
             return frozenset(name for name, i in parsed if i is None or i.requested_time > archived)
 

@@ -1,8 +1,8 @@
 """Writing the archived timeline of layout 2: Parquet files, merged level by level, and manifests.
 
-Each change is a new manifest, created by put-if-absent and complete when it is there. So of two
-archivers one is first, and the other one looks again; whoever dies leaves at most a file that no
-manifest names. Hudi's ``LSMTimelineWriter``.
+Each change is a new manifest, which put-if-absent creates with all its content. Of two archivers one is
+first, and the other one reads the new manifest and tries again. An archiver that dies leaves at most a file
+that no manifest names. Source: Hudi's ``LSMTimelineWriter``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MAX_MERGED_BYTES = 256 * 1024 * 1024
 
 
 def append_history(storage: Storage, instants: Iterable[ArchivedInstant]) -> None:
-    """Add instants to the archived timeline; those that are in it already are left out.
+    """Add instants to the archived timeline; instants that it has already are left out.
 
     :param storage: the table's storage.
     :param instants: completed, in the order of their requested times.
@@ -70,9 +70,9 @@ def merge_history(storage: Storage) -> None:
         try:
             merged = [instant for each in due for instant in _read(storage, each)]
         except FileNotFoundError:
-            break  # somebody else has merged them
+            break  # another archiver has merged them
         if not _put_next(storage, manifest, kept, merged, level=due[0].level + 1):
-            break  # somebody else goes on here
+            break  # another archiver has put this manifest
         manifest = Manifest.newest(storage)
     _publish_version(storage)
     _delete_unneeded(storage, manifest)
@@ -86,12 +86,12 @@ def _put_next(
     *,
     level: int,
 ) -> bool:
-    """Put the manifest after one, with one more file; False when somebody else did."""
+    """Put the manifest that follows one, with one more file; False when another archiver did."""
     times = [each.instant.requested_time for each in instants]
     name = f"{min(times)}_{max(times)}_{level}.parquet"
     path = f"{HISTORY_FOLDER}/{name}"
     data = _encode(instants)
-    # Where it is there already, somebody who died or is at it too has put the same instants.
+    # A file of this name has the same instants: another archiver, which may have died, has put it.
     if storage.put_if_absent(path, data) or (status := storage.stat(path)) is None:
         size = len(data)
     else:
@@ -123,7 +123,7 @@ def _due(manifest: Manifest) -> list[HistoryFile] | None:
 
 
 def _publish_version(storage: Storage) -> None:
-    """Tell readers that look for it which manifest is the newest."""
+    """Write the number of the newest manifest, for readers that look it up."""
     while version := Manifest.newest(storage).version:
         text = str(version).encode()
         if not storage.put_if_absent(VERSION_PATH, text) and storage.read(VERSION_PATH) != text:
@@ -137,7 +137,7 @@ def _delete_unneeded(storage: Storage, manifest: Manifest) -> None:
     versions = manifest_versions(storage)
     needed = {each.name for v in versions if v >= oldest for each in _files_of(storage, v)}
     for version in sorted(v for v in versions if v < oldest):
-        # Only what a manifest named: what none does may be about to get its manifest.
+        # Delete only files that a manifest named; another archiver may be about to name a new file.
         for each in _files_of(storage, version):
             if each.name not in needed:
                 storage.delete(f"{HISTORY_FOLDER}/{each.name}")

@@ -27,12 +27,12 @@ _KEEP_SCHEMA = REWRITES | {"INDEX"}  # WriteOperationType.canUpdateSchema
 def table_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> TableSchema:
     """The schema of a table at the moment of a timeline.
 
-    One or two small files are read, each once for a storage object.
+    It reads one or two small files, each once per storage object.
 
     :param storage: the table's storage.
     :param timeline: the timeline.
     :param config: the table's configuration.
-    :raises UnsupportedTableError: when neither a commit nor the configuration says it.
+    :raises UnsupportedTableError: when neither a commit nor the configuration has it.
     """
     found = next(_said(storage, timeline), None) or created_schema(config)
     if found is None:
@@ -52,7 +52,7 @@ def table_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> T
 def _with_folders(schema: TableSchema, config: TableConfig) -> TableSchema:
     """A schema with the partition columns; source: ``TableSchemaResolver.appendPartitionColumns``.
 
-    :raises UnsupportedTableError: when the folders' names are something else than their values.
+    :raises UnsupportedTableError: when the names of the folders are not the values of the columns.
     """
     if not config.folders_hold_values:
         raise UnsupportedTableError(
@@ -73,9 +73,10 @@ def _with_folders(schema: TableSchema, config: TableConfig) -> TableSchema:
 
 
 def has_never_changed(schema: TableSchema, config: TableConfig) -> bool:
-    """Whether every base file of a table has the table's columns, as far as can be told without a look.
+    """Whether every base file of a table is known to have the table's columns, without reading one.
 
-    Columns are added and become wider, and never the other way round; all else needs schema on read.
+    Evolution only adds and widens columns, so it never returns to an earlier schema; all other changes need
+    schema on read.
 
     :param schema: the table's schema.
     :param config: the table's configuration.
@@ -86,18 +87,18 @@ def has_never_changed(schema: TableSchema, config: TableConfig) -> bool:
 
 
 def later_commit_has_schema(storage: Storage, timeline: Timeline, instant: str) -> bool:
-    """Whether a commit that was requested later than another one says what the table's schema is.
+    """Whether a commit that was requested after an instant carries the table's schema.
 
     :param storage: the table's storage.
     :param timeline: the timeline.
-    :param instant: requested time of the other one.
+    :param instant: requested time of the instant.
     """
     later = timeline.showing(lambda each: each.requested_time > instant)
     return next(_said(storage, later), None) is not None
 
 
 def created_schema(config: TableConfig) -> TableSchema | None:
-    """The schema that a table was created with; None where its properties do not tell.
+    """The schema that a table was created with; None when its properties do not have it.
 
     :param config: the table's configuration.
     """
@@ -108,13 +109,13 @@ _known: WeakKeyDictionary[Storage, dict[str, TableSchema | None]] = WeakKeyDicti
 
 
 def _said(storage: Storage, timeline: Timeline) -> Iterator[TableSchema]:
-    """The schemas that commits say, that of the commit that was requested last first."""
+    """The schemas in the metadata of commits, beginning with the commit that was requested last."""
     known = _known.setdefault(storage, {})
     for instant in sorted(timeline.commits(), key=attrgetter("requested_time"), reverse=True):
-        if instant.file_name not in known:  # what a completed instant says never changes
+        if instant.file_name not in known:  # the file of a completed instant never changes
             try:
                 content = read_completed(storage, timeline, instant)
-            except NoSuchInstantError:  # undone in this moment: it says nothing any more
+            except NoSuchInstantError:  # undone since the timeline was loaded
                 continue
             before = next(reversed(known.values()), None)
             if before is None or not _is_said_in(before, content):
@@ -125,16 +126,16 @@ def _said(storage: Storage, timeline: Timeline) -> Iterator[TableSchema]:
 
 
 def _is_said_in(schema: TableSchema, content: bytes) -> bool:
-    # A look at the bytes costs a fraction of decoding what a commit says of each file that it has written.
+    # To search the bytes costs a fraction of decoding the statistics of every written file.
     if schema.ids is not None or stored_text(SCHEMA) + stored_text(schema.text) not in content:
         return False
     return not any(name.encode() in content for name in (LATEST_SCHEMA, *_KEEP_SCHEMA))
 
 
 def schema_of_commit(metadata: CommitMetadata) -> TableSchema | None:
-    """The table's schema from a commit on; None where the commit says nothing of it.
+    """The table's schema after a commit; None when the commit does not change it.
 
-    :param metadata: of the commit.
+    :param metadata: the commit's metadata.
     """
     text = metadata.extra_metadata.get(SCHEMA)
     if not text or metadata.operation_type.upper() in _KEEP_SCHEMA:

@@ -1,9 +1,9 @@
-"""The timeline as it was at a moment, also where what completed later was archived; whether it is settled.
+"""The timeline as it was at a moment, even if later instants are archived, and whether that is settled.
 
 Completion times increase in the order of the commits, and each commit is published before the next one is
-put. So what the timeline shows up to its newest completion never changes. After that a writer may have
-decided its completion time, and stand still before its commit: as long as it does, a moment that is later
-has no answer that lasts.
+put. So what the timeline shows up to its newest completion never changes. For a later moment this is not so:
+a writer may have decided its completion time and be paused before its commit. Until it goes on, the snapshot
+as of that moment can still change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from airflow_provider.table.timeline.zone import timeline_zone
 
 
 def settled_timeline(storage: Storage, load: Callable[[], Timeline], moment: str) -> Timeline:
-    """A table's timeline, on which nothing can complete any more up to a moment.
+    """A table's timeline, when no instant can complete any more up to a moment.
 
     :param storage: the table's storage.
     :param load: loads the active timeline.
@@ -41,8 +41,8 @@ def settled_timeline(storage: Storage, load: Callable[[], Timeline], moment: str
     timeline = load()
     if timeline.names_commit(moment):
         return timeline
-    # A listing that runs while files are created may show the later one and miss the earlier. What had
-    # completed when it ended is on the next one.
+    # A listing that runs while files are created may show a later file and miss an earlier one. The next
+    # listing shows everything that had completed when the first one ended.
     newest, timeline = timeline.newest_completion, load()
     is_past = (
         asked <= newest or next(archived_commits(storage, completed_after=before(asked)), None) is not None
@@ -77,8 +77,8 @@ def settled_timeline(storage: Storage, load: Callable[[], Timeline], moment: str
 def timeline_as_of(storage: Storage, timeline: Timeline, moment: str) -> Timeline:
     """A timeline as it was right after a moment.
 
-    A commit that was requested early and completed after the moment is pending on it, also where it was
-    archived since: readers would take it for committed.
+    A commit that was requested before the moment and completed after it is pending on this timeline, even if
+    it was archived since; otherwise readers would take it for committed.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
@@ -87,16 +87,16 @@ def timeline_as_of(storage: Storage, timeline: Timeline, moment: str) -> Timelin
     :raises NoSuchInstantError: when nothing had completed by then.
     """
     shown = timeline.as_of(moment)
-    # After the timeline: what it does not show any more is in the archive.
+    # Read after the timeline: instants that have left it are in the archive by now.
     later = archived_commits(storage, completed_after=timeline.bound(moment))
     hidden = [each for each in later if timeline.find(each.requested_time) is None]
     return shown.hiding(hidden) if hidden else shown
 
 
 def without_restored(timeline: Timeline) -> Timeline:
-    """A timeline without the commits that a restore is taking away in this moment.
+    """A timeline without the commits that a running restore removes.
 
-    It takes one after the other, and the files that a snapshot in between needs may have been cleaned.
+    A restore removes one commit after the other, and a snapshot in between may need files that are cleaned.
 
     :param timeline: the active timeline.
     """
@@ -123,5 +123,5 @@ def _may_complete_by(storage: Storage, pending: Instant, moment: str) -> bool:
 
 
 def _may_complete(storage: Storage, pending: Instant) -> bool:
-    # Not what was put late, by somebody who stood still: archival passes nothing that may yet complete.
+    # Archival leaves every instant that may yet complete, so an older one was put late by a paused writer.
     return pending.layout != 2 or pending.requested_time > newest_archived(storage)

@@ -1,6 +1,6 @@
-"""Which instants a rollback or a restore undoes, as the timeline says.
+"""The instants that a rollback or a restore undoes, by the timeline.
 
-Both are final from their plan on, whoever has made it: from then on files are deleted, and who finds the plan
+Both are final once their plan exists: from then on files are deleted, and the writer that finds the plan
 finishes it (Hudi's ``BaseRollbackActionExecutor``).
 """
 

@@ -32,7 +32,7 @@ _BEHIND, _AHEAD = timedelta(hours=-12), timedelta(hours=14)  # no clock on earth
 
 
 def timeline_zone(storage: Storage) -> tzinfo:
-    """The zone of a table's instant times; for a moment only where nobody names it.
+    """The zone of a table's instant times. Where no option names it, the answer holds only for now.
 
     :param storage: the table's storage, of an opened table.
     """
@@ -42,7 +42,7 @@ def timeline_zone(storage: Storage) -> tzinfo:
 
 
 def earliest_zone(storage: Storage) -> tzinfo:
-    """A zone in which a moment has no later time than any that was written at it, whatever was known then.
+    """A zone in which a moment's time is not later than any instant time written at that moment.
 
     :param storage: see :func:`timeline_zone`.
     """
@@ -89,9 +89,9 @@ def _written(storage: Storage, instant: Instant) -> float | None:
 
 @lru_cache(maxsize=64)
 def _least_now(offset: timedelta, then: int, now: int) -> timedelta:
-    """How far a zone is ahead of UTC now, at least, that was so far ahead then: some zones put clocks back.
+    """The least offset from UTC now of a zone that had an offset then, because zones change their clocks.
 
-    :param then: quarters of an hour since the epoch, as ``now``; clocks are changed at such times.
+    :param then: quarters of an hour since the epoch, as ``now``; clocks change at such times.
     """
     then_at, now_at = (datetime.fromtimestamp(time * _QUARTER.seconds, UTC) for time in (then, now))
     fitting = (zone for zone in _zones() if _offset(then_at, zone) == offset)

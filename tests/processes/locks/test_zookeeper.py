@@ -272,7 +272,7 @@ class TestIdentities:
                 again.acquire(timeout=0)
         stranger = zookeeper_lock(tmp_path, hosts=sasl_server.hosts, base_path=f"/{scheme}")
         other = zookeeper_lock(tmp_path, **options, username="other", password="x")
-        for lock, named in ((stranger, "who does not authenticate"), (other, "other")):
+        for lock, named in ((stranger, "a client that does not authenticate"), (other, "other")):
             with pytest.raises(LockUnavailableError, match=f"denies access to {named}"):
                 lock.acquire(timeout=5)
 

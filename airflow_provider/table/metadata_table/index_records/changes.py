@@ -1,7 +1,7 @@
-"""What a change of a table's files means to its indexes: the records to log, or to begin with.
+"""The index records that follow from a change of a table's files.
 
-A pure function of the files: whoever finds a commit half done, or builds an index anew, gets the same
-records. An index is rebuilt as if all files were added at once.
+They are a pure function of the files. So a writer that finishes another writer's commit, and a new build of
+the index, get the same records. An index is rebuilt as if all files were added at once.
 
 Sources: ``HoodieTableMetadataUtil.convertMetadataToRecords`` and its ``convert...`` functions.
 """
@@ -45,7 +45,7 @@ from airflow_provider.table.storage import Storage
 _RECORD_KEY = META_COLUMNS[2]
 
 Records = dict[str, Payload | None]
-"""Records by key; None takes a key out."""
+"""Records by key; None deletes a key."""
 
 _OF_FOOTERS = frozenset(
     {MetadataPartition.COLUMN_STATS, MetadataPartition.BLOOM_FILTERS, MetadataPartition.PARTITION_STATS}
@@ -56,13 +56,13 @@ _OF_FOOTERS = frozenset(
 class FileChanges:
     """How the files of a table change.
 
-    :param added: base files that are there now.
-    :param removed: paths of base files, relative to the table, that are not to be seen any more by anybody.
-    :param slices: of every file group in which record keys come or go: the slice that a reader saw
-        before, and the one afterwards; None where it sees none. A key that leaves one file group and comes
-        to another moves.
-    :param back: base files that are seen again: the indexes know them, but the statistics of their partition
-        may have been told anew without them.
+    :param added: base files that the change adds.
+    :param removed: paths of base files, relative to the table, that no reader sees any more.
+    :param slices: for every file group in which record keys come or go, the base file that a reader saw
+        before and the one that it sees afterwards; None when it sees none. A key that leaves one file group
+        and enters another moves.
+    :param back: base files that readers see again. The indexes know them, but statistics of their partition
+        may have been recomputed without them.
     """
 
     added: tuple[BaseFile, ...] = ()
@@ -78,15 +78,15 @@ def records_of(
     columns: Sequence[str] = (),
     schema: TableSchema | None = None,
 ) -> dict[str, Records]:
-    """The records that a change means in some partitions of the metadata table.
+    """The records that a change adds to some partitions of the metadata table.
 
     :param storage: the table's storage.
     :param change: what changes.
     :param partitions: names of metadata partitions.
-    :param columns: of the table, whose statistics are kept.
-    :param schema: the table's schema, where base files may be older than it: a partition's statistics are of
-        the columns as it has them. None where all are of one schema.
-    :return: records by key and by metadata partition; one without records is left out.
+    :param columns: the columns of the table whose statistics are kept.
+    :param schema: the table's schema, when base files may be older than it: a partition's statistics have the
+        types of this schema. None when all base files have one schema.
+    :return: records by key and by metadata partition; a partition without records is left out.
     :raises FileNotFoundError: when a file that was added is not there.
     """
     wanted = [MetadataPartition(each) for each in partitions]
@@ -121,9 +121,9 @@ def _add_footers(
     columns: Sequence[str],
     schema: TableSchema | None,
 ) -> dict[str, pa.ChunkedArray]:
-    """Add what footers say.
+    """Add the records that come from the footers of base files.
 
-    :return: the record keys that are asked for next, by path of the file: it is open here already.
+    :return: the record keys that are needed next, by path of their file, because the file is open here.
     """
     of_keys = {after.path for _, after in change.slices if after and MetadataPartition.RECORD_INDEX in found}
     keys: dict[str, pa.ChunkedArray] = {}
@@ -157,7 +157,7 @@ def _add_footers(
         return keys
     for partition, of_files in of_partition.items():
         for each in partition_stats(partition, of_files):
-            # What was there before only widens: no file has to be looked at again for that.
+            # The bounds only widen the known ones, so that no other file has to be read.
             key = partition_stats_key(each.column_name, partition)
             ranges[key] = replace(each, is_tight_bound=False)
     return keys

@@ -1,11 +1,12 @@
-"""Partition statistics that a commit says of the whole partition, and not only of its own files.
+"""Partition statistics that a commit recomputes from all base files of the partition.
 
-What a commit logs widens what is known, so that it need not look at the files that it does not write. That
-does not do for a column that has become wider or came later. Values of two types do not compare, and Hudi's
-readers fail at them; nor has anybody told of the nulls that the older files give it. So a commit of the new
-kind tells the column's statistics in its partitions anew, from all base files: tight ones, which stand for
-themselves. It does so until the metadata table is compacted, because Hudi merges the log files among
-themselves before it merges them with the base file.
+In general a commit logs bounds that only widen the known ones, so that it need not read the files that it
+does not write. This fails for a column whose type was widened or that was added later: values of two types do
+not compare, Hudi's readers fail at them, and no statistics count the nulls that older files have in the
+column. So a commit with the new type recomputes the column's statistics in its partitions from all base
+files, and logs them as tight bounds, which replace the earlier ones. Each commit does so until the metadata
+table is compacted, because Hudi merges the log files among themselves before it merges them with the base
+file.
 
 Sources: ``HoodieTableMetadataUtil.mergeColumnStatsRecords``, and ``isTightBound`` in Hudi's
 ``HoodieMetadataColumnStats``.
@@ -34,11 +35,11 @@ from airflow_provider.table.storage import Storage
 
 
 def keys_to_recompute(records: Mapping[str, Payload | None], created: TableSchema | None) -> list[str]:
-    """The keys of partition statistics that may not only widen what is known.
+    """The keys of partition statistics that a commit may have to recompute.
 
     :param records: partition statistics that are about to be logged.
-    :param created: the schema that the table was created with; None where nobody knows it.
-    :return: none where every column is as it was created: that costs no look at the metadata table.
+    :param created: the schema that the table was created with; None when it is unknown.
+    :return: empty when every column has the type that it was created with. This reads no file.
     """
     columns = created.columns if created else ()
     before = {each.name: kind_of(each.type) for each in columns}
@@ -58,15 +59,16 @@ def recomputed_partition_stats(
     view: FileSystemView,
     schema: TableSchema,
 ) -> Records:
-    """The partition statistics that have to be told anew.
+    """The partition statistics that have to be logged as recomputed ones.
 
     :param storage: the table's storage.
     :param records: partition statistics that are about to be logged.
     :param keys: from :func:`keys_to_recompute`.
-    :param added: the base files that they were made from.
-    :param view: the snapshot beside which these come.
-    :param schema: the table's schema with them.
-    :return: by key, to be logged instead; empty where what is known has the same types.
+    :param added: the base files that the commit adds; the given statistics are those of them.
+    :param view: the snapshot before the commit.
+    :param schema: the table's schema after the commit.
+    :return: records by key, to be logged instead of the given ones; empty when the known ones have the same
+        types.
     """
     said = MetadataTable(metadata_storage(storage)).versions_of(MetadataPartition.PARTITION_STATS, keys)
     columns: dict[str, list[str]] = {}
@@ -80,7 +82,7 @@ def recomputed_partition_stats(
         new = {each.file_group: each for each in added if each.partition_path == partition}
         is_known = any(partition_stats_key(each, partition) in said for each in names)
         if there.keys() <= new.keys() and not is_known:
-            continue  # what is about to be logged is all that there is
+            continue  # the statistics to be logged cover all files already
         told = (each for file in (there | new).values() for each in _stats(storage, file, names, schema))
         for stats in partition_stats(partition, told):
             found[partition_stats_key(stats.column_name, partition)] = stats

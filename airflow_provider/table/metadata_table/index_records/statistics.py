@@ -1,4 +1,4 @@
-"""What a base file says about itself to the indexes: statistics, bloom filter, record keys.
+"""What the indexes take from a base file: statistics, bloom filter, record keys.
 
 Sources: ``ParquetUtils.readColumnStatsFromMetadata``, ``ValueType`` and ``ValueMetadata`` of Apache
 Hudi 1.1. Everything but the record keys is in the file's footer.
@@ -28,7 +28,7 @@ from airflow_provider.table.metadata_table.records import (
 from airflow_provider.table.schema import META_COLUMNS
 
 MAX_COLUMNS = 32
-"""Columns of a table whose statistics are kept where nobody says which, as in Hudi."""
+"""Hudi's default for the number of columns whose statistics are kept."""
 
 _COMMIT_TIME, _, _RECORD_KEY, _PARTITION_PATH, _ = META_COLUMNS
 INDEXED_META_COLUMNS = (_COMMIT_TIME, _PARTITION_PATH, _RECORD_KEY)
@@ -75,7 +75,7 @@ _OTHERS = "LongWrapper"
 
 
 def value_type(data_type: pa.DataType) -> ValueType | None:
-    """How statistics of a column of this type are kept; None when there are none of it."""
+    """How statistics of a column of this type are stored; None for a type without statistics."""
     if pa.types.is_dictionary(data_type):
         return value_type(data_type.value_type)
     if pa.types.is_timestamp(data_type):
@@ -99,10 +99,10 @@ def indexed_columns(
     """The columns of a table whose statistics are kept.
 
     :param schema: the table's schema.
-    :param columns: those that somebody chose (``hoodie.metadata.index.column.stats.column.list``);
-        the first that can be, where nobody did.
-    :param most: how many these are (``hoodie.metadata.index.column.stats.max.columns.to.index``).
-    :raises InvalidInputError: when a chosen column is not there or of a type without an order.
+    :param columns: the chosen columns (``hoodie.metadata.index.column.stats.column.list``); None for the
+        first columns with a type that has statistics.
+    :param most: the number of these (``hoodie.metadata.index.column.stats.max.columns.to.index``).
+    :raises InvalidInputError: when a chosen column does not exist or has a type without an order.
     """
     if columns is None:
         possible = [each.name for each in schema if each.name not in META_COLUMNS and value_type(each.type)]
@@ -124,11 +124,11 @@ def indexed_columns(
 def column_stats(file: pq.ParquetFile, file_name: str, columns: Iterable[str]) -> list[ColumnStats]:
     """The statistics of a base file's columns.
 
-    From the footer. Where that has none, as Parquet has none of very long values, the column is read.
+    They come from the footer. When the footer has none, as for very long values, the column is read.
 
-    :param file: the file, opened.
+    :param file: the opened file.
     :param file_name: its name.
-    :param columns: those that it has of these; a column that came later to the table it has not.
+    :param columns: names of columns; those that the file lacks, because they were added later, are left out.
     """
     schema, metadata = file.schema_arrow, file.metadata
     leaves = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
@@ -144,12 +144,12 @@ def column_stats(file: pq.ParquetFile, file_name: str, columns: Iterable[str]) -
 
 
 def column_stats_as(reader: BaseFileReader, file_name: str, columns: Sequence[str]) -> list[ColumnStats]:
-    """The statistics of a base file's columns as it is read, which need not be as it lies.
+    """The statistics of a base file's columns in the types of the table's schema, not of the file.
 
-    :param reader: of the file, with the table's schema.
+    :param reader: reader of the file, with the table's schema.
     :param file_name: its name.
-    :param columns: of the table, or Hudi's own. One that is not in the file is null in all rows.
-    :return: of what is converted, without sizes.
+    :param columns: columns of the table, or Hudi's own. A column that the file lacks is null in all rows.
+    :return: the statistics; those of converted columns have no sizes.
     """
     as_they_lie = [each for each in columns if reader.lies_as_read(each)]
     found = column_stats(reader.parquet, file_name, as_they_lie)
@@ -205,7 +205,7 @@ def stored_bloom_filter(footer: BaseFileFooter, instant: str) -> StoredBloomFilt
 def record_locations(
     keys: pa.Array | pa.ChunkedArray, partition_path: str, file_id: str, instant: str
 ) -> Iterator[tuple[str, RecordLocation]]:
-    """Where each of a base file's record keys is.
+    """The location of each of a base file's record keys.
 
     :param keys: the file's record keys.
     :param instant: requested time of the instant that wrote the file.
@@ -270,7 +270,7 @@ def _read_bounds(values: pa.ChunkedArray, kind: ValueType) -> list[tuple[Any, An
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if kind in (ValueType.FLOAT, ValueType.DOUBLE):
-        values = values.filter(pc.invert(pc.is_nan(values)))  # Parquet's statistics leave them out too
+        values = values.filter(pc.invert(pc.is_nan(values)))  # as Parquet's statistics do
     ends = pc.min_max(values)
     if not ends["min"].is_valid:
         return []
