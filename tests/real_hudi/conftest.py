@@ -26,6 +26,7 @@ _EVERY_PUSH = (
     "test_the_jvm_reads_our_lock_object_and_ours_reads_its",
     "test_ours_does_not_write_into_what_the_jvm_has_planned",
     "test_columns_that_the_jvm_changes[int_to_bigint]",
+    "test_columns_that_ours_changes[by_a_load]",
     "test_an_index_build_of_ours_and_at_once_a_write_of_the_jvm_that_makes_another[insert-no record index]",
     "test_the_jvm_drops_the_record_index",
     "test_the_properties_that_ours_rewrites_are_read_by_the_jvm",
@@ -36,6 +37,7 @@ _EVERY_PUSH = (
     "test_the_same_batches[event_time]",
     "test_the_same_batches[partition_metadata_in_Parquet]",
     "test_the_same_batches[metadata_table]",
+    "test_the_same_batches[bucket_index]",
 )
 
 

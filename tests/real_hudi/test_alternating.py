@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .jvm import Session
+from .jvm import HudiError, Session
 from .metadata_table import check_metadata_table
 from .readers import Row
 from .shared_table import ALL_INDEXES, ALL_INDEXES_OF_THE_JVM, SCHEMA, SharedTable, row, rows
@@ -101,12 +101,14 @@ def test_rounds_of_writes(
 
 
 def test_rows_of_ours_without_an_ordering_value(hudi: Session, location: Path) -> None:
-    """Older than all others, for both sides. The JVM itself writes none."""
+    """Older than all others. The JVM reads them, and fails by itself to write over them."""
     shared = SharedTable.of_ours(hudi, location, rows(range(9), 0))
     shared.ours([{**row(number, 100), "ts": None} for number in (20, 21, 22)])
     shared.check()
-    shared.theirs([row(20, 200, 1)])
-    shared.ours([row(21, 300, 1)])
+    with pytest.raises(HudiError, match=r"java.lang.Integer cannot be cast to class java.lang.Long"):
+        shared.theirs([row(20, 200, 1)])
+    shared.ours(rows((20, 21, 22), 300, 1))
+    shared.theirs([row(20, 400, 2)])
     shared.check()
 
 
