@@ -16,7 +16,7 @@ CLASSES := .venv/spark-classes.jsa
 test soak: export JAVA_TOOL_OPTIONS = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
   -XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)" -Xlog:disable -Xlog:all=error:stderr
 
-.PHONY: help setup demo test test-hudi fixtures test-unit lint format bench soak mutants clean
+.PHONY: help setup browser demo demo-ui test test-hudi fixtures test-unit lint format bench soak mutants clean
 
 help:            ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -38,12 +38,21 @@ $(CLASSES): $(READY) tests/spark_classes.py
 demo: setup      ## Flights of a year through a real DAG into a real Hudi table
 	$(RUN) python -m dags_examples.demo
 
+demo-ui: setup   ## The demo's Airflow in a browser, with the page of its tables
+	$(RUN) python -m dags_examples.demo.ui
+
+# The page is tested in one. Debian's, where apt-get may install it; else the one that playwright brings.
+browser: setup   ## A Chromium, where there is none
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { echo "no Chromium found: installing it"; \
+	 { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+	   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || $(RUN) playwright install chromium; }
+
 # Random interleavings of writers and services; `make test INTERLEAVINGS=2000` tries five times as many.
 INTERLEAVINGS ?= 400
 test: export INTERLEAVINGS := $(INTERLEAVINGS)
 
 # Two cores, four workers: two begin with what waits, two with what computes (tests/workers.py).
-test: setup $(CLASSES) ## Every test, and the demo
+test: setup browser $(CLASSES) ## Every test, and the demo
 	$(RUN) pytest -n 4 --dist loadscope --no-loadscope-reorder tests --ignore tests/real_hudi
 
 # What it needs besides goes into .venv-hudi, once: PySpark 3.5.8 from PyPI, Hudi's bundle from Maven Central.

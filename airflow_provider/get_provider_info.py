@@ -56,6 +56,9 @@ def get_provider_info() -> dict[str, Any]:
                 "to_openlineage_converter": "airflow_provider.assets.hudi.convert_asset_to_openlineage",
             }
         ],
+        "extra-links": [
+            f"airflow_provider.plugins.links.{name}" for name in ("TableLink", "InstantLink", "SparkLink")
+        ],
         "connection-types": [_table_lock(), _table_metastore()],
     }
 

@@ -10,6 +10,7 @@ from typing import Any
 from airflow_provider.concurrency import pending_instants
 from airflow_provider.concurrency.conflicts import instants_of_open_transactions
 from airflow_provider.concurrency.heartbeats import observe, progress_of
+from airflow_provider.concurrency.log import Commit
 from airflow_provider.concurrency.plans import MAX_FAILURES, Service, failures
 from airflow_provider.concurrency.readers import READERS_FOLDER, registered_consumers
 from airflow_provider.exceptions import TableServiceError
@@ -127,7 +128,8 @@ def _last_commit(history: TableHistory, timeline: Timeline) -> dict[str, Any] | 
     if not commits:
         return None
     last = commits[-1]
-    entry = next((e for e in history.entries(_ENTRIES) if e.instant == last.requested_time), None)
+    entries = (each for each in history.entries(_ENTRIES) if isinstance(each, Commit))
+    entry = next((each for each in entries if each.instant == last.requested_time), None)
     at = parse_time(last.completion_time or "", timeline_zone(history.table.storage)).timestamp()
     return {
         "instant": last.requested_time,

@@ -75,6 +75,9 @@ def main() -> None:
     check_rows(console, lake / "flights", flights)
     print_summary(console, lake / "flights", report, HOME)
     console.print(f"[bold green]done[/] in {time.monotonic() - started:.0f} s; everything lies in {HOME}")
+    console.print(
+        "[bold]make demo-ui[/] opens its Airflow: the page Tables shows what each run did, and when"
+    )
 
 
 def airflow_environment(lake: Path, landing: Path) -> dict[str, str]:

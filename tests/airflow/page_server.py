@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -32,13 +31,12 @@ class ApiServer:
     """A running API server.
 
     :param home: a new folder for all that is its own.
-    :param database: an SQLite file as ``airflow db migrate`` leaves it; copied.
+    :param database: the SQLite file of an Airflow, which others may use beside it.
     :param environment: added to its environment.
     """
 
     def __init__(self, home: Path, database: Path, **environment: str) -> None:
         home.mkdir(parents=True, exist_ok=True)
-        shutil.copy(database, home / "airflow.db")
         (home / "dags").mkdir(exist_ok=True)
         (home / "passwords.json").write_text(json.dumps({name: name for name in USERS}))
         port = free_port()
@@ -46,8 +44,8 @@ class ApiServer:
         self.url = f"http://127.0.0.1:{port}{PREFIX}"
         settings = {
             "AIRFLOW_HOME": home,
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": f"sqlite+aiosqlite:///{home}/airflow.db",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{database}",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": f"sqlite+aiosqlite:///{database}",
             "AIRFLOW__CORE__DAGS_FOLDER": home / "dags",
             "AIRFLOW__CORE__LOAD_EXAMPLES": False,
             "AIRFLOW__CORE__AUTH_MANAGER": f"{NotForGuests.__module__}.{NotForGuests.__name__}",

@@ -9,6 +9,7 @@ from airflow_provider.concurrency import PendingInstant
 from airflow_provider.operators._base.spark_job import Job, SparkJob, spark_job
 from airflow_provider.operators._base.table_operator import TableOperator
 from airflow_provider.operators._base.task_operation import TaskOperation
+from airflow_provider.plugins.links import InstantLink, SparkLink, TableLink
 from airflow_provider.table.storage import Storage
 
 
@@ -24,6 +25,7 @@ class SparkOperator(TableOperator):
         such as ``executor_memory`` (templated).
     """
 
+    operator_extra_links = (TableLink(), InstantLink(), SparkLink())
     template_fields: Sequence[str] = (
         *TableOperator.template_fields,
         "spark_conn_id",

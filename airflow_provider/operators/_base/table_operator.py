@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, BaseOperatorLink
 
 from airflow_provider.hooks.lock_provider import LockProviderHook
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.plugins.links import InstantLink, TableLink
 from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
 
@@ -27,6 +28,7 @@ class TableOperator(BaseOperator):
     :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
     """
 
+    operator_extra_links: Collection[BaseOperatorLink] = (TableLink(), InstantLink())
     template_fields: Sequence[str] = (
         "table",
         "hudi_options",

@@ -12,7 +12,7 @@ export function log() {
   function rate(key, event, now) {
     if (!seen.has(key) || seen.get(key).event > event) seen.set(key, { event, now });
     const first = seen.get(key);
-    return now - first.now < 3 ? "…" : `${((event - first.event) / (now - first.now)).toFixed(1)}/s`;
+    return now - first.now < 3 ? null : `${((event - first.event) / (now - first.now)).toFixed(1)}/s`;
   }
 
   function section(each, now) {
@@ -23,12 +23,11 @@ export function log() {
       h("b", {}, one.consumer),
       exact(one.event_id),
       h(`span${one.behind && one.holds_back_retention ? ".ts-wrong" : ""}`, {}, exact(one.behind)),
-      rate(`${each.metastore} ${one.consumer}`, one.event_id, now),
+      rate(`${each.metastore} ${one.consumer}`, one.event_id, now) ?? "…",
       duration(one.silent_seconds),
       [
         one.holds_back_retention && chip("warn", "holds retention back", "old events stay until it has read them"),
         !one.live && chip("bad", "gone", `no advance for more than ${duration(one.expiry_seconds)}`),
-        replica(one),
       ],
     ]);
     const txns = it.transactions.map((one) => [
@@ -43,7 +42,7 @@ export function log() {
       {},
       title,
       each.error && trouble(each.error),
-      h("p.ts-muted", {}, `Event ${exact(it.head)} is the newest, ${rate(each.metastore, it.head, now)}.`),
+      h("p.ts-muted", {}, `The newest event is ${exact(it.head)}; new ones come at ${rate(each.metastore, it.head, now) ?? "…"}.`),
       h("h3", {}, "Consumers and replicas"),
       grid(CONSUMERS, consumers, "nobody follows this log"),
       h("h3", {}, "Open transactions"),
@@ -64,11 +63,4 @@ export function log() {
       return found.metastores.some((each) => each.state === "reading");
     },
   };
-}
-
-function replica(one) {
-  if (!one.reads) return null;
-  const { hits, misses } = one.reads;
-  const share = hits + misses ? Math.round((100 * hits) / (hits + misses)) : 100;
-  return chip("calm", `${share} % from memory`, `${exact(hits)} hits, ${exact(misses)} misses`);
 }

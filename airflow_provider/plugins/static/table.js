@@ -3,7 +3,7 @@
 import { ago, api, bytes, chip, clock, duration, exact, grid, h, number, trouble, who } from "./dom.js";
 import { instantDrawer } from "./drawer.js";
 import { sizes } from "./sizes.js";
-import { index, lock, stopped, writer } from "./tables.js";
+import { lock, stopped, writer } from "./tables.js";
 import { lanes, SPANS } from "./timeline.js";
 
 const PARTS = [["timeline", "Timeline"], ["services", "Indexes and services"], ["sizes", "File sizes"], ["writes", "Write ids"], ["options", "Options"]];
@@ -128,7 +128,7 @@ export function table(at, go) {
   function services() {
     const it = upkeep.value;
     const back = held.value;
-    const indexes = it?.indexes.map((each) => [index(each), each.progress ?? each.state, who(each.who, { short: true }), h("span.ts-mono", {}, each.instant)]);
+    const indexes = it?.indexes.map((each) => [h("b", {}, each.index), each.progress ?? each.state, who(each.who, { short: true }), h("span.ts-mono", {}, each.instant)]);
     const plans = it?.plans.map((each) => [each.service, h("button.ts-link.ts-mono", { type: "button", onclick: () => select(each.instant) }, each.instant), each.progress]);
     const kept = it?.savepoints.map((each) => [h("span.ts-mono", {}, each.instant), each.created_by, each.comments, exact(each.files)]);
     const holders = back?.clean.held.map((each) => [each.by, exact(each.files), bytes(each.bytes)]);

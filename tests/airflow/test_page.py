@@ -1,4 +1,4 @@
-"""The JSON behind the page, from a real API server: who may ask, and what a broken table does."""
+"""The page from a real API server, and in a real Chromium: who may ask, and what a broken table does."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 import shutil
 import urllib.parse
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
 
-from airflow_provider.concurrency import WriteSettings, begin_write
+from airflow_provider.concurrency import begin_write
 from airflow_provider.locks import default_lock
 from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.page_lake import as_task, make_lake, new_table, register
@@ -47,10 +49,10 @@ def flights(lake) -> HudiTable:
 
 
 @pytest.fixture(scope="module")
-def server(lake, tmp_path_factory, new_airflow_database) -> Iterator[ApiServer]:
+def server(lake, tmp_path_factory, airflow_database) -> Iterator[ApiServer]:
     running = ApiServer(
         tmp_path_factory.mktemp("api-server"),
-        new_airflow_database,
+        Path(os.environ["AIRFLOW_HOME"], "airflow.db"),
         AIRFLOW_CONN_LAKE=json.dumps({"conn_type": "table_metastore", "extra": {"url": lake.url}}),
         AIRFLOW_CONN_NOBODY=json.dumps(
             {"conn_type": "table_metastore", "extra": {"url": "postgresql+psycopg://nobody@127.0.0.1:9/none"}}
@@ -201,32 +203,116 @@ def test_the_log_tells_who_is_behind_and_which_transactions_are_open(server, lak
     )
 
 
-def test_a_task_is_told_what_it_wrote_and_whom_it_waits_for(server, flights):
-    from sqlalchemy import create_engine, text
+@pytest.fixture(scope="module")
+def run_of_alter(lake, server):
+    """A run of a DAG, which has added a column to a table of the lake."""
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    from airflow.sdk import DAG
 
-    run = "manual__2026-01-01T00:00:00+00:00"
-    with as_task("flights_steady", "ingest", run):
-        writer = begin_write(flights, operation="UPSERT", settings=WriteSettings(50))
-    with as_task("flights_backfill", "load", "one"):
-        other = begin_write(flights, operation="UPSERT", settings=WriteSettings(300))
-    engine = create_engine(f"sqlite:///{server.home}/airflow.db")
-    with engine.begin() as connection:
-        connection.execute(text("PRAGMA foreign_keys=OFF"))
-        connection.execute(
-            text(
-                "INSERT INTO rendered_task_instance_fields "
-                "(dag_id, task_id, run_id, map_index, rendered_fields) "
-                "VALUES ('flights_steady', 'ingest', :run, -1, :fields)"
-            ),
-            {"run": run, "fields": json.dumps({"table": "lake.flights", "metastore_conn_id": "lake"})},
-        )
-    query = urllib.parse.urlencode({"dag_id": "flights_steady", "run_id": run, "task_id": "ingest"})
-    try:
-        told = server.get(f"/table-services/api/task?{query}")
-    finally:
-        writer.abort()
-        other.abort()
-    assert (told["metastore"], told["table"]) == ("lake", "lake.flights")
+    from airflow_provider.operators import AlterTableOperator
+
+    with pytest.MonkeyPatch.context() as environment:
+        given = {"conn_type": "table_metastore", "extra": {"url": lake.url}}
+        environment.setenv("AIRFLOW_CONN_LAKE", json.dumps(given))
+        with DAG("page_columns", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
+            AlterTableOperator(
+                task_id="alter", table="lake.t001", metastore_conn_id="lake", add={"more": "bigint"}
+            )
+        bag = DagBag(dag_folder="/dev/null", bundle_name="dags-folder", collect_dags=False)
+        bag.bag_dag(dag)
+        sync_bag_to_db(bag, "dags-folder", None)
+        return dag.test()
+
+
+def test_a_task_is_told_what_it_wrote_and_its_links_lead_there(server, run_of_alter):
+    asked = {"dag_id": "page_columns", "run_id": run_of_alter.run_id, "task_id": "alter"}
+    told = server.get(f"/table-services/api/task?{urllib.parse.urlencode(asked)}")
+    assert (told["metastore"], told["table"]) == ("lake", "lake.t001")
     [own] = told["report"]["instants"]
-    assert (own["instant"], own["state"], own["phase"]) == (writer.instant, "running", "looks for its keys")
-    assert [each["who"]["dag"] for each in told["report"]["waits_for"]] == ["flights_backfill"]
+    assert (own["state"], own["operation"]) == ("done", "ALTER_SCHEMA")
+    assert (own["who"]["dag"], own["who"]["run"]) == ("page_columns", run_of_alter.run_id)
+    links = server.get(
+        f"/api/v2/dags/page_columns/dagRuns/{urllib.parse.quote(run_of_alter.run_id)}/taskInstances/alter/links"
+    )["extra_links"]
+    page = "/plugin/table-services?metastore=lake&table=lake.t001"
+    assert links["Table"].endswith(page)
+    assert links["Instant"].endswith(f"{page}&instant={own['instant']}")
+
+
+INK = """() => {
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.fillStyle = getComputedStyle(document.querySelector(".ts-root")).color;
+  pen.fillRect(0, 0, 1, 1);
+  return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3);
+}"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    found = shutil.which("chromium") or shutil.which("google-chrome")  # else the one of playwright
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=["light", "dark"])
+def tab(chromium, server, request) -> Iterator[Page]:
+    """A browser's tab, logged in, with Airflow's theme; it must ask no other host, and find no error."""
+    context = chromium.new_context(viewport={"width": 1440, "height": 900}, color_scheme=request.param)
+    context.add_cookies([{"name": "_token", "value": server.token("viewer"), "url": server.url}])
+    context.add_init_script(f"localStorage.setItem('theme', '{request.param}')")
+    context.set_default_timeout(60_000)
+    page, wrong = context.new_page(), []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.on("request", lambda asked: None if asked.url.startswith(server.url) else wrong.append(asked.url))
+    yield page
+    context.close()
+    assert [each for each in wrong if not each.startswith(("data:", "blob:"))] == []
+
+
+def test_from_the_list_to_a_table_and_an_instant(tab, server, lake, request, tmp_path):
+    tab.goto(f"{server.url}/plugins")
+    tab.get_by_role("link", name="Tables").click()
+    tab.locator("tr[data-table='lake.t002'] td:nth-child(2) a").first.wait_for()
+    assert tab.locator("tr[data-table]").count() == TABLES
+    light = request.node.callspec.params["tab"] == "light"
+    assert (sum(tab.evaluate(INK)) < 3 * 128) is light
+    tab.screenshot(path=tmp_path / "tables.png")
+    search = tab.get_by_role("searchbox")
+    search.fill("t003")
+    assert tab.locator("tr[data-table]").count() == 1
+    search.fill("")
+    tab.get_by_role("link", name="lake.flights", exact=True).click()
+    tab.locator("rect[data-instant]").first.wait_for()
+    drawn = tab.locator("rect[data-instant]").count()
+    assert drawn > 60
+    tab.get_by_role("button", name="done").click()
+    lost = tab.locator("rect.ts-fill-rolled-back")
+    assert tab.locator("rect[data-instant]").count() < drawn
+    instant = lost.last.get_attribute("data-instant")
+    lost.last.click(force=True)
+    drawer = tab.get_by_role("complementary", name="Instant")
+    drawer.get_by_text("rolled back").first.wait_for()
+    tab.screenshot(path=tmp_path / "instant.png")
+    assert f"instant={instant}" in tab.url
+    assert drawer.get_by_role("link").first.get_attribute("href").startswith(f"{server.url}/dags/flights_")
+    tab.keyboard.press("Escape")
+    assert not drawer.is_visible()
+    tab.get_by_role("tab", name="Options").click()
+    tab.get_by_text("hoodie.keep.max.commits").first.wait_for()
+    tab.go_back()
+    tab.locator("tr[data-table]").first.wait_for()
+    tab.get_by_role("link", name="Notification log").click()
+    tab.get_by_role("heading", name="lake").wait_for()
+    tab.get_by_text("MetastoreUnavailableError").first.wait_for()
+
+
+def test_the_tab_at_the_task_instance(tab, server, run_of_alter):
+    run = urllib.parse.quote(run_of_alter.run_id)
+    tab.goto(f"{server.url}/dags/page_columns/runs/{run}/tasks/alter")
+    tab.get_by_role("link", name="Table", exact=True).first.click()
+    tab.get_by_text("ALTER_SCHEMA").first.wait_for()
+    tab.locator(".ts-card a.ts-link").first.click()
+    tab.get_by_role("complementary", name="Instant").wait_for()

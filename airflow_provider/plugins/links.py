@@ -1,0 +1,61 @@
+"""Links from a task to what it worked on, and to Spark's user interface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from airflow.sdk import BaseOperatorLink, conf
+from airflow.sdk.execution_time.xcom import XCom
+
+from airflow_provider.plugins.plugin import PAGE_ROUTE
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+    from airflow.sdk.types import TaskInstanceKey
+
+_HISTORY_SERVER = "spark.yarn.historyServer.address"
+
+
+class TableLink(BaseOperatorLink):
+    """The page of the operator's table."""
+
+    name = "Table"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """The page's address, with Airflow's own base URL."""
+        return _page(operator)
+
+
+class InstantLink(BaseOperatorLink):
+    """The instant that the task made, on its table's page; the page alone where it made none."""
+
+    name = "Instant"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """The page's address, with the instant of the task's result."""
+        result = XCom.get_value(ti_key=ti_key, key="return_value")
+        instant = result.get("instant") if isinstance(result, dict) else None
+        return _page(operator, **({"instant": str(instant)} if instant else {}))
+
+
+class SparkLink(BaseOperatorLink):
+    """Spark's history server, where the operator's configuration says where it is."""
+
+    name = "Spark"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """The server's address; empty where nothing names it."""
+        spark_conf: dict[str, Any] = getattr(operator, "spark_conf", None) or {}
+        address = str(spark_conf.get(_HISTORY_SERVER, ""))
+        return address if not address or "://" in address else f"http://{address}"
+
+
+def _page(operator: BaseOperator, **more: str) -> str:
+    at = {
+        "metastore": getattr(operator, "metastore_conn_id", ""),
+        "table": getattr(operator, "table", ""),
+        **more,
+    }
+    base_url = conf.get("api", "base_url", fallback="").rstrip("/")
+    return f"{base_url}/plugin/{PAGE_ROUTE}?{urlencode(at)}"
