@@ -1,9 +1,9 @@
 """Readers for whom a cleaner has to keep something: leases, and consumers with a checkpoint.
 
-A *lease* is a reader's heartbeat, ``.hoodie/.readers/<time>``, like a writer's: as long as it is in time,
-all that was visible from its beginning on stays. A *consumer* reads a table in increments, days apart
-perhaps: it registers the checkpoint up to which it has read, ``.hoodie/.consumers/<name>``, so that every
-state of the table after it stays, until the consumer moves on or shows no sign of life for too long.
+A *lease* is a reader's heartbeat, ``.hoodie/.readers/<time>``. While the reader renews it, every file that
+was visible from its beginning on stays. A *consumer* reads a table in increments, perhaps days apart. It
+registers the checkpoint up to which it has read, ``.hoodie/.consumers/<name>``, and every later state of
+the table stays, until the consumer moves on or gives no sign of life for too long.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The one door to the commit log: everybody who changes a table's history comes through here.
+"""The only function that appends to the commit log: every change of a table's history goes through it.
 
-One optimistic loop. Whoever has something to say looks at the moment, decides on an entry, and this puts it
-right behind that moment, if nobody else has come first. Otherwise it is decided again, on what is true then.
-So an entry is always decided on all that comes before it, whatever became of any lock.
+It is one optimistic loop. The caller looks at a moment of the table and decides on the entry that follows
+from it. The loop puts that entry right behind the moment, unless another entry has taken the place. Then
+the caller decides again, on the new moment. So every entry is decided on all entries before it, whatever
+became of any lock.
 """
 
 from __future__ import annotations
@@ -36,21 +37,22 @@ def commit(
 ) -> Entry | None:
     """Put an entry into the commit log, and publish it.
 
-    What follows from the moment is given to the entry here: its sequence, its completion time, what was
-    archived, and the indexes, unless the entry changes them. A requested time that ``decide`` took from the
-    moment (:meth:`~airflow_provider.concurrency.commit.concurrent_changes.Moment.request_instant`)
-    is good for that moment only: where the place is lost, it goes, with all that was staged under it.
+    This function sets what follows from the moment: the entry's sequence, completion time and archival
+    bound, and its indexes unless the entry changes them. A requested time that ``decide`` took from the
+    moment (:meth:`~airflow_provider.concurrency.commit.concurrent_changes.Moment.request_instant`) holds
+    for that moment only. If the entry loses its place, the requested time and all files staged under it are
+    deleted.
 
-    Once the entry is put, it is true. A publication that fails is logged, and finished by whoever comes next.
-    What another Hudi writer has undone, by a rollback or a restore on the timeline, the log says first.
+    Once the entry is put, it is true. A publication that fails is logged, and the next writer finishes it. If
+    another Hudi writer has undone a commit by a rollback or a restore, an entry that says so is put first.
 
     :param storage: the table's storage.
-    :param decide: decides on the entry that follows a moment; None when there is nothing to say. Asked again
-        when another entry has taken the place. What it raises ends the commit, with nothing said.
-    :param since: a moment from which on the log is read, where the caller knows one; saves a look.
-    :param tries: places that may be lost; as many as it takes when None.
+    :param decide: decides on the entry that follows a moment; None for no entry. It is called again when
+        another entry has taken the place. An error that it raises ends the commit without an entry.
+    :param since: a moment that the caller knows, from which on the log is read; saves a look at the log.
+    :param tries: how many places may be lost; no limit when None.
     :param once_put: called with the entry, before it is published.
-    :return: the entry; None when there was nothing to say, or every place was lost.
+    :return: the entry; None when ``decide`` wanted none, or every place was lost.
     :raises OSError: when it is not known whether the entry was put.
     :raises InstantRolledBackError: when this process stood still while the log was trimmed past its place, or
         while another Hudi writer rolled the entry's instant back.

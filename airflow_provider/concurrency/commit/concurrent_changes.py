@@ -1,8 +1,9 @@
 """What has completed since a writer's base: by the commit log, and by other Hudi writers.
 
-A commit on the timeline that is not in the log was made by a writer that knows no log, such as the
-JVM Hudi under the same table lock. It is treated as a log entry at its completion time (design
-section 4). What such a writer has undone the log says with its next entry.
+A commit on the timeline that no entry of the log names was made by a writer that does not know the log,
+such as the JVM's Hudi under the same table lock. It counts as an entry at its completion time. If such a
+writer undoes a commit, the next entry of the log says so (docs/commit-protocol.md, "Beside another Hudi
+writer").
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Publication: deriving from a log entry everything that readers see.
 
-Every step here is idempotent and may be done by anybody at any time: by the committer
-right after its put, or by whoever finds the newest entry unpublished.
+Every step here is idempotent, and any process may take it at any time: the committer right after its put,
+or a writer or reader that finds the newest entry unpublished.
 
-So whoever publishes may stand still in the middle, until others have finished that for it, and what it
-brings has been undone, or archived. Where the storage moves a file in one step, the content is never in its
-hands, and what has gone cannot come back. What is put otherwise is looked at once more after the put: whoever
-finds then that its instant has left the timeline takes it away again (:func:`_put`, :func:`_move`).
+So a publisher may be paused in the middle until others have published the entry, and its instant was undone
+or archived. If the storage moves a file in one step, the publisher never has the content in memory, and
+cannot bring a file back. After any other put it checks whether the instant has left the timeline, and
+deletes the file again if so (:func:`_put`, :func:`_move`).
 
-A rollback or a restore of another Hudi writer, which knows no log, is final too. Whoever may be late looks
-for it on the timeline, before and after the completed instant is put.
+A rollback or a restore of another Hudi writer, which does not know the log, is final too. A publisher that
+may be late looks for one on the timeline, before and after it puts the completed instant.
 """
 
 from __future__ import annotations

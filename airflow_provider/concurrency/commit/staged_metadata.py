@@ -1,7 +1,7 @@
-"""What a write has put on storage before its entry in the commit log: nobody sees it, or trusts it.
+"""What a write has put on storage before its entry in the commit log. No reader sees it.
 
-Its plan, which is the inflight instant; its data files; its commit metadata and what it logs to the
-indexes, both staged.
+That is its plan, which is the inflight instant; its data files; its staged commit metadata; and its staged
+log files of the indexes.
 """
 
 from __future__ import annotations

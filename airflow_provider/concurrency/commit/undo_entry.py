@@ -1,6 +1,6 @@
 """Undoing a commit that has an entry in the log: by another entry, which names it.
 
-What another Hudi writer has undone the log does not say by itself: it says so with its next entry.
+If another Hudi writer has undone a commit, the log does not know it yet: the next entry says so.
 """
 
 from __future__ import annotations

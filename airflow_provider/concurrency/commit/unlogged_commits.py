@@ -1,4 +1,4 @@
-"""What other Hudi writers have completed without logging it to the indexes: our next commit does it."""
+"""Commits of other Hudi writers that are not in the indexes: the next commit of this package logs them."""
 
 from __future__ import annotations
 

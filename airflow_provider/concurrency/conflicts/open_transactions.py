@@ -1,12 +1,12 @@
 """File groups that an open transaction holds: what it has committed to a table may yet be undone.
 
-A write that is a transaction of its own ends with it. One of several writes of a transaction completes
-long before the transaction ends, and is undone when that is aborted. So nobody else may build on it:
-until the transaction has ended its file groups are held, and so are the partitions in which it took rows
-out, because nobody else sees the keys that come back when it is undone.
+A write that is a transaction of its own ends with it. If a transaction has several writes, each completes
+long before the transaction ends, and an abort undoes it. So no other write may build on it: until the
+transaction ends, it holds the write's file groups, and the partitions from which the write removed rows,
+because other writers do not see the keys that an abort brings back.
 
-``.hoodie/.transactions/<instant>`` holds the transaction's id. It is there from before the write's
-commit until the transaction's end has arrived at the table.
+The file ``.hoodie/.transactions/<instant>`` contains the transaction's id. It exists from before the write's
+commit until the end of the transaction has reached the table.
 """
 
 from __future__ import annotations

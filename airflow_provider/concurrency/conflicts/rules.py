@@ -207,7 +207,7 @@ def resolve_conflict(
     :param committing: the write that asks; its state does not matter.
     :param other: pending, or completed since the committing write's base.
     :param policy: what the committing write does where it has a choice.
-    :param same_new_keys: whether both added the same new record key (C5), which is a conflict
+    :param same_new_keys: whether both added the same new record key, which is a conflict
         like a file group that both touched.
     """
     rules = (_completed_first,) if same_new_keys else RULES

@@ -1,13 +1,12 @@
 """How a write that keeps losing gets through, and how long others wait for it at most.
 
-Whoever commits a little every second takes the file groups of a large batch again and again, while that
-merges them anew. So a write that was lost, or gave way, often enough takes a *turn*: it holds the table lock
-while it merges again, and gives way to nobody. Whoever comes then finds the lock held and waits for it; a
-small batch is merged onto the result in a moment. A turn is bounded, by the priority of who takes it.
+A writer that commits a small batch every second can take the file groups of a large batch again and again,
+while the large one merges them anew. So after a few losses a write takes a *turn*: it holds the table lock
+while it merges again, and yields to nobody. Other writers find the lock held and wait for it; they merge a
+small batch onto the result in a moment. The priority of the write bounds its turn.
 
-Another Hudi writer takes no turns: it fails when anybody has written to its file groups while it wrote. So a
-write under a lock that both share waits for one that it finds at its own file groups, once, and then merges
-onto the result.
+Another Hudi writer takes no turns: its write fails if somebody has written to its file groups meanwhile. So a
+write that shares its lock waits, once, for such a writer on its own file groups, and merges onto the result.
 """
 
 from __future__ import annotations

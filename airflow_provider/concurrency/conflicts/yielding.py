@@ -1,7 +1,7 @@
-"""Making way: letting writers of higher priority go first, before a write is begun at all.
+"""Waiting for writers of higher priority before a write is begun at all.
 
-The conflict rules make a lower priority yield where both touch the same file group. A writer with
-much to do, such as a backfill, can be more polite than that between two of its commits.
+By the conflict rules a write of lower priority yields if both touch the same file group. A writer with much
+to do, such as a backfill, can also wait between two of its commits, whatever file groups the others touch.
 """
 
 from __future__ import annotations

@@ -181,7 +181,9 @@ def staged_path(instant: str) -> str:
 
 
 def publish_staged(storage: Storage, instant: str, completion_time: str) -> None:
-    """Let count what an instant has logged: the first step of its publication; twice does no harm.
+    """Complete what an instant has logged to the indexes: the first step of its publication.
+
+    It may be done twice.
 
     :param storage: the table's storage.
     :param instant: requested time.

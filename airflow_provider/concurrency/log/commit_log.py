@@ -5,9 +5,9 @@ put-if-absent, and never changed. The entry *is* the commit point (see ARCHITECT
 Everything else on storage, the completed instant included, is derived from it and can be
 derived again by anybody.
 
-Archival trims the log from its beginning. ``.hoodie/commit_log/trimmed/<20-digit sequence>`` says up to
-where, from before the first of these entries is deleted. A writer that stood still meanwhile, so that
-where it puts its entry there is none any more, finds that out by it.
+Archival trims the log from its beginning. Before it deletes the first entry, it puts
+``.hoodie/commit_log/trimmed/<20-digit sequence>``, which names the last entry to be deleted. By this file a
+writer that was paused finds out that it has put its entry into the trimmed part.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What became of an instant, as the commit log and the archived timeline say.
 
-Both are asked, and what they say is final. The log forgets what was archived, and the timeline shows what
-somebody puts there who stood still for longer than an archival. So before an instant is called dead, is
-rolled back, or loses a file, this is asked.
+Neither suffices alone. The log forgets what was archived. The timeline shows what a process puts there that
+was paused for longer than an archival. So :func:`fate_of` is asked before an instant is called dead, is
+rolled back, or loses a file, and its answer is final.
 """
 
 from __future__ import annotations

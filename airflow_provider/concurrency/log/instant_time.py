@@ -1,4 +1,4 @@
-"""Unique requested times and strictly increasing completion times (invariant C4).
+"""Unique requested times and strictly increasing completion times (C4 of ARCHITECTURE.md).
 
 A requested time is an even number of milliseconds, a completion time an odd one. So a moment that names a
 commit names one: where a commit was requested in the millisecond in which another one completed, that time

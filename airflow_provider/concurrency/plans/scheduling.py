@@ -1,10 +1,10 @@
 """Scheduling table services: plans on a static view, published like commits (RFC-22,
 "Scheduling Table Management Services").
 
-A planner holds the table lock, so that the view stands still while it plans. That makes planning
-cheap, and not safe: the holder of a lock can be paused. So a plan becomes one by an entry in the
-commit log, like a commit, and between the view and that entry nothing may have come that touches its
-file groups, neither a commit nor another plan.
+A planner holds the table lock, so that its snapshot stays the newest while it plans. That makes planning
+cheap, but not safe, because the process that holds the lock can be paused. So a plan exists once its entry
+is in the commit log, like a commit. Between the snapshot and that entry no commit and no other plan may
+have touched its file groups.
 """
 
 from __future__ import annotations

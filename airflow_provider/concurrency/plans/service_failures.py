@@ -1,8 +1,8 @@
 """When a table service stops itself: after it has failed on the same input again and again.
 
-Of a clustering the commit log says it all: a plan that failed was rolled back, whoever carried it out, and
-its input has changed when a commit has touched the plan's file groups since. The other services leave
-nothing there when they fail, so each failure is kept as a file until the service succeeds.
+The commit log tells all about failed clusterings: a failed plan was rolled back, whoever carried it out,
+and its input has changed if a commit has touched its file groups since. The other services put no entry
+when they fail, so each of their failures is kept as a file until the service succeeds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ending the metastore transactions of writers that died: the timeline is the truth."""
+"""Recovery: ending the metastore transactions of writers that died, as the timelines of their tables say."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The end of a metastore transaction around writes into several tables: all of them become visible, or none.
 
-Each write completes on its table's timeline when it is done, held by the transaction
-(``concurrency/held.py``). The transaction's commit in the metastore is one step for all tables. An abort
-is one step there too; then every write is reverted, so that readers that know no transactions do not see
-it any longer either.
+Each write completes on its table's timeline when it is done, and the transaction holds its file groups
+(``conflicts/open_transactions.py``). The transaction's commit in the metastore is one step for all tables.
+So is its abort; after it every write is reverted, so that readers that know no transactions stop seeing it,
+too.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """An empty commit before a dead first write, so that nothing it left can become visible.
 
-Readers take a data file that is older than the timeline for one of an archived commit (Hudi's
-``containsOrBeforeTimelineStarts``). A dead writer may still write such a file after its rollback; what hides
-it is a completed commit that was requested earlier. Where a table has none, because it was its first
-write that died, one is put before the rollback.
+Readers take a data file that is older than the timeline for a file of an archived commit (Hudi's
+``containsOrBeforeTimelineStarts``). A dead writer may still write such a file after its rollback. A
+completed commit that was requested earlier hides the file. If the first write of a table dies, there is no
+such commit, and one is put before the rollback.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Revert: the rollback of a commit that has completed: of a rewrite (RFC-22's example for priorities), or
 of a write whose transaction was aborted.
 
-The most dangerous step of all; its four guards are in ARCHITECTURE.md. It is encoded as a rollback of the
-instant: its completed file goes, so that the file groups that it took out show again. To name them in a new
-replacecommit instead would lose every row of them in a standard reader. Each guard here was found
-necessary by a search over a model; where one fails, the caller rebases instead.
+A revert is the most dangerous step of all; ARCHITECTURE.md lists its four guards. It is encoded as a rollback
+of the instant: its completed file is deleted, so that readers see the replaced file groups again. A new
+replacecommit that named those file groups would lose all of their rows in a standard reader. A search over a
+model has found that each guard is necessary; if one fails, the caller rebases instead.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 def obstacle(storage: Storage, commit_log: CommitLog, rewrite: Commit) -> str | None:
     """Why a completed rewrite must not be reverted now.
 
-    What is not asked here because it holds by itself: a writer in flight that is based on the
-    rewrite's outputs loses, because the revert's entry touches them (guard 2), and a file group's
-    merge base is its last committed slice also while it is replaced, because a writer merges on the
-    snapshot at its base (guard 3).
+    Two of the guards in ARCHITECTURE.md hold by themselves. A writer in flight whose base shows the
+    rewrite's outputs loses, because the revert's entry touches them (2). The merge base of a file group is
+    its last committed slice, also while the group is replaced, because a writer merges on the snapshot at
+    its base (3).
 
     :param storage: the table's storage.
     :param commit_log: the table's commit log.

@@ -139,9 +139,9 @@ def begin_planned(
 ) -> Writer:
     """Begin to carry a plan out, made by :func:`~airflow_provider.concurrency.schedule`.
 
-    A plan is carried out once: who comes second is told so, and a plan whose executor died is rolled
-    back, to be scheduled again with a new instant. The write is based on the moment of the plan, so
-    that whatever touched its file groups since is a conflict.
+    A plan is carried out once: a second executor gets an error. If the executor dies, the plan is rolled
+    back, and scheduled again with a new instant. The write is based on the moment of the plan, so that a
+    later commit that has touched its file groups is a conflict.
 
     :param table: the table.
     :param instant: the plan's requested time.

@@ -1,4 +1,4 @@
-"""Unique record keys under concurrent upserts (invariant C5).
+"""Unique record keys under concurrent upserts (C5 of ARCHITECTURE.md).
 
 File groups alone do not tell: two writers that add the same new key each open, or fill, a file
 group of their own. So an upsert compares the keys that it wrote with those that the commits since
