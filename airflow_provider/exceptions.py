@@ -156,11 +156,11 @@ class CheckpointExpiredError(TableError):
 class CommitError(TableServiceError):
     """Base of errors that end a write without a commit. The write left nothing visible."""
 
+    retryable = True
+
 
 class WriteConflictError(CommitError):
     """Raised when a commit that completed first touched the same file groups."""
-
-    retryable = True
 
 
 class HigherPriorityWriteError(WriteConflictError):
@@ -170,79 +170,99 @@ class HigherPriorityWriteError(WriteConflictError):
 class InstantRolledBackError(CommitError):
     """Raised when a writer finds that somebody rolled its instant back."""
 
-    retryable = True
-
 
 class HeartbeatExpiredError(CommitError):
     """Raised when a writer finds its own heartbeat expired."""
-
-    retryable = True
 
 
 class StorageFullError(CommitError):
     """Raised when the storage has no room for a file; the ``OSError`` is its cause."""
 
-    retryable = True
-
 
 class LockError(TableServiceError):
     """Base of errors about a lock."""
+
+    retryable = True
 
 
 class LockTimeoutError(LockError):
     """Raised when a lock was not acquired in time; names the holder."""
 
-    retryable = True
-
 
 class LockLostError(LockError):
     """Raised when the holder finds that the lock is no longer its own."""
-
-    retryable = True
 
 
 class LockUnavailableError(LockError):
     """Raised when the lock's backend cannot be reached."""
 
-    retryable = True
-
 
 class MetastoreError(TableServiceError):
     """Base of errors of the metastore."""
+
+    retryable = True
 
 
 class NoSuchObjectError(MetastoreError):
     """Raised when a database, table, partition or consumer does not exist."""
 
+    retryable = False
+
 
 class AlreadyExistsError(MetastoreError):
     """Raised when a database, table, partition or consumer exists already."""
+
+    retryable = False
 
 
 class NoSuchTransactionError(MetastoreError):
     """Raised when a transaction id was never opened, or is closed already."""
 
+    retryable = False
+
 
 class TransactionAbortedError(MetastoreError):
     """Raised when a transaction was aborted, by its owner or by its timeout."""
 
-    retryable = True
+
+class EnclosingTransactionError(MetastoreError):
+    """Raised when a transaction around several writes was aborted, or has ended, before a write in it."""
+
+    retryable = False
+
+    @classmethod
+    def caused_by(cls, error: MetastoreError) -> EnclosingTransactionError:
+        """The error that adds the remedy.
+
+        :param error: what the metastore says of the transaction.
+        """
+        remedy = "begin another transaction and run all its writes again"
+        in_a_dag = "in a DAG, clear the task that began it, and all that follow"
+        return cls(f"{error}; {remedy} ({in_a_dag})", **error.details)
 
 
 class TransactionOpenError(MetastoreError):
     """Raised when an acquired lock is to be given back while its transaction is open."""
 
+    retryable = False
+
 
 class NoSuchLockError(MetastoreError):
     """Raised when a lock id was never given out, was unlocked, timed out, or ended with its transaction."""
+
+    retryable = False
 
 
 class EventsExpiredError(MetastoreError):
     """Raised when notification events after a consumer's position are gone."""
 
+    retryable = False
+
 
 class UnsupportedByServerError(MetastoreError):
     """Raised when a metastore reached by Thrift cannot be asked for something; a database could."""
+
+    retryable = False
 
 
 class ConsumerGoneError(MetastoreError):
@@ -251,8 +271,6 @@ class ConsumerGoneError(MetastoreError):
 
 class MetastoreUnavailableError(MetastoreError):
     """Raised when the metastore's database or server cannot be reached."""
-
-    retryable = True
 
 
 class ServiceStoppedError(TableServiceError):
@@ -267,6 +285,8 @@ class IndexCatchUpTimeoutError(TableServiceError):
 
 class JobFailedError(TableServiceError):
     """Raised when a Spark job ended without a result; carries the tail of its log."""
+
+    retryable = True
 
 
 def to_dict(error: BaseException) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from airflow_provider.concurrency.write import (
     begin_write,
     find_operation,
     find_operations,
+    settle_operation,
 )
 
 __all__ = [
@@ -60,5 +61,6 @@ __all__ = [
     "rollback_dead_writers",
     "schedule",
     "wait_for_higher_priority",
+    "settle_operation",
     "wait_for_instant",
 ]

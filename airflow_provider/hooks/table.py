@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
@@ -14,34 +13,13 @@ from airflow_provider.concurrency import PendingInstant, pending_instants
 from airflow_provider.exceptions import InvalidConnectionError
 from airflow_provider.hooks.connection_form import parse_extra
 from airflow_provider.hooks.metastore import MetastoreHook
-from airflow_provider.metastore.model import is_location, split_table_name
+from airflow_provider.managed import ResolvedTable, resolve_table
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading import Increment, Order, increment
 from airflow_provider.table.timeline import Timeline
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
-
-
-@dataclass(frozen=True)
-class ResolvedTable:
-    """Where a table is, and what the metastore calls it.
-
-    :param given: what the DAG says: ``database.table``, a path or a URL.
-    :param location: absolute path or URL.
-    :param database: the metastore's database; None for a table given by its location.
-    :param name: the metastore's name; None for a table given by its location.
-    """
-
-    given: str
-    location: str
-    database: str | None = None
-    name: str | None = None
-
-    @property
-    def is_registered(self) -> bool:
-        """Whether the metastore knows the table, so that writes run in a transaction."""
-        return self.name is not None
 
 
 class TableHook(BaseHook):
@@ -68,11 +46,7 @@ class TableHook(BaseHook):
         :raises InvalidInputError: when it is none of these.
         :raises NoSuchObjectError: when the metastore does not know the name.
         """
-        if is_location(table):
-            return ResolvedTable(table, table)
-        database, name = split_table_name(table)
-        info = MetastoreHook(self.metastore_conn_id).get_metastore().get_table(database, name)
-        return ResolvedTable(table, info.location, database, name)
+        return resolve_table(table, MetastoreHook(self.metastore_conn_id).get_metastore)
 
     def storage_options(self) -> dict[str, Any]:
         """Keyword arguments of the location's file system, masked in the task's log.

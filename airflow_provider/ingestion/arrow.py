@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from airflow_provider.exceptions import EmptySourceError
 from airflow_provider.ingestion.columns import BatchColumns, check_columns
-from airflow_provider.ingestion.earlier_attempt import earlier_try
 from airflow_provider.ingestion.file_group_plan import FileGroupPlan
 from airflow_provider.ingestion.file_group_task import ARRIVAL, ROWS_A_WRITE, FileGroupTask, Report, WritePlan
 from airflow_provider.ingestion.incoming_rows import IncomingRows
@@ -25,7 +24,9 @@ from airflow_provider.ingestion.key_lookup import (
     keys_in_base_file,
     located,
 )
+from airflow_provider.ingestion.one_commit import commit_once
 from airflow_provider.locks import LockProvider
+from airflow_provider.metastore import AnyMetastore
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
@@ -41,6 +42,7 @@ def ingest_arrow(
     data: pa.Table,
     operation: str = "upsert",
     *,
+    metastore: AnyMetastore | None = None,
     lock: LockProvider | None = None,
     is_alive: Callable[[], bool] | None = None,
     **settings: Any,
@@ -54,10 +56,19 @@ def ingest_arrow(
 
         ingest_arrow("/srv/lake/flights", pa.Table.from_pylist(rows), "upsert")
 
-    :param table: the table, or its absolute path or URL. One that is open spares opening it.
+    A table that is given by its name in a metastore is written in a transaction, like by an
+    :class:`~airflow_provider.operators.IngestOperator`; see :class:`~airflow_provider.managed.ManagedWrite`.
+
+    ::
+
+        ingest_arrow("lake.flights", rows, metastore=open_metastore("sqlite:////srv/metastore.db"))
+
+    :param table: the table, its absolute path or URL, or ``database.table``. One that is open spares opening
+        it.
     :param data: the rows. What the table has not got is added to it, and becomes wider where the rows are
         wider; see :func:`~airflow_provider.table.schema.evolved`.
     :param operation: a key of :data:`~airflow_provider.ingestion.OPERATIONS`.
+    :param metastore: the metastore that knows the table's name.
     :param lock: the table lock, to be used for many writes; by the setting ``lock``, or the table's
         options, when None.
     :param is_alive: asked before every heartbeat; False gives the write up.
@@ -76,11 +87,11 @@ def ingest_arrow(
         )
     else:
         job = IngestJob(table, operation=operation, **settings)
-        job.validate()
-        table = HudiTable.open(table, job.storage_options)
-    if (earlier := earlier_try(job, table)) is not None:
-        return earlier
-    return write_rows(job, table, ArrowRows.of(job, table, data), lock=lock, is_alive=is_alive)
+
+    def write(job: IngestJob, table: HudiTable) -> dict[str, Any]:
+        return write_rows(job, table, ArrowRows.of(job, table, data), lock=lock, is_alive=is_alive)
+
+    return commit_once(job, write, metastore=metastore, table=table if isinstance(table, HudiTable) else None)
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,8 @@ class Backfill:
                 return write(window, job)
             except EmptySourceError:
                 return None
+            except JobFailedError:
+                raise  # its Spark session is gone, and the caller starts another
             except TableServiceError as error:
                 if not error.retryable or attempt == self.attempts:
                     raise

@@ -21,7 +21,7 @@ from airflow_provider.concurrency import (
 )
 from airflow_provider.concurrency.conflicts import LOSSES_BEFORE_A_TURN, turn_seconds, why_no_turn_helps
 from airflow_provider.exceptions import CommitError, HigherPriorityWriteError, WriteConflictError, from_dict
-from airflow_provider.indexing import Build, build_enabled_indexes, build_in_process
+from airflow_provider.indexing import Build, build_in_process
 from airflow_provider.ingestion.columns import check_columns
 from airflow_provider.ingestion.file_group_plan import (
     FileGroupPlan,
@@ -35,8 +35,7 @@ from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import result_of, told_in_commit
 from airflow_provider.locks import LockProvider, open_lock
-from airflow_provider.services.archival import archive_when_due
-from airflow_provider.services.compaction import compact_when_due
+from airflow_provider.managed import maintain
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import MetadataPartition
@@ -113,9 +112,7 @@ def write_rows(
             raise WriteConflictError(f"{lost}{why_no_turn_helps(takes, bound)}", **lost.details) from None
         log.info("begun again: %s", lost)
     result["rebases"] += begun_again
-    build_enabled_indexes(table, build=build, lock=lock)
-    compact_when_due(table, commit.sequence, lock=lock)
-    archive_when_due(table, commit.sequence, lock=lock)
+    maintain(table, commit.sequence, build=build, lock=lock)
     return result
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.operators._base import TableOperator, failing_without_retries
+from airflow_provider.hooks.task_errors import fail_unless_retryable
+from airflow_provider.operators._base import TableOperator
 from airflow_provider.services.alter_table import Alteration, alter_table
 from airflow_provider.services.metastore_columns import follow_columns
 from airflow_provider.table import HudiTable
@@ -65,7 +66,7 @@ class AlterTableOperator(TableOperator):
         self.rename = rename
         self.comment = comment
 
-    @failing_without_retries
+    @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
         """Change the columns.
 

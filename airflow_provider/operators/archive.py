@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.operators._base import TableOperator, count, failing_without_retries, flag, seconds
+from airflow_provider.hooks.task_errors import fail_unless_retryable
+from airflow_provider.operators._base import TableOperator, count, flag, seconds
 from airflow_provider.services.archival import DEAD_WRITER_SECONDS, archive, plan_archival
 from airflow_provider.table.hudi_options import Topic
 
@@ -71,7 +72,7 @@ class ArchiveTimelineOperator(TableOperator):
         # BaseOperator has a method dry_run.
         self.only_tell = dry_run
 
-    @failing_without_retries
+    @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
         """Archive.
 

@@ -8,13 +8,14 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.hooks.table import ResolvedTable
+from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.ingestion.backfill import Backfill
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window, partition_windows, time_windows
-from airflow_provider.operators._base import ServingSparkJob, TaskOperation
+from airflow_provider.managed import ManagedWrite, ResolvedTable
+from airflow_provider.operators._base import LongRunningSparkJob, TaskOperation
 from airflow_provider.operators.ingest import IngestOperator
-from airflow_provider.spark.job_requests import Request
+from airflow_provider.spark.job_requests import JobRequest
 from airflow_provider.table.hudi_table import HudiTable
 
 if TYPE_CHECKING:
@@ -126,46 +127,46 @@ class BackfillOperator(IngestOperator):
         key = f"backfill/{self.backfill_id}" if self.backfill_id else None
         return TaskOperation(context, key=key, resumes=True)
 
-    def _open_txn(self, resolved: ResolvedTable) -> int | None:
+    def _joined_txn(self, resolved: ResolvedTable) -> int | None:
         if self.txn_id is not None:
             raise InvalidInputError(
                 "a backfill commits window by window and cannot be part of a transaction; leave txn_id out"
             )
         return None
 
-    def _work(
-        self, resolved: ResolvedTable, table: HudiTable, operation: TaskOperation, job: IngestJob
-    ) -> dict[str, Any]:
+    def _ingest(self, managed: ManagedWrite, operation: TaskOperation, job: IngestJob) -> dict[str, Any]:
+        table = managed.table
         if operation.is_retry:
-            self._end_earlier_window(resolved, table, operation, job)
-        self._recover(resolved, table)
-        # What was committed before this run began is known here.
+            self._end_earlier_window(managed, operation, job)
+        managed.recover()
+        # The job looks for commits of this task run only: this process knows those of earlier runs.
         served = dataclasses.replace(job, operation_since=operation.began)
-        with ServingSparkJob(lambda: self._spark_job(operation), served, table.storage) as serving:
+        with LongRunningSparkJob(lambda: self._spark_job(operation), served, table.storage) as spark:
 
             def write(window: Window, job: IngestJob) -> dict[str, Any]:
-                return self._write_window(resolved, table, operation, serving, window, job)
+                return self._write_window(managed, operation, spark, window, job)
 
             summary = Backfill(
                 job,
                 table,
-                self._windows(table, serving),
+                self._windows(table, spark),
                 patience=self.patience,
                 attempts=self.attempts,
                 tell=lambda told: self.log.info("%s", told),
                 is_stopped=lambda: self._is_killed,
             ).run(write)
         operation.finish()
-        return self._with_event(resolved, summary)
+        managed.follow_schema(summary)
+        return self._with_event(managed.resolved, summary)
 
     def _with_event(self, resolved: ResolvedTable, summary: dict[str, Any]) -> dict[str, Any]:
         """With the event of the newest commit, also when an earlier try made it."""
         event_id, txn_id = summary.get("event_id"), summary["txn_id"]
         if resolved.is_registered and event_id is None and txn_id is not None:
-            event_id = self._metastore_hook().get_metastore().get_txn(txn_id).event_id
+            event_id = MetastoreHook(self.metastore_conn_id).get_metastore().get_txn(txn_id).event_id
         return {**summary, "event_id": event_id}
 
-    def _windows(self, table: HudiTable, serving: ServingSparkJob) -> list[Window]:
+    def _windows(self, table: HudiTable, spark: LongRunningSparkJob) -> list[Window]:
         span = (self.start, self.end, self.step)
         ways = {
             "partitions": self.partitions is not None,
@@ -181,40 +182,38 @@ class BackfillOperator(IngestOperator):
             if self.start is None or self.end is None or self.step is None:
                 raise InvalidInputError("windows of time need start, end and step")
             return time_windows(self.start, self.end, self.step, order=self.order, column=self.time_column)
-        request = Request(windows_of=tuple(self.window_columns or ()), order=self.order)
-        return [Window(**found) for found in serving.ask(request)["windows"]]
+        request = JobRequest(windows_of=tuple(self.window_columns or ()), order=self.order)
+        return [Window(**found) for found in spark.ask(request)["windows"]]
 
     def _write_window(
         self,
-        resolved: ResolvedTable,
-        table: HudiTable,
+        managed: ManagedWrite,
         operation: TaskOperation,
-        serving: ServingSparkJob,
+        spark: LongRunningSparkJob,
         window: Window,
         job: IngestJob,
     ) -> dict[str, Any]:
-        def run(job: IngestJob) -> dict[str, Any]:
-            return serving.ask(Request(window=window, txn_id=job.txn_id, write_id=job.write_id))
-
-        # An attempt before this one may have committed, and failed to say so to the metastore.
-        if earlier := self._end_earlier_window(resolved, table, operation, job):
+        # An attempt before this one may have committed without telling the metastore.
+        if earlier := self._end_earlier_window(managed, operation, job):
             return earlier
         operation.remember(window=window.name)
-        summary = self._write(resolved, table, operation.part(window.name), job, run)
+        part = self._managed(managed.resolved, managed.table, operation.part(window.name), job)
+        summary = part.write(
+            lambda ids: spark.ask(JobRequest(window=window, txn_id=ids.txn_id, write_id=ids.write_id))
+        )
         _forget_window(operation)
         return summary
 
     def _end_earlier_window(
-        self, resolved: ResolvedTable, table: HudiTable, operation: TaskOperation, job: IngestJob
+        self, managed: ManagedWrite, operation: TaskOperation, job: IngestJob
     ) -> dict[str, Any] | None:
         """End the window that an earlier try or attempt was at; its result when it is this job's."""
         name = operation.recall("window")
         if name is None:
             return None
         part = operation.part(name)
-        earlier = self._end_earlier_try(
-            resolved, table, part, dataclasses.replace(job, operation_key=part.key)
-        )
+        described = dataclasses.replace(job, operation_key=part.key)
+        earlier = self._managed(managed.resolved, managed.table, part, described).end_earlier_try()
         _forget_window(operation)
         return earlier if part.key == job.operation_key else None
 

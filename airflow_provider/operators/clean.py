@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.operators._base import TableOperator, failing_without_retries, flag, seconds
+from airflow_provider.hooks.task_errors import fail_unless_retryable
+from airflow_provider.operators._base import TableOperator, flag, seconds
 from airflow_provider.services.cleaning import CleanPlan, Retention, clean, plan_clean
 from airflow_provider.table.hudi_options import Topic
 
@@ -72,7 +73,7 @@ class CleanOperator(TableOperator):
         # BaseOperator has a method dry_run.
         self.only_tell = dry_run
 
-    @failing_without_retries
+    @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
         """Clean.
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.concurrency import rollback_dead_writers
 from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
+from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.operators._base import (
     SparkOperator,
     TableOperator,
     TaskOperation,
-    failing_without_retries,
-    nobody,
     priority_number,
 )
 from airflow_provider.services.clustering import (
@@ -153,7 +152,7 @@ class ScheduleClusteringOperator(_PlansClustering):
 
     ui_color = "#dcefd8"
 
-    @failing_without_retries
+    @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan.
 
@@ -217,7 +216,7 @@ class RunClusteringOperator(SparkOperator):
         self.heartbeat_interval = heartbeat_interval
         self.tolerable_misses = tolerable_misses
 
-    @failing_without_retries
+    @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
         """Carry the plan out.
 
@@ -249,7 +248,7 @@ class RunClusteringOperator(SparkOperator):
         )
         job.validate()
         if operation.is_retry:
-            wait_for = self._still_writing if operation.recall("waits_for_writer") else nobody
+            wait_for = self._still_writing if operation.recall("waits_for_writer") else None
             operation.settle(table, "its task is tried again", wait_for=wait_for)
         if (earlier := earlier_clustering(job, table)) is not None:
             return self._result(earlier)
@@ -273,7 +272,7 @@ class RunClusteringOperator(SparkOperator):
         try:
             return self._run(running, job, table.storage)
         except BaseException as error:
-            commit = operation.settle(table, f"its task ended with {type(error).__name__}", wait_for=nobody)
+            commit = operation.settle(table, f"its task ended with {type(error).__name__}")
             if commit is None or not isinstance(error, Exception) or self._is_killed:
                 raise
             # The job was done and only its word was missing: the timeline is the truth.

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.operators._base import TableOperator, count, failing_without_retries, flag
+from airflow_provider.hooks.task_errors import fail_unless_retryable
+from airflow_provider.operators._base import TableOperator, count, flag
 from airflow_provider.services.compaction import compact, due_compactions
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table.hudi_options import Topic
@@ -69,7 +70,7 @@ class CompactionOperator(TableOperator):
         # BaseOperator has a method dry_run.
         self.only_tell = dry_run
 
-    @failing_without_retries
+    @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
         """Compact.
 

@@ -16,10 +16,10 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
+from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.metastore import AnyMetastore, Column
 from airflow_provider.metastore.catalog import object_name
 from airflow_provider.metastore.model import HUDI, PROVIDER, is_location, split_table_name
-from airflow_provider.operators._base import failing_without_retries
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import arrow_to_avro, avro_to_arrow, evolved, to_schema, type_name
@@ -112,7 +112,7 @@ class CreateTableOperator(BaseOperator):
         self.metastore_conn_id = metastore_conn_id
         self.storage_conn_id = storage_conn_id
 
-    @failing_without_retries
+    @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
         """Create the table.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.concurrency import pending_instants, rollback_dead_writers
 from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
+from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.indexing import (
     IndexJob,
     completed_indexing,
@@ -23,7 +24,6 @@ from airflow_provider.operators._base import (
     SparkOperator,
     TableOperator,
     TaskOperation,
-    failing_without_retries,
 )
 from airflow_provider.table.hudi_options import Topic
 from airflow_provider.table.hudi_table import HudiTable
@@ -109,7 +109,7 @@ class ScheduleIndexOperator(_PlansIndex):
 
     ui_color = "#d8e4ef"
 
-    @failing_without_retries
+    @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan.
 
@@ -164,7 +164,7 @@ class RunIndexOperator(SparkOperator):
         self.tolerable_misses = tolerable_misses
         self.max_failures = max_failures
 
-    @failing_without_retries
+    @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
         """Build.
 
@@ -284,7 +284,7 @@ class DropIndexOperator(TableOperator):
         super().__init__(**kwargs)
         self.indexes = indexes
 
-    @failing_without_retries
+    @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
         """Drop.
 

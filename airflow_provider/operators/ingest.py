@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.hooks.table import ResolvedTable
 from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.managed import ResolvedTable
 from airflow_provider.operators._base import TableJobOperator, priority_of_run
 from airflow_provider.operators.transaction import transaction_id
 from airflow_provider.table.hudi_options import EffectiveOptions, Topic
@@ -140,7 +140,7 @@ class IngestOperator(TableJobOperator):
         self.extra_metadata = extra_metadata
         self.txn_id = txn_id
 
-    def _open_txn(self, resolved: ResolvedTable) -> int | None:
+    def _joined_txn(self, resolved: ResolvedTable) -> int | None:
         if self.txn_id is None or str(self.txn_id).strip() in ("", "None"):
             return None
         if not resolved.is_registered:

@@ -10,7 +10,8 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
-from airflow_provider.operators._base import failing_without_retries, flag, seconds
+from airflow_provider.hooks.task_errors import fail_unless_retryable
+from airflow_provider.operators._base import flag, seconds
 from airflow_provider.services.failed_writes import rollback_failed_writes
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class RollbackFailedWritesOperator(BaseOperator):
         self.metastore_conn_id = metastore_conn_id
         self.storage_conn_id = storage_conn_id
 
-    @failing_without_retries
+    @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
         """Roll back and delete.
 

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, TriggerRule
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider.concurrency.transactions import (
     abort_transaction,
@@ -16,6 +15,7 @@ from airflow_provider.concurrency.transactions import (
     recover_transactions,
 )
 from airflow_provider.exceptions import (
+    EnclosingTransactionError,
     InvalidInputError,
     NoSuchTransactionError,
     TableServiceError,
@@ -23,9 +23,10 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
+from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.metastore import AnyMetastore, TxnState
 from airflow_provider.metastore.model import system_user
-from airflow_provider.operators._base import TaskOperation, failing_without_retries
+from airflow_provider.operators._base import TaskOperation
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -85,7 +86,7 @@ class BeginTransactionOperator(TransactionOperator):
         super().__init__(**kwargs)
         self.timeout = timeout
 
-    @failing_without_retries
+    @fail_unless_retryable
     def execute(self, context: Context) -> int:
         """Begin it.
 
@@ -140,7 +141,7 @@ class CommitTransactionOperator(TransactionOperator):
         super().__init__(**kwargs)
         self.txn_id = txn_id
 
-    @failing_without_retries
+    @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit it.
 
@@ -151,9 +152,7 @@ class CommitTransactionOperator(TransactionOperator):
         try:
             event_id = commit_transaction(self._metastore(), txn_id, storage_options=self._storage_options())
         except (TransactionAbortedError, NoSuchTransactionError) as error:
-            raise AirflowFailException(
-                f"{error}; clear the task that began it, and all that follow"
-            ) from error
+            raise EnclosingTransactionError.caused_by(error) from error
         self.log.info("transaction %d is committed, event %d", txn_id, event_id)
         return {"txn_id": txn_id, "event_id": event_id}
 
@@ -179,7 +178,7 @@ class AbortTransactionOperator(TransactionOperator):
         super().__init__(trigger_rule=trigger_rule, **kwargs)
         self.txn_id = txn_id
 
-    @failing_without_retries
+    @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
         """Abort it.
 

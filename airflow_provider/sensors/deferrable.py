@@ -11,6 +11,7 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowSensorTimeout
 
 from airflow_provider import exceptions
+from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.triggers.polling import PollingTrigger, Progress
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ _TRIGGER_TIMEOUT_SLACK = timedelta(minutes=5)
 class PollingSensor(BaseSensorOperator, abc.ABC):
     """A sensor that looks in a worker (``mode`` poke or reschedule) or defers to a trigger.
 
-    Errors are raised as this package's own types. They are no Airflow exceptions, so
-    ``soft_fail`` does not turn a missing table into a skipped task; it does so with a timeout.
+    An error that no retry mends fails the task at once, like an operator's. ``soft_fail`` skips the task
+    after a timeout only: a missing table fails it.
 
     :param deferrable: wait in the triggerer and free the worker's slot.
     """
@@ -61,6 +62,7 @@ class PollingSensor(BaseSensorOperator, abc.ABC):
         self._before = progress
         return PokeReturnValue(progress.is_done, progress.result if progress.is_done else None)
 
+    @fail_unless_retryable
     def execute(self, context: Context) -> Any:
         """See :meth:`airflow.sdk.BaseSensorOperator.execute`."""
         if not self.deferrable:
@@ -74,11 +76,16 @@ class PollingSensor(BaseSensorOperator, abc.ABC):
             )
         return looked.xcom_value
 
+    @fail_unless_retryable
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """See :meth:`airflow.sdk.BaseSensorOperator.resume_execution`."""
+        return super().resume_execution(next_method, next_kwargs, context)
+
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """What the trigger's event means for the task.
 
         :raises AirflowSensorTimeout: when the deadline passed; says what was waited for.
-        :raises TableServiceError: what the trigger met, as the type it was there.
+        :raises TableServiceError: what the trigger met, as the type it had there.
         """
         if event["status"] == "success":
             return event["result"]

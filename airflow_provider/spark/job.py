@@ -111,11 +111,11 @@ def _read(specification: str) -> AnyJob:
 
 def _run(job: AnyJob, parent: Parent) -> dict[str, Any] | None:
     from airflow_provider.indexing import completed_indexing
-    from airflow_provider.ingestion.earlier_attempt import earlier_try
+    from airflow_provider.ingestion.one_commit import commit_once
     from airflow_provider.services.clustering.clustering import earlier_clustering
     from airflow_provider.spark.clustering import cluster
     from airflow_provider.spark.indexing import build_index
-    from airflow_provider.spark.ingestion.ingestion import ingest
+    from airflow_provider.spark.ingestion.ingestion import write_source
     from airflow_provider.spark.job_requests import serve
 
     if isinstance(job, ClusteringJob):
@@ -134,10 +134,12 @@ def _run(job: AnyJob, parent: Parent) -> dict[str, Any] | None:
     if job.serves:
         with ExitStack() as until_the_end:
             return serve(job, lambda: until_the_end.enter_context(_session(job)), is_alive=parent.is_alive)
-    if (earlier := earlier_try(job)) is not None:
-        return earlier  # without the seconds that a session takes
-    with _session(job) as spark:
-        return ingest(spark, job, is_alive=parent.is_alive)
+
+    def write(job: IngestJob, table: HudiTable) -> dict[str, Any]:
+        with _session(job) as spark:  # whose start an earlier commit spares
+            return write_source(spark, job, table, is_alive=parent.is_alive)
+
+    return commit_once(job, write)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ _IDLE_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
-class Request:
+class JobRequest:
     """One thing that a serving job is asked for; an empty one ends it.
 
     :param windows_of: find the windows of these columns; an empty list for the table's partitions.
@@ -52,7 +52,7 @@ def request_id(job_id: str, number: int) -> str:
     return f"{job_id}-{number}"
 
 
-def put_request(storage: Storage, job_id: str, number: int, request: Request) -> None:
+def put_request(storage: Storage, job_id: str, number: int, request: JobRequest) -> None:
     """Ask a serving job for something.
 
     :param storage: the table's storage.
@@ -84,10 +84,10 @@ def serve(
     storage = Storage(job.location, job.storage_options)
     spark: SparkSession | None = None
     number = 1
-    while (request := _next(storage, job.job_id, number, idle_seconds)) not in (None, Request()):
+    while (request := _next(storage, job.job_id, number, idle_seconds)) not in (None, JobRequest()):
         spark = spark or open_session()
         try:
-            outcome = success(_do(spark, job, request or Request(), is_alive))
+            outcome = success(_do(spark, job, request or JobRequest(), is_alive))
         except Exception as error:  # whatever it is, who asked has to know
             if not isinstance(error, TableServiceError):
                 log.exception("request %d of job %s failed", number, job.job_id)
@@ -101,7 +101,7 @@ def serve(
 
 
 def _do(
-    spark: SparkSession, job: IngestJob, request: Request, is_alive: Callable[[], bool]
+    spark: SparkSession, job: IngestJob, request: JobRequest, is_alive: Callable[[], bool]
 ) -> dict[str, Any]:
     from airflow_provider.spark.ingestion.ingestion import ingest
     from airflow_provider.spark.ingestion.windows import find_windows
@@ -113,7 +113,7 @@ def _do(
     return ingest(spark, write, is_alive=is_alive)
 
 
-def _next(storage: Storage, job_id: str, number: int, idle_seconds: float) -> Request | None:
+def _next(storage: Storage, job_id: str, number: int, idle_seconds: float) -> JobRequest | None:
     deadline = time.monotonic() + idle_seconds
     while time.monotonic() < deadline:
         try:
@@ -123,7 +123,7 @@ def _next(storage: Storage, job_id: str, number: int, idle_seconds: float) -> Re
             continue
         storage.delete(_path(job_id, number))
         window = asked.pop("window")
-        return Request(**{**asked, "window": Window(**window) if window else None})
+        return JobRequest(**{**asked, "window": Window(**window) if window else None})
     log.info("job %s was not asked for anything for %.0f s, it ends", job_id, idle_seconds)
     return None
 

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider.exceptions import EmptySourceError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window
-from airflow_provider.spark.job_requests import Request, put_request, request_id, serve
+from airflow_provider.spark.job_requests import JobRequest, put_request, request_id, serve
 from airflow_provider.spark.job_result import JOBS_FOLDER, result_of_outcome, take_outcome
 from airflow_provider.table.hudi_table import HudiTable
 from tests.spark.lake import SparkLake
@@ -34,11 +34,11 @@ def test_it_serves_until_it_is_told_that_there_is_no_more(lake: SparkLake, job: 
     table = HudiTable.open(job.location)
     part = Window("part=b", {"part": "b"}, rows=2)
     requests = [
-        Request(windows_of=(), order="newest_first"),
-        Request(window=part, txn_id=7, write_id=8),
-        Request(window=Window("part=z", {"part": "z"})),
-        Request(),
-        Request(window=Window("part=a", {"part": "a"})),
+        JobRequest(windows_of=(), order="newest_first"),
+        JobRequest(window=part, txn_id=7, write_id=8),
+        JobRequest(window=Window("part=z", {"part": "z"})),
+        JobRequest(),
+        JobRequest(window=Window("part=a", {"part": "a"})),
     ]
     for number, request in enumerate(requests, start=1):
         put_request(table.storage, "j", number, request)

@@ -19,6 +19,7 @@ from itertools import islice
 
 from airflow_provider.concurrency.log import CommitLog, Plan, Rollback
 from airflow_provider.exceptions import (
+    CommitError,
     InvalidInputError,
     NoSuchInstantError,
     ServiceStoppedError,
@@ -206,6 +207,8 @@ def _counts(error: Exception) -> bool:
     """Whether a failure is the service's own, and will be there the next time."""
     if isinstance(error, InvalidInputError | NoSuchInstantError | ServiceStoppedError):
         return False
+    if type(error) is CommitError:  # no conflict, no rollback, no full storage: its own files are wrong
+        return True
     return not (isinstance(error, TableServiceError) and error.retryable)
 
 

@@ -8,8 +8,6 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow_provider.concurrency.commit import CommitResult
-from airflow_provider.concurrency.conflicts import PendingInstant
 from airflow_provider.concurrency.transactions.transactions import (
     insertions,
     is_completed,
@@ -17,8 +15,7 @@ from airflow_provider.concurrency.transactions.transactions import (
     partitions_of,
     settle_transactions,
 )
-from airflow_provider.concurrency.undo import rollback
-from airflow_provider.concurrency.write import find_operation
+from airflow_provider.concurrency.write import settle_operation
 from airflow_provider.exceptions import (
     NoSuchTransactionError,
     NotATableError,
@@ -114,10 +111,8 @@ def _settled(table: HudiTable, txn: TxnInfo) -> str | None:
     if txn.agent is None:
         return None
     since = format_time(datetime.fromtimestamp(txn.opened_at, UTC) - _CLOCK_SKEW)
-    found = find_operation(table, txn.agent, since=since)
-    if isinstance(found, PendingInstant):
-        # A writer that commits in between cannot be rolled back, and one that ended need not be.
-        with suppress(TableError):
-            rollback(table, found.instant, reason=f"transaction {txn.id} timed out")
-        found = find_operation(table, txn.agent, since=since)
-    return found.instant if isinstance(found, CommitResult) else None
+    try:
+        found = settle_operation(table, txn.agent, since=since, reason=f"transaction {txn.id} timed out")
+    except TableError:
+        return None  # the transaction is aborted, and the abort undoes the instant
+    return None if found is None else found.instant

@@ -5,7 +5,11 @@ again, or raises.
 """
 
 from airflow_provider.concurrency.write.begin import begin_planned, begin_write
-from airflow_provider.concurrency.write.operation_lookup import find_operation, find_operations
+from airflow_provider.concurrency.write.operation_lookup import (
+    find_operation,
+    find_operations,
+    settle_operation,
+)
 from airflow_provider.concurrency.write.schema_change import ALTER_SCHEMA, change_schema
 from airflow_provider.concurrency.write.settings import WriteSettings
 from airflow_provider.concurrency.write.writer import Writer
@@ -19,4 +23,5 @@ __all__ = [
     "change_schema",
     "find_operation",
     "find_operations",
+    "settle_operation",
 ]

@@ -1,14 +1,22 @@
-"""Finding what became of an earlier attempt of the same operation."""
+"""Finding what became of an earlier try of the same operation, and ending what it left."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import time
+from collections.abc import Callable, Iterator
 
 from airflow_provider.concurrency.commit import CommitResult, publish_head
 from airflow_provider.concurrency.conflicts import PendingInstant, pending_instants
 from airflow_provider.concurrency.log import Commit, CommitLog, Restore, Revert
+from airflow_provider.concurrency.undo import rollback
+from airflow_provider.exceptions import TableError
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline import WRITE_ACTIONS, archived, earliest_zone, format_time, parse_time
+
+log = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_LOOKS = 2.0
 
 
 def find_operation(
@@ -31,6 +39,43 @@ def find_operation(
         if key == operation_key:
             return commit
     return pending[-1] if pending else None
+
+
+def settle_operation(
+    table: HudiTable,
+    operation_key: str,
+    *,
+    since: str | None = None,
+    reason: str,
+    wait_for: Callable[[PendingInstant], bool] | None = None,
+) -> CommitResult | None:
+    """End what the earlier tries of an operation began: it has committed, or it is rolled back.
+
+    A rollback is safe at any time, also while the writer lives. Either the rollback's entry precedes the
+    writer's commit, which then fails, or the rollback finds the commit.
+
+    :param table: the table.
+    :param operation_key: as given to :func:`begin_write`.
+    :param since: see :func:`find_operation`.
+    :param reason: why a pending instant is rolled back, for the log.
+    :param wait_for: asked about a pending instant every two seconds: True gives its writer more time, False
+        rolls it back. A pending instant is rolled back at once when None.
+    :return: the commit; None when there is none and there never will be.
+    :raises TableError: when a pending instant cannot be rolled back.
+    """
+    while isinstance(found := find_operation(table, operation_key, since=since), PendingInstant):
+        if wait_for is not None and wait_for(found):
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            continue
+        log.info("rolling back instant %s of an earlier try: %s", found.instant, reason)
+        try:
+            rollback(table, found.instant, reason=reason)
+        except TableError:
+            # The instant may have ended between the two calls; if it has not, the error stands.
+            again = find_operation(table, operation_key, since=since)
+            if isinstance(again, PendingInstant) and again.instant == found.instant:
+                raise
+    return found
 
 
 def find_operations(table: HudiTable, prefix: str, *, since: str | None = None) -> dict[str, CommitResult]:

@@ -3,25 +3,22 @@
 Nothing here is public. A concrete operator has at most three of these classes below it.
 """
 
-from airflow_provider.operators._base.long_running_job import ServingSparkJob
+from airflow_provider.operators._base.long_running_job import LongRunningSparkJob
 from airflow_provider.operators._base.priority import priority_number, priority_of_run
-from airflow_provider.operators._base.spark_operator import SparkOperator, nobody
+from airflow_provider.operators._base.spark_operator import SparkOperator
 from airflow_provider.operators._base.table_job import TableJobOperator
 from airflow_provider.operators._base.table_operator import TableOperator
-from airflow_provider.operators._base.task_errors import failing_without_retries
 from airflow_provider.operators._base.task_operation import TaskOperation
 from airflow_provider.operators._base.template_values import count, flag, seconds
 
 __all__ = [
-    "ServingSparkJob",
+    "LongRunningSparkJob",
     "SparkOperator",
     "TableJobOperator",
     "TableOperator",
     "TaskOperation",
     "count",
-    "failing_without_retries",
     "flag",
-    "nobody",
     "priority_number",
     "priority_of_run",
     "seconds",

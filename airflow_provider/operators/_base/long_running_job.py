@@ -12,14 +12,14 @@ from typing import Any, Self
 from airflow_provider.exceptions import JobFailedError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.operators._base.spark_job import SparkJob
-from airflow_provider.spark.job_requests import LOOK_EVERY_SECONDS, Request, put_request, request_id
+from airflow_provider.spark.job_requests import LOOK_EVERY_SECONDS, JobRequest, put_request, request_id
 from airflow_provider.spark.job_result import result_of_outcome, take_outcome
 from airflow_provider.table.storage import Storage
 
 _SECONDS_TO_END = 60.0
 
 
-class ServingSparkJob:
+class LongRunningSparkJob:
     """A Spark job that is started when it is asked for the first time, and asked again and again.
 
     As a context manager it ends the job.
@@ -35,7 +35,7 @@ class ServingSparkJob:
         self._storage = storage
         self._run: _Run | None = None
 
-    def ask(self, request: Request) -> dict[str, Any]:
+    def ask(self, request: JobRequest) -> dict[str, Any]:
         """Ask for something, and wait for it.
 
         :param request: what is asked for.
@@ -76,7 +76,7 @@ class _Run:
     def is_over(self) -> bool:
         return self._over.is_set()
 
-    def ask(self, request: Request) -> dict[str, Any]:
+    def ask(self, request: JobRequest) -> dict[str, Any]:
         self._asked += 1
         put_request(self._storage, self._job.job_id, self._asked, request)
         try:
@@ -91,7 +91,7 @@ class _Run:
     def end(self) -> None:
         if not self.is_over:
             self._asked += 1
-            put_request(self._storage, self._job.job_id, self._asked, Request())
+            put_request(self._storage, self._job.job_id, self._asked, JobRequest())
         if not self._over.wait(_SECONDS_TO_END):
             self._running.kill()
         self._thread.join(_SECONDS_TO_END)

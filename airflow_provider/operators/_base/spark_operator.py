@@ -85,8 +85,3 @@ class SparkOperator(TableOperator):
                 pending.age_seconds or 0.0,
             )
         return bool(pending.alive)
-
-
-def nobody(pending: PendingInstant) -> bool:
-    """For :meth:`TaskOperation.settle`, where nothing of the job runs any more."""
-    return False

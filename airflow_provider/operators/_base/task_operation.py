@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.concurrency import CommitResult, PendingInstant, find_operation, rollback
-from airflow_provider.exceptions import TableError
+from airflow_provider.concurrency import CommitResult, PendingInstant, settle_operation
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline import format_time
 
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 _STATE_KEY = "table_services_operation"
 # A worker's clock may be ahead of the clocks that made the commit log's times.
 _CLOCK_SKEW = timedelta(days=1)
-_SECONDS_BETWEEN_LOOKS = 2.0
 
 
 class TaskOperation:
@@ -91,31 +88,16 @@ class TaskOperation:
         self.remember(finished=True)
 
     def settle(
-        self, table: HudiTable, reason: str, *, wait_for: Callable[[PendingInstant], bool]
+        self, table: HudiTable, reason: str, *, wait_for: Callable[[PendingInstant], bool] | None = None
     ) -> CommitResult | None:
         """Bring what this operation began in a table to an end: it committed, or it is rolled back.
 
-        A rollback is safe at any time, also when the writer lives (design, section 4): it either
-        comes before the writer's commit, which then never is, or finds it done.
-
         :param table: the table.
         :param reason: why, for the log of a rollback.
-        :param wait_for: asked about a pending instant, again and again: whether to give it more
-            time, or to roll it back now.
+        :param wait_for: see :func:`~airflow_provider.concurrency.settle_operation`.
         :return: the commit; None when there is none and never will be.
         """
-        while isinstance(found := find_operation(table, self.key, since=self.since), PendingInstant):
-            if wait_for(found):
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
-                continue
-            try:
-                rollback(table, found.instant, reason=reason)
-            except TableError:
-                # It ended by itself between the two calls; if it did not, the error stands.
-                again = find_operation(table, self.key, since=self.since)
-                if isinstance(again, PendingInstant) and again.instant == found.instant:
-                    raise
-        return found
+        return settle_operation(table, self.key, since=self.since, reason=reason, wait_for=wait_for)
 
     def remember(self, **facts: Any) -> None:
         """Keep facts for the next try, and for whoever looks at the task in Airflow.

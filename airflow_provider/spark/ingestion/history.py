@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.ingestion.backfill import Backfill
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window
+from airflow_provider.managed import resolve_table
+from airflow_provider.metastore import AnyMetastore
 from airflow_provider.spark.ingestion.ingestion import ingest
 from airflow_provider.spark.ingestion.windows import find_windows
 from airflow_provider.table.hudi_table import HudiTable
@@ -22,6 +25,7 @@ def backfill(
     windows: Sequence[Window] | None = None,
     *,
     order: str = "oldest_first",
+    metastore: AnyMetastore | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Write the rows of a source into a table in windows, each as one commit.
@@ -38,10 +42,19 @@ def backfill(
     :param windows: see :mod:`airflow_provider.ingestion.windows`; the partitions that the source has
         rows of when None.
     :param order: of these partitions.
+    :param metastore: the metastore that knows the table's name, where the job gives ``database.table``: then
+        each window is a transaction of its own.
     :param settings: further fields of :class:`~airflow_provider.ingestion.backfill.Backfill`.
     :return: see :meth:`~airflow_provider.ingestion.backfill.Backfill.run`, which also says what it raises.
     """
+    given = job.location
+    if metastore is not None:
+        job = replace(job, location=resolve_table(given, lambda: metastore).location)
     table = HudiTable.open(job.location, job.storage_options)
     if windows is None:
         windows = find_windows(spark, job, order=order)
-    return Backfill(job, table, windows, **settings).run(lambda window, job: ingest(spark, job))
+
+    def write(_: Window, job: IngestJob) -> dict[str, Any]:
+        return ingest(spark, replace(job, location=given), metastore=metastore)
+
+    return Backfill(job, table, windows, **settings).run(write)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from airflow_provider.ingestion.columns import check_columns, check_locations
-from airflow_provider.ingestion.earlier_attempt import earlier_try
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.ingestion import Ingestion, write_rows
+from airflow_provider.ingestion.one_commit import commit_once
 from airflow_provider.locks import LockProvider
+from airflow_provider.metastore import AnyMetastore
 from airflow_provider.spark.indexing import write_base_files
 from airflow_provider.spark.ingestion.batch_profile import profile_batch
 from airflow_provider.spark.ingestion.rows import SparkRows
@@ -30,15 +31,20 @@ def ingest(
     job: IngestJob,
     dataframe: DataFrame | None = None,
     *,
+    metastore: AnyMetastore | None = None,
     lock: LockProvider | None = None,
     is_alive: Callable[[], bool] | None = None,
 ) -> dict[str, Any]:
     """Write the rows of a source into a table, as one commit.
 
+    A table that the job gives by its name in a metastore is written in a transaction, like by an
+    :class:`~airflow_provider.operators.IngestOperator`; see :class:`~airflow_provider.managed.ManagedWrite`.
+
     :param spark: a session, local or over Spark Connect; some of its settings are changed until
         the end of the call.
     :param job: what to do.
     :param dataframe: the rows, in place of ``job.source``; it is evaluated more than once.
+    :param metastore: the metastore that knows the table's name.
     :param lock: the table lock, to be used for many writes; by ``job.lock`` when None.
     :param is_alive: asked before every heartbeat; False gives the write up.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`.
@@ -48,10 +54,26 @@ def ingest(
         earlier try of the same operation still runs.
     :raises CommitError: when the write ended otherwise without a commit.
     """
-    job.validate()
-    table = HudiTable.open(job.location, job.storage_options)
-    if (earlier := earlier_try(job, table)) is not None:
-        return earlier
+
+    def write(job: IngestJob, table: HudiTable) -> dict[str, Any]:
+        return write_source(spark, job, table, dataframe, lock=lock, is_alive=is_alive)
+
+    return commit_once(job, write, metastore=metastore)
+
+
+def write_source(
+    spark: SparkSession,
+    job: IngestJob,
+    table: HudiTable,
+    dataframe: DataFrame | None = None,
+    *,
+    lock: LockProvider | None = None,
+    is_alive: Callable[[], bool] | None = None,
+) -> dict[str, Any]:
+    """:func:`ingest` without a look at earlier tries.
+
+    :param table: the job's table.
+    """
     before = table.schema
     incoming = open_source(spark, job, before) if dataframe is None else dataframe
     columns = check_columns(job, arrow_schema(incoming, before), table, before)

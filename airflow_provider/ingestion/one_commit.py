@@ -1,0 +1,93 @@
+"""The one way to an ingestion's commit: by the table's location, or by its name in a metastore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider.concurrency import settle_operation
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.ingestion.result import earlier_result
+from airflow_provider.managed import (
+    ManagedWrite,
+    RepeatedOperation,
+    refuse_living_writer,
+    resolve_table,
+)
+from airflow_provider.metastore import AnyMetastore
+from airflow_provider.metastore.model import is_location
+from airflow_provider.table.hudi_table import HudiTable
+
+
+def commit_once(
+    job: IngestJob,
+    write: Callable[[IngestJob, HudiTable], dict[str, Any]],
+    *,
+    metastore: AnyMetastore | None = None,
+    table: HudiTable | None = None,
+) -> dict[str, Any]:
+    """Write what a job says, unless an earlier try of its operation has.
+
+    A table that the job names as ``database.table`` is written in a transaction, as by an operator.
+
+    :param job: the ingestion.
+    :param write: writes one commit; it does not look for earlier tries.
+    :param metastore: the metastore that knows the table's name.
+    :param table: the table, where it is open; opened when None.
+    :return: see :func:`~airflow_provider.ingestion.result.result_of`; for a table given by its name also
+        ``event_id``, of the COMMIT_TXN event.
+    :raises InvalidInputError: when the job cannot work, or a name is given without a metastore.
+    :raises NoSuchObjectError: when the metastore does not know the name.
+    :raises TableError: when the location holds no table that can be written.
+    :raises WriteConflictError: when an earlier try still runs.
+    """
+    job.validate()
+    if is_location(job.location):
+        table = table or HudiTable.open(job.location, job.storage_options)
+        table.check_writable()
+        return earlier_commit(job, table) or write(job, table)
+    if metastore is None:
+        raise InvalidInputError(
+            f"table {job.location!r} is given by its name in a metastore; give the metastore too, or the "
+            "table's absolute path or URL",
+            table=job.location,
+        )
+    resolved = resolve_table(job.location, lambda: metastore)
+    job = replace(job, location=resolved.location, table_name=resolved.given)
+    table = HudiTable.open(resolved.location, job.storage_options)
+    table.check_writable()
+    operation = RepeatedOperation(job.operation_key, job.operation_since)
+    job = replace(job, operation_key=operation.key, txn_goes_on=job.txn_id is not None)
+    managed = ManagedWrite(
+        resolved,
+        table,
+        lambda: metastore,
+        operation,
+        lambda commit: earlier_result(job, table, commit),
+        joined_txn=job.txn_id,
+        wait_for=refuse_living_writer(table),
+    )
+    return managed.run(lambda ids: write(replace(job, txn_id=ids.txn_id, write_id=ids.write_id), table))
+
+
+def earlier_commit(job: IngestJob, table: HudiTable) -> dict[str, Any] | None:
+    """The result of an earlier try of the job's operation that has committed.
+
+    :param job: the ingestion.
+    :param table: its table.
+    :return: None when the job has no operation key, or no try has committed; what a dead try left is rolled
+        back.
+    :raises WriteConflictError: when an earlier try still runs.
+    """
+    if job.operation_key is None:
+        return None
+    commit = settle_operation(
+        table,
+        job.operation_key,
+        since=job.operation_since,
+        reason="its operation is tried again",
+        wait_for=refuse_living_writer(table),
+    )
+    return None if commit is None else earlier_result(job, table, commit)

@@ -1,0 +1,22 @@
+"""Writes into tables that a metastore knows: one write is one instant and one transaction.
+
+:class:`ManagedWrite` opens the transaction, finds what an earlier try did, and ends both together. Operators,
+:func:`~airflow_provider.spark.ingest` and :func:`~airflow_provider.ingestion.ingest_arrow` share it. Reading
+begins in ``managed_write``; ``operation`` is what one try leaves for the next.
+"""
+
+from airflow_provider.managed.maintenance import maintain
+from airflow_provider.managed.managed_write import ManagedWrite, TransactionIds
+from airflow_provider.managed.operation import Operation, RepeatedOperation, refuse_living_writer
+from airflow_provider.managed.resolved_table import ResolvedTable, resolve_table
+
+__all__ = [
+    "ManagedWrite",
+    "Operation",
+    "RepeatedOperation",
+    "ResolvedTable",
+    "TransactionIds",
+    "maintain",
+    "refuse_living_writer",
+    "resolve_table",
+]

@@ -1,0 +1,289 @@
+"""One write into one table: one instant, and one transaction where a metastore knows the table."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.concurrency import CommitResult, PendingInstant, settle_operation
+from airflow_provider.concurrency.transactions import (
+    insertions,
+    partition_specs,
+    recover_transactions,
+    settle_transactions,
+)
+from airflow_provider.concurrency.undo import revert
+from airflow_provider.exceptions import (
+    EnclosingTransactionError,
+    MetastoreError,
+    MetastoreUnavailableError,
+    NoSuchTransactionError,
+    TableError,
+    TableServiceError,
+    TransactionAbortedError,
+)
+from airflow_provider.managed.operation import Operation
+from airflow_provider.managed.resolved_table import ResolvedTable
+from airflow_provider.metastore import (
+    AnyMetastore,
+    Insertion,
+    PartitionSpec,
+    TableTransaction,
+    TxnState,
+    table_transaction,
+)
+from airflow_provider.services.metastore_columns import follow_columns
+from airflow_provider.table.hudi_table import HudiTable
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TransactionIds:
+    """The metastore transaction of a write, as its commit metadata names it.
+
+    :param txn_id: the transaction; None without a metastore.
+    :param write_id: the table's write id in that transaction.
+    """
+
+    txn_id: int | None = None
+    write_id: int | None = None
+
+
+@dataclass
+class ManagedWrite:
+    """One write into one table, with everything around it that a metastore and a retry need.
+
+    A table that the metastore knows is written in a transaction. The transaction is opened, with a write id,
+    before the write, which puts both ids into its commit metadata. After the commit the new partitions are
+    registered, an INSERT event tells of each partition's new files, and the transaction commits, all at once.
+    A table given by its location is written without.
+
+    A retry first looks for what the earlier try did. If that try committed, the retry ends the earlier
+    transaction and returns its result. Otherwise what the try left is rolled back, and the write runs.
+
+    :param resolved: where the table is, and its name in the metastore.
+    :param table: the table, open.
+    :param metastore: opens the metastore; called only for a table that it knows.
+    :param operation: the operation that this try belongs to.
+    :param earlier_result: the result of a commit that an earlier try of the operation made, with the keys of
+        what ``write`` returns.
+    :param joined_txn: an open transaction that somebody else ends; a transaction of its own when None.
+    :param is_stopped: whether the caller was told to stop, so that a write that committed all the same is
+        no success.
+    :param wait_for: asked about an earlier try's pending instant; see
+        :func:`~airflow_provider.concurrency.settle_operation`.
+    """
+
+    resolved: ResolvedTable
+    table: HudiTable
+    metastore: Callable[[], AnyMetastore]
+    operation: Operation
+    earlier_result: Callable[[CommitResult], dict[str, Any]]
+    joined_txn: int | None = None
+    is_stopped: Callable[[], bool] = lambda: False
+    wait_for: Callable[[PendingInstant], bool] | None = None
+
+    def run(self, write: Callable[[TransactionIds], dict[str, Any]]) -> dict[str, Any]:
+        """Write, or return what an earlier try wrote.
+
+        :param write: writes one commit with these ids and returns its result, a dict with at least
+            ``instant``, ``partitions`` and ``schema_changes``. When it raises, nothing of it runs any more.
+        :return: its result, with ``txn_id``, ``write_id`` and ``event_id``, which are None without a
+            metastore; ``event_id`` is None in a joined transaction as well.
+        :raises EnclosingTransactionError: when the joined transaction has ended or was aborted.
+        :raises TransactionAbortedError: when the write's own transaction was aborted, by its timeout.
+        :raises MetastoreUnavailableError: when the metastore cannot be reached.
+        :raises TableServiceError: what ``write`` raised.
+        """
+        with self.enclosing_transaction():
+            result = self.end_earlier_try() if self.operation.is_retry else None
+            if result is None:
+                self.recover()
+                result = self.write(write)
+        self.follow_schema(result)
+        return result
+
+    @contextmanager
+    def enclosing_transaction(self) -> Iterator[None]:
+        """Where the write joins somebody's transaction: it must be open before and after.
+
+        :raises EnclosingTransactionError: when it is not.
+        """
+        if self.joined_txn is None:
+            yield
+            return
+        metastore = self.metastore()
+        try:
+            metastore.heartbeat_txn(self.joined_txn)
+            yield
+        except (TransactionAbortedError, NoSuchTransactionError) as error:
+            settle_transactions(metastore, self.table)  # the write may have committed after the abort
+            raise EnclosingTransactionError.caused_by(error) from error
+
+    def recover(self) -> None:
+        """End the transactions that dead writers left, as every writer does when it comes by."""
+        if not self.resolved.is_registered:
+            return
+        metastore = self.metastore()
+        try:
+            recovered = recover_transactions(metastore, storage_options=self.table.storage.options)
+            settle_transactions(metastore, self.table)
+        except (TableServiceError, OSError) as error:
+            # They may be of other tables, in other storages; this write does not depend on them.
+            log.warning("transactions of dead writers could not be ended now: %s", error)
+            return
+        for each in recovered:
+            done = "its instants had completed, so it is committed" if each.committed else "it is aborted"
+            log.info("transaction %d had lost its writer: %s", each.txn_id, done)
+
+    def write(self, write: Callable[[TransactionIds], dict[str, Any]]) -> dict[str, Any]:
+        """Write one commit in one transaction, without a look at earlier tries; see :meth:`run`."""
+        interruption: BaseException | None = None
+        with self._transaction() as transaction:
+            ids = TransactionIds()
+            if transaction:
+                ids = TransactionIds(transaction.txn_id, transaction.write_id)
+                self.operation.remember(txn_id=ids.txn_id, write_id=ids.write_id)
+            try:
+                result = write(ids)
+            except BaseException as error:
+                commit = self._settle(f"its write ended with {type(error).__name__}")
+                if commit is None:
+                    raise
+                # The commit came through and only the answer was lost: the timeline is the truth.
+                log.warning("instant %s had committed when its write ended: %s", commit.instant, error)
+                result = self.earlier_result(commit)
+                if self.is_stopped() or not isinstance(error, Exception):
+                    interruption = error
+            if transaction:
+                self._record(transaction, result)
+        if interruption is not None:
+            raise interruption
+        event_id = transaction.event_id if transaction else None
+        return {**result, "txn_id": ids.txn_id, "write_id": ids.write_id, "event_id": event_id}
+
+    def end_earlier_try(self) -> dict[str, Any] | None:
+        """End what earlier tries of the operation began.
+
+        :return: the result of the try that committed; None when the write has to run, and nothing of an
+            earlier try is left.
+        :raises TableError: when what an earlier try left cannot be rolled back.
+        """
+        commit = self._settle("its operation is tried again", self.wait_for)
+        if commit is None:
+            self._abort_earlier()
+            log.info("an earlier try left no commit; the write runs again")
+            return None
+        result = self.earlier_result(commit)
+        txn_id, write_id = (
+            self.operation.recall(name) or result.get(name) for name in ("txn_id", "write_id")
+        )
+        if self.joined_txn is None and txn_id is not None and self._undo_aborted(commit.instant, txn_id):
+            return None
+        log.info("an earlier try committed instant %s; nothing is written again", commit.instant)
+        event_id = None
+        if self.joined_txn is not None:
+            with self._transaction() as transaction:
+                if transaction:
+                    transaction.record_instant(commit.instant)
+        elif self.resolved.is_registered and txn_id is not None:
+            event_id = self._commit_earlier(txn_id, commit.instant, result["partitions"])
+        return {**result, "txn_id": txn_id, "write_id": write_id, "event_id": event_id}
+
+    def follow_schema(self, result: Mapping[str, Any]) -> None:
+        """Tell the metastore the table's columns after a write that changed them.
+
+        A metastore that cannot be told now is told by a later change.
+
+        :param result: the write's.
+        """
+        database, name = self.resolved.database, self.resolved.name
+        if not result.get("schema_changes") or database is None or name is None:
+            return
+        try:
+            follow_columns(self.metastore(), database, name, self.table)
+        except MetastoreError as error:
+            log.warning("the metastore was not told the columns of %s: %s", self.resolved.given, error)
+
+    # --- its parts ------------------------------------------------------------------------
+
+    def _settle(
+        self, reason: str, wait_for: Callable[[PendingInstant], bool] | None = None
+    ) -> CommitResult | None:
+        return settle_operation(
+            self.table, self.operation.key, since=self.operation.since, reason=reason, wait_for=wait_for
+        )
+
+    def _transaction(self) -> TableTransaction | nullcontext[None]:
+        if not self.resolved.is_registered:
+            return nullcontext()
+        database, name = self._place
+        return table_transaction(
+            self.metastore(), database, name, agent=self.operation.key, txn_id=self.joined_txn
+        )
+
+    @property
+    def _place(self) -> tuple[str, str]:
+        return str(self.resolved.database), str(self.resolved.name)
+
+    def _record(self, transaction: TableTransaction, result: Mapping[str, Any]) -> None:
+        if self.joined_txn is not None:
+            transaction.record_instant(result["instant"])  # partitions and events come with its commit
+            return
+        # Recovery needs the instant, should the transaction's commit not come through.
+        with suppress(MetastoreUnavailableError):
+            transaction.record_instant(result["instant"])
+        specs, told = self._announced(result["instant"], result["partitions"])
+        transaction.add_partitions(specs)
+        transaction.add_insertions(told)
+
+    def _announced(self, instant: str, partitions: list[str]) -> tuple[list[PartitionSpec], list[Insertion]]:
+        """The partitions to register, and the INSERT events, of a commit."""
+        return partition_specs(self.table, partitions), insertions(self.table, instant)
+
+    def _abort_earlier(self) -> None:
+        txn_id = self.operation.recall("txn_id")
+        if txn_id is not None and self.joined_txn is None:
+            with suppress(NoSuchTransactionError):  # recovery was here before
+                self.metastore().abort_txn(txn_id)
+
+    def _undo_aborted(self, instant: str, txn_id: int) -> bool:
+        """Undo what an earlier try committed after its transaction had been aborted.
+
+        No reader with a snapshot would ever see its rows, nor anything that is merged on them later.
+
+        :return: False where the transaction is not aborted, or something was merged on the commit already.
+        """
+        if not self.resolved.is_registered or self.metastore().get_txn(txn_id).state is not TxnState.ABORTED:
+            return False
+        try:
+            revert(self.table, instant, reason=f"transaction {txn_id} had timed out")
+        except TableError as error:
+            log.warning("%s", error)
+            return False
+        log.info("transaction %d had timed out before instant %s; the write runs again", txn_id, instant)
+        return True
+
+    def _commit_earlier(self, txn_id: int, instant: str, partitions: list[str]) -> int | None:
+        specs, told = self._announced(instant, partitions)
+        try:
+            return self.metastore().commit_txn(
+                txn_id,
+                new_partitions={self._place: specs} if specs else {},
+                insertions={self._place: told} if told else {},
+            )
+        except TransactionAbortedError:
+            log.warning(
+                "transaction %d timed out before this retry, although its instant had committed: readers "
+                "with a snapshot do not see its rows. Its partitions are registered in another transaction",
+                txn_id,
+            )
+            with self._transaction() as transaction:
+                if transaction:
+                    transaction.add_partitions(specs)
+                    transaction.add_insertions(told)
+            return transaction.event_id if transaction else None

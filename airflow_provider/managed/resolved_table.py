@@ -1,0 +1,44 @@
+"""Finding a table by the name that a metastore gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_provider.metastore import AnyMetastore
+from airflow_provider.metastore.model import is_location, split_table_name
+
+
+@dataclass(frozen=True)
+class ResolvedTable:
+    """Where a table is, and what the metastore calls it.
+
+    :param given: what the caller says: ``database.table``, a path or a URL.
+    :param location: absolute path or URL.
+    :param database: the metastore's database; None for a table given by its location.
+    :param name: the metastore's name; None for a table given by its location.
+    """
+
+    given: str
+    location: str
+    database: str | None = None
+    name: str | None = None
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the metastore knows the table, so that writes run in a transaction."""
+        return self.name is not None
+
+
+def resolve_table(given: str, metastore: Callable[[], AnyMetastore]) -> ResolvedTable:
+    """Find where a table is.
+
+    :param given: ``database.table``, an absolute path or a URL.
+    :param metastore: opens the metastore; called for a name only.
+    :raises InvalidInputError: when it is none of these.
+    :raises NoSuchObjectError: when the metastore does not know the name.
+    """
+    if is_location(given):
+        return ResolvedTable(given, given)
+    database, name = split_table_name(given)
+    return ResolvedTable(given, metastore().get_table(database, name).location, database, name)
