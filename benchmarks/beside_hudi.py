@@ -223,7 +223,7 @@ class OursOnSpark:
         assert cluster(self._spark, ClusteringJob(location, instant)) is not None
 
     def _ingest(self, location: str, source: str, operation: str) -> None:
-        job = IngestJob(location=location, source=(f"{source}/*.parquet",), operation=operation)
+        job = IngestJob.of(location=location, source=(f"{source}/*.parquet",), operation=operation)
         ingest(self._spark, job)
 
 

@@ -201,7 +201,7 @@ def tagging(table: HudiTable, size: Size) -> Table:
         rows_of(file, size).slice(int(random.integers(0, size.rows - each)), each)
         for file in range(size.files)
     )
-    job = IngestJob(table.location)
+    job = IngestJob.of(table.location)
     live = {"": table.base_files()}
 
     def found(*names: str) -> Callable[[], int]:

@@ -118,7 +118,7 @@ class Ours:
 
     def _ingest(self, folder: str, operation: str) -> None:
         source = str(self._workload.folder / folder / "*.parquet")
-        ingest(self._spark, IngestJob(location=str(self.location), source=(source,), operation=operation))
+        ingest(self._spark, IngestJob.of(location=str(self.location), source=(source,), operation=operation))
 
 
 class DeltaRs:

@@ -82,11 +82,11 @@ def ingest_arrow(
     :raises CommitError: when the write ended otherwise without a commit.
     """
     if isinstance(table, HudiTable):
-        job = IngestJob(
+        job = IngestJob.of(
             table.location, operation=operation, storage_options=table.storage.options, **settings
         )
     else:
-        job = IngestJob(table, operation=operation, **settings)
+        job = IngestJob.of(table, operation=operation, **settings)
 
     def write(job: IngestJob, table: HudiTable) -> dict[str, Any]:
         return write_rows(job, table, ArrowRows.of(job, table, data), lock=lock, is_alive=is_alive)

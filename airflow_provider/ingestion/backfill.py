@@ -120,7 +120,6 @@ class Backfill:
         return self._summary([result for result in results if result is not None])
 
     def _check(self) -> None:
-        self.job.validate()
         if self.patience < 0:
             raise InvalidInputError(f"patience must be 0 seconds or more, not {self.patience!r}")
         if isinstance(self.attempts, bool) or self.attempts < 1:
@@ -176,7 +175,7 @@ class Backfill:
 
         waited = wait_for_higher_priority(
             self.table.storage,
-            self.job.priority,
+            self.job.settings.priority,
             self._lock,
             patience=self.patience,
             is_stopped=self.is_stopped,
@@ -227,9 +226,9 @@ class Backfill:
     def _summary(self, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if not results:
             raise EmptySourceError(
-                f"source {', '.join(self.job.source) or 'DataFrame'} has no row in any of "
+                f"source {self.job.source} has no row in any of "
                 f"{len(self.windows)} windows; nothing was written",
-                source=list(self.job.source),
+                source=list(self.job.source.paths),
             )
         newest = max(results, key=lambda result: str(result["completion_time"]))
         return {

@@ -88,8 +88,10 @@ def fills_missing(job: IngestJob, table: HudiTable) -> bool:
     :param table: the table.
     """
     said = table.hudi_options.values
-    validates = said.get(VALIDATE, False) if job.validate_schema is None else job.validate_schema
-    fills = job.set_null_for_missing_columns
+    validates = (
+        said.get(VALIDATE, False) if job.missing.validate_schema is None else job.missing.validate_schema
+    )
+    fills = job.missing.set_null_for_missing_columns
     return not validates and bool(said.get(FILL, False) if fills is None else fills)
 
 

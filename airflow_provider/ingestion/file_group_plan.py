@@ -223,14 +223,14 @@ def add_shares(
     """
     shares = []
     for base_file in sorted(live, key=lambda each: (each.size, each.file_id)):
-        room = int((job.target_file_size - base_file.size) / row_bytes)
-        if base_file.size >= job.small_file_limit or room <= 0 or count <= 0:
+        room = int((job.sizes.target_file_size - base_file.size) / row_bytes)
+        if base_file.size >= job.sizes.small_file_limit or room <= 0 or count <= 0:
             break
         number = plan.updates.get(base_file.file_group)
         shares.append((plan.add(Target.existing(base_file)) if number is None else number, min(room, count)))
         count -= min(room, count)
     if count > 0:
-        new = math.ceil(count * row_bytes / job.target_file_size)
+        new = math.ceil(count * row_bytes / job.sizes.target_file_size)
         shares += [(plan.add(Target.new(partition)), math.ceil(count / new)) for _ in range(new)]
     if shares:
         plan.shares[partition] = shares
@@ -243,7 +243,7 @@ def _others(live: Sequence[BaseFile], written: Collection[FileGroupId]) -> list[
 def _takes_all(job: IngestJob, base_file: BaseFile, count: int, row_bytes: float) -> bool:
     # A delete adds nothing. Of an upsert's rows it is not known yet how many are new.
     added = count * row_bytes if job.kind.fills_small_files else 0
-    return base_file.size + added <= _FULL_ENOUGH * job.target_file_size or not added
+    return base_file.size + added <= _FULL_ENOUGH * job.sizes.target_file_size or not added
 
 
 def _size_of(stats: Sequence[WriteStat]) -> int:

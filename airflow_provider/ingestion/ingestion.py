@@ -11,11 +11,9 @@ from typing import Any
 
 from airflow_provider.concurrency import (
     CommitResult,
-    HeartbeatSettings,
     Rebase,
     Rebased,
     Writer,
-    WriteSettings,
     begin_write,
     wait_for_instant,
 )
@@ -75,7 +73,7 @@ def write_rows(
     :raises CommitError: when the write ended otherwise without a commit.
     """
     lock = lock or open_lock(job.lock or table.hudi_options.lock, table.storage)
-    patience = time.monotonic() + job.yield_timeout
+    patience = time.monotonic() + job.settings.policy.yield_timeout
     begun_again = losses = 0
     while True:
         # What is begun again is written again, all of it: in its turn before anybody else can commit.
@@ -85,13 +83,11 @@ def write_rows(
                 table,
                 operation=job.kind.hudi_type,
                 action=job.kind.action,
-                settings=WriteSettings(
-                    job.priority, job.policy, HeartbeatSettings(job.heartbeat_interval, job.tolerable_misses)
-                ),
+                settings=job.settings,
                 lock=lock,
                 operation_key=job.operation_key,
                 is_alive=is_alive,
-                open_txn=job.txn_id if job.txn_goes_on else None,
+                open_txn=job.transaction.open_txn,
                 losses=losses,
             )
             ingestion = Ingestion(job, table, writer, rows.unsent())
@@ -107,8 +103,10 @@ def write_rows(
             _give_way(job, table, lost, patience)
             continue
         begun_again += 1
-        takes, bound = ingestion.writing_took, turn_seconds(job.priority)
-        if begun_again > job.max_rebases or (losses >= LOSSES_BEFORE_A_TURN and takes > bound):
+        takes, bound = ingestion.writing_took, turn_seconds(job.settings.priority)
+        if begun_again > job.settings.policy.max_rebases or (
+            losses >= LOSSES_BEFORE_A_TURN and takes > bound
+        ):
             raise WriteConflictError(f"{lost}{why_no_turn_helps(takes, bound)}", **lost.details) from None
         log.info("begun again: %s", lost)
     result["rebases"] += begun_again
@@ -123,7 +121,7 @@ class _BeginAgainError(WriteConflictError):
 def _give_way(job: IngestJob, table: HudiTable, error: HigherPriorityWriteError, patience: float) -> None:
     """Wait for the end of a writer of higher priority, where the job says so."""
     left, other = patience - time.monotonic(), error.details["conflicting_instant"]
-    if job.on_higher_priority != "wait" or left <= 0:
+    if job.settings.policy.on_higher_priority != "wait" or left <= 0:
         raise error
     log.info("waiting for the end of %s: %s", other, error)
     if not wait_for_instant(table, other, left):
@@ -155,7 +153,7 @@ class Ingestion:
     def row_bytes(self) -> float:
         """About how many bytes a row takes in a base file."""
         # A few rows fit wherever there is room at all.
-        enough = _NEGLIGIBLE * self._job.target_file_size / sum(self._rows.counts.values())
+        enough = _NEGLIGIBLE * self._job.sizes.target_file_size / sum(self._rows.counts.values())
         return bytes_per_row(
             lambda: self.writer.view.timeline, self._rows.columns.table, worth_knowing=enough
         )
@@ -178,8 +176,8 @@ class Ingestion:
             replaced=_by_partition(replaced),
             evolve=self._evolve,
             extra_metadata=told_in_commit(self._changes) | dict(job.extra_metadata),
-            txn_id=job.txn_id,
-            write_id=job.write_id,
+            txn_id=job.transaction.txn_id,
+            write_id=job.transaction.write_id,
             unique_keys=job.kind.promises_unique_keys or self._has_record_index,
             rebase=self._merge_again,
         )
@@ -359,7 +357,7 @@ class Ingestion:
             instant=self.writer.instant,
             looks_up_keys=job.kind.looks_up_keys,
             deletes=job.operation == "delete",
-            target_file_size=job.target_file_size,
+            target_file_size=job.sizes.target_file_size,
             targets=plan.targets,
         )
         reports = rows.send(plan, write_plan)

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_provider.concurrency import settle_operation
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.ingestion.ingest_job import IngestJob, WriteTransaction
 from airflow_provider.ingestion.result import earlier_result
 from airflow_provider.managed import (
     ManagedWrite,
@@ -43,7 +43,6 @@ def commit_once(
     :raises TableError: when the location holds no table that can be written.
     :raises WriteConflictError: when an earlier try still runs.
     """
-    job.validate()
     if is_location(job.location):
         table = table or HudiTable.open(job.location, job.storage_options)
         table.check_writable()
@@ -59,17 +58,22 @@ def commit_once(
     table = HudiTable.open(resolved.location, job.storage_options)
     table.check_writable()
     operation = RepeatedOperation(job.operation_key, job.operation_since)
-    job = replace(job, operation_key=operation.key, txn_goes_on=job.txn_id is not None)
+    joined_txn = job.transaction.txn_id
+    job = replace(
+        job,
+        operation_key=operation.key,
+        transaction=WriteTransaction(joined_txn, None, joined_txn is not None),
+    )
     managed = ManagedWrite(
         resolved,
         table,
         lambda: metastore,
         operation,
         lambda commit: earlier_result(job, table, commit),
-        joined_txn=job.txn_id,
+        joined_txn=joined_txn,
         wait_for=refuse_living_writer(table),
     )
-    return managed.run(lambda ids: write(replace(job, txn_id=ids.txn_id, write_id=ids.write_id), table))
+    return managed.run(lambda ids: write(job.in_transaction(ids.txn_id, ids.write_id), table))
 
 
 def earlier_commit(job: IngestJob, table: HudiTable) -> dict[str, Any] | None:

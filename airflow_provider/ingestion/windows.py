@@ -54,12 +54,13 @@ class Window:
 
         :param backfill: the ingestion of all windows.
         """
-        source = tuple(self.source(each) for each in backfill.source)
+        source = tuple(self.source(each) for each in backfill.source.paths)
         key = backfill.operation_key
         return replace(
             backfill,
-            source=source,
-            window=self if source == backfill.source else None,
+            source=replace(
+                backfill.source, paths=source, window=self if source == backfill.source.paths else None
+            ),
             operation_key=f"{key}/{self.name}" if key else None,
             extra_metadata={**backfill.extra_metadata, "backfill_window": self.name},
         )
@@ -180,7 +181,7 @@ def check_windows(table: HudiTable, job: IngestJob, windows: Sequence[Window]) -
         apart by the source's path, or a column cannot say when.
     """
     replaces = job.kind.replaces
-    by_path = any(window.source(each) != each for window in windows for each in job.source)
+    by_path = any(window.source(each) != each for window in windows for each in job.source.paths)
     apart = all(set(window.values) <= set(table.config.partition_fields) for window in windows)
     by_values = all(window.values for window in windows)
     if replaces == "table" or (replaces and len(windows) > 1 and not (apart and by_values)):

@@ -230,7 +230,7 @@ class RunClusteringOperator(SparkOperator):
         table.check_writable()
         operation = TaskOperation(context)
         options = self._options(table)
-        job = ClusteringJob(
+        job = ClusteringJob.of(
             resolved.location,
             storage_options=table.storage.options,
             lock=self._lock_config(options),
@@ -246,7 +246,6 @@ class RunClusteringOperator(SparkOperator):
                 parallel_groups=self.parallel_groups,
             ),
         )
-        job.validate()
         if operation.is_retry:
             wait_for = self._still_writing if operation.recall("waits_for_writer") else None
             operation.settle(table, "its task is tried again", wait_for=wait_for)

@@ -182,9 +182,9 @@ class RunIndexOperator(SparkOperator):
         rollback_dead_writers(table)
         done = dict(_NOTHING)
         for instant in self._plans(table):
-            job = IndexJob(
+            job = IndexJob.of(
                 resolved.location,
-                instant,
+                instant=instant,
                 storage_options=table.storage.options,
                 lock=self._lock_config(options),
                 timeout_seconds=timeout,

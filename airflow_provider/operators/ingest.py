@@ -170,9 +170,9 @@ class IngestOperator(TableJobOperator):
             heartbeat_interval=self.heartbeat_interval,
             tolerable_misses=self.tolerable_misses,
         )
-        return IngestJob(
+        return IngestJob.of(
             **shared,
-            source=(self.source,) if isinstance(self.source, str) else tuple(self.source),
+            source=self.source,
             source_format=self.source_format,
             source_options=dict(self.source_options or {}),
             operation=self.operation,

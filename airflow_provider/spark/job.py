@@ -52,8 +52,7 @@ def main(arguments: list[str]) -> int:
     The outcome goes to a line of the standard output and to a file in the table's storage; see
     :mod:`airflow_provider.spark.job_result`.
 
-    :param arguments: path of the specification, from :meth:`IngestJob.to_json`,
-        :meth:`ClusteringJob.to_json` or :meth:`IndexJob.to_json`.
+    :param arguments: path of the specification, from :meth:`~airflow_provider.jobs.TableJob.to_json`.
     :return: exit code: 0 when the job committed, or had nothing to do, 1 when it did not.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -104,9 +103,8 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _read(specification: str) -> AnyJob:
-    operation = json.loads(specification).get("operation")
-    jobs: dict[str, type[AnyJob]] = {each.operation: each for each in (ClusteringJob, IndexJob)}
-    return jobs.get(operation, IngestJob).from_json(specification)
+    jobs: dict[str, type[AnyJob]] = {each.kind_of_job: each for each in (IngestJob, ClusteringJob, IndexJob)}
+    return jobs[json.loads(specification)["job"]].from_json(specification)
 
 
 def _run(job: AnyJob, parent: Parent) -> dict[str, Any] | None:

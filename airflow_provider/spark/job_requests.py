@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.exceptions import TableServiceError
@@ -109,7 +109,7 @@ def _do(
     if request.window is None:
         found = find_windows(spark, job, order=request.order, columns=request.windows_of)
         return {"windows": [asdict(window) for window in found]}
-    write = replace(request.window.job(job), txn_id=request.txn_id, write_id=request.write_id)
+    write = request.window.job(job).in_transaction(request.txn_id, request.write_id)
     return ingest(spark, write, is_alive=is_alive)
 
 

@@ -111,7 +111,7 @@ def test_the_files_of_a_rewrite_go_when_its_revert_is_long_over(metastore, table
         clustering.commit()
         yield
 
-    job = IngestJob(table.location, on_rewrite="revert")
+    job = IngestJob.of(table.location, on_rewrite="revert")
     rows = ArrowRows.of(job, table, data([(1, "mon", 7.0)]))
     write_rows(job, table, rows, around=overtaken)
     rewritten = files_of(table, clustering.instant)

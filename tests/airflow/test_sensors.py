@@ -15,7 +15,7 @@ from importlib import import_module
 import pyarrow as pa
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowSensorTimeout, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, TaskDeferred
 
 from airflow_provider.concurrency import (
     HeartbeatSettings,
@@ -162,6 +162,7 @@ class TestInADag:
                 table="lake.nothing",
                 before="20240101000000000",
                 soft_fail=True,
+                retries=3,  # which would not help
                 **MODES[mode],
             )
         run = run_dag(dag)
@@ -191,7 +192,10 @@ class TestNotificationLogCatchup:
     def test_a_consumer_that_is_not_registered_is_an_error_in_worker_and_triggerer(self, metastore):
         metastore.register_consumer("replica")
         sensor = NotificationLogCatchupSensor(task_id="t", until=10**6, consumers=["nobody"])
-        with pytest.raises(NoSuchObjectError, match=r"'nobody' is not registered.*registered: replica"):
+        with pytest.raises(
+            AirflowFailException,
+            match=r"NoSuchObjectError: .*'nobody' is not registered.*registered: replica",
+        ):
             sensor.execute({})
 
         waiting = NotificationLogCatchupSensor(

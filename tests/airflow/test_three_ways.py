@@ -100,7 +100,7 @@ def test_three_ways_leave_the_same(metastore, new_table, tmp_path, spark_connect
         return ingest(load, table=name, spark_conn_id=spark_connect).execute({})
 
     def by_spark(name: str, load: Path) -> dict[str, Any]:
-        return ingest_by_spark(session, IngestJob(name, (f"{load}/*.parquet",)), metastore=metastore)
+        return ingest_by_spark(session, IngestJob.of(name, (f"{load}/*.parquet",)), metastore=metastore)
 
     def by_arrow(name: str, load: Path) -> dict[str, Any]:
         return ingest_arrow(name, pq.read_table(load / "rows.parquet"), metastore=metastore)

@@ -40,7 +40,7 @@ def upsert(
         "operation": "upsert",
         "lock": {"lease_seconds": 2.0},
     }
-    return ingest(spark, IngestJob(location=location, **{**defaults, **job}), dataframe=data)
+    return ingest(spark, IngestJob.of(location=location, **{**defaults, **job}), dataframe=data)
 
 
 def after_each_operation(act: Callable[[int, str], None]) -> None:

@@ -76,7 +76,7 @@ def append(table: HudiTable, rows: Rows, lock: LockProvider, **job: Any) -> dict
 
 def upsert_across(table: HudiTable, name: str, rows: Rows, other: Callable[[], object], **job: Any) -> Any:
     """Upsert; when it has begun, and planned nothing yet, something else happens."""
-    described = IngestJob(table.location, lock=LOCK, **{**_job(name), **job})
+    described = IngestJob.of(table.location, lock=LOCK, **{**_job(name), **job})
 
     @contextmanager
     def around(_: object) -> Any:

@@ -36,13 +36,13 @@ class SparkLakeTable(LakeTable):
         self, operation: str, rows: pa.Table, *, lock: LockProvider | None = None, **job: Any
     ) -> dict[str, Any]:
         frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))
-        described = IngestJob(self.location, operation=operation, **job)
+        described = IngestJob.of(self.location, operation=operation, **job)
         return ingest(self.spark, described, dataframe=frame, lock=lock)
 
     def load(self, operation: str, *source: Path | str, **job: Any) -> dict[str, Any]:
         """Write rows from files."""
         paths = tuple(map(str, source))
-        return ingest(self.spark, IngestJob(self.location, paths, operation=operation, **job))
+        return ingest(self.spark, IngestJob.of(self.location, paths, operation=operation, **job))
 
     def spark_rows(self, as_of: str | None = None) -> list[dict[str, Any]]:
         """Rows by Spark."""

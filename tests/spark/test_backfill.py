@@ -63,7 +63,7 @@ def table(lake: SparkLake, tmp_path: Path) -> HudiTable:
 def job(table: HudiTable, tmp_path: Path) -> IngestJob:
     source = tmp_path / "in.parquet"
     pa.parquet.write_table(pa.Table.from_pylist(ROWS, SCHEMA), source)
-    return IngestJob(table.location, (str(source),), operation="insert", operation_key="k")
+    return IngestJob.of(table.location, (str(source),), operation="insert", operation_key="k")
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_a_span_is_in_utc_wherever_the_session_is(elsewhere, table, job, column)
 @pytest.mark.parametrize("column", ["part", "on", "price", "ok", "at", "local"])
 def test_every_row_is_in_one_window_whatever_the_type(elsewhere, table, job, column):
     windows = find_windows(elsewhere, job, order="oldest_first", columns=[column])
-    source = elsewhere.read.parquet(*job.source)
+    source = elsewhere.read.parquet(*job.source.paths)
     found = [sorted(r.id for r in in_window(source, window, table.schema).collect()) for window in windows]
     assert sorted(id_ for ids in found for id_ in ids) == [1, 2, 3, 4, 5]
     assert [len(ids) for ids in found] == [window.rows for window in windows]
@@ -137,7 +137,7 @@ def test_a_path_for_each_window(lake, table, tmp_path):
     for month, rows in [("01", ROWS[:2]), ("02", ROWS[2:4])]:
         pa.parquet.write_table(pa.Table.from_pylist(rows, SCHEMA), tmp_path / f"{month}.parquet")
     windows = time_windows("2013-01-01", "2013-03-01", "month", order="oldest_first")
-    backfill(lake.spark, IngestJob(table.location, (f"{tmp_path}/{{start:%m}}.parquet",)), windows)
+    backfill(lake.spark, IngestJob.of(table.location, (f"{tmp_path}/{{start:%m}}.parquet",)), windows)
     assert list(by_window(table).values()) == [[1, 2], [3, 4]]
 
 
@@ -145,7 +145,13 @@ def test_text_is_of_the_tables_types_before_it_is_cut(lake, table, tmp_path):
     source = tmp_path / "in.csv"
     source.write_text("id,part,on\n1,a,2013-01-31\n2,b,2013-02-01\n")
     csv = {"header": "true"}
-    job = IngestJob(table.location, (str(source),), "csv", csv, set_null_for_missing_columns=True)
+    job = IngestJob.of(
+        table.location,
+        (str(source),),
+        source_format="csv",
+        source_options=csv,
+        set_null_for_missing_columns=True,
+    )
     windows = time_windows("2013-01-01", "2013-03-01", "month", order="oldest_first", column="on")
     backfill(lake.spark, job, windows)
     assert list(by_window(table).values()) == [[1], [2]]
@@ -155,12 +161,12 @@ def test_a_source_that_cannot_be_cut_is_refused(lake, table, job, tmp_path):
     with pytest.raises(InvalidInputError, match="no column 'nothing'"):
         find_windows(lake.spark, job, order="oldest_first", columns=["nothing"])
     pa.parquet.write_table(pa.table({"id": [1], "part": ["a"]}), tmp_path / "few.parquet")
-    few = IngestJob(table.location, (str(tmp_path / "few.parquet"),), set_null_for_missing_columns=True)
+    few = IngestJob.of(table.location, (str(tmp_path / "few.parquet"),), set_null_for_missing_columns=True)
     windows = time_windows("2013-01-01", "2013-03-01", "month", order="oldest_first", column="on")
     with pytest.raises(MissingColumnError, match="which window a row belongs to"):
         backfill(lake.spark, few, windows)
     empty = tmp_path / "empty.parquet"
     pa.parquet.write_table(SCHEMA.empty_table(), empty)
     with pytest.raises(EmptySourceError):
-        backfill(lake.spark, IngestJob(table.location, (str(empty),)))
+        backfill(lake.spark, IngestJob.of(table.location, (str(empty),)))
     assert table.timeline().instants == ()

@@ -101,5 +101,5 @@ def test_rows_that_are_others_every_time_are_not_written(table: SparkLakeTable, 
     one = table.spark.createDataFrame(pa.Table.from_pylist([GOOD], SCHEMA)).coalesce(1)
     frame = one.mapInArrow(growing, one.schema)
     with pytest.raises(CommitError, match="gives other rows every time"):
-        ingest(table.spark, IngestJob(table.location), dataframe=frame)
+        ingest(table.spark, IngestJob.of(table.location), dataframe=frame)
     table.check(before)

@@ -33,7 +33,7 @@ def table(tmp_path: Path) -> HudiTable:
 def specification(tmp_path: Path, table: HudiTable, source: Path | str, **job: Any) -> Path:
     file = tmp_path / "job.json"
     conf = {"spark.master": "local[1]", "spark.log.level": "ERROR"}
-    described = IngestJob(table.location, (str(source),), job_id="j1", spark_conf=conf, **job)
+    described = IngestJob.of(table.location, (str(source),), job_id="j1", spark_conf=conf, **job)
     file.write_text(described.to_json())
     return file
 

@@ -114,7 +114,7 @@ def test_a_source_that_is_another_one_by_then(table: SparkLakeTable, tmp_path: P
         theirs(table, "upsert", [row(1, "theirs")])
         marker.touch()
 
-    job = IngestJob(table.location, on_conflict="rebase", **SMALL)
+    job = IngestJob.of(table.location, on_conflict="rebase", **SMALL)
     with pytest.raises(CommitError, match="2 rows were to be merged again, and the source has 1"):
         ingest(table.spark, job, dataframe=frame, lock=MeetingLock(other))
     table.check_now(expected(row(1, "theirs")))

@@ -27,7 +27,7 @@ def job(tmp_path: Path) -> IngestJob:
     source = tmp_path / "in.parquet"
     pa.parquet.write_table(pa.table({"id": [1, 2, 3], "part": ["a", "b", "b"]}, SCHEMA), source)
     options = {"auto_mkdir": True, "secret": SECRET}
-    return IngestJob(location, (str(source),), operation_key="k", storage_options=options, job_id="j")
+    return IngestJob.of(location, (str(source),), operation_key="k", storage_options=options, job_id="j")
 
 
 def test_it_serves_until_it_is_told_that_there_is_no_more(lake: SparkLake, job: IngestJob) -> None:

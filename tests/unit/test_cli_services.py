@@ -114,7 +114,7 @@ def test_a_rollback_deletes_what_reverts_have_left(tmp_path: Path) -> None:
         clustering.commit()
         yield
 
-    job = IngestJob(table.location, on_rewrite="revert")
+    job = IngestJob.of(table.location, on_rewrite="revert")
     data = pa.table({"id": [1], "city": ["new"]}, SCHEMA)
     write_rows(job, table, ArrowRows.of(job, table, data), around=overtaken)
     left = sorted(path.name for path in Path(table.location).glob(f"*_{clustering.instant}.parquet"))

@@ -83,7 +83,13 @@ class ConflictPolicy:
         for name, known in _CHOICES.items():
             if (value := getattr(self, name)) not in known:
                 raise InvalidInputError(f"{name} must be {' or '.join(map(repr, known))}, not {value!r}")
-        if isinstance(self.max_rebases, bool) or self.max_rebases < 0:
+        for name, kind, what in (
+            ("max_rebases", int, "a whole number"),
+            ("yield_timeout", int | float, "a number of seconds"),
+        ):
+            if isinstance(value := getattr(self, name), bool) or not isinstance(value, kind):
+                raise InvalidInputError(f"{name} must be {what}, not {value!r}")
+        if self.max_rebases < 0:
             raise InvalidInputError(f"max_rebases must be 0 or more, not {self.max_rebases!r}")
         if self.yield_timeout < 0:
             raise InvalidInputError(f"yield_timeout must be 0 seconds or more, not {self.yield_timeout!r}")

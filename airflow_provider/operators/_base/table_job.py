@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +92,6 @@ class TableJobOperator(SparkOperator, abc.ABC):
             operation_since=operation.since,
             spark_conf=dict(self.spark_conf or {}),
         )
-        job.validate()
         return self._result(self._ingest(self._managed(resolved, table, operation, job), operation, job))
 
     def _operation(self, context: Context) -> TaskOperation:
@@ -115,7 +113,7 @@ class TableJobOperator(SparkOperator, abc.ABC):
             MetastoreHook(self.metastore_conn_id).get_metastore,
             operation,
             lambda commit: earlier_result(job, table, commit),
-            joined_txn=job.txn_id if job.txn_goes_on else None,
+            joined_txn=job.transaction.open_txn,
             is_stopped=lambda: self._is_killed,
             wait_for=self._still_writing if operation.recall("waits_for_writer") else None,
         )
@@ -124,7 +122,7 @@ class TableJobOperator(SparkOperator, abc.ABC):
         running = self._spark_job(operation)
 
         def write(ids: TransactionIds) -> dict[str, Any]:
-            described = dataclasses.replace(job, txn_id=ids.txn_id, write_id=ids.write_id)
+            described = job.in_transaction(ids.txn_id, ids.write_id)
             return self._run(running, described, managed.table.storage)
 
         return managed.run(write)

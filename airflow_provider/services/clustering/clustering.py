@@ -19,7 +19,6 @@ from airflow_provider.concurrency import (
     PRIORITIES,
     CommitLog,
     CommitResult,
-    HeartbeatSettings,
     Writer,
     begin_planned,
     find_operation,
@@ -167,7 +166,7 @@ def cluster_in_process(
     :param settings: further fields of :class:`ClusteringJob`.
     :return: see :func:`run_clustering`.
     """
-    job = ClusteringJob(table.location, instant, storage_options=table.storage.options, **settings)
+    job = ClusteringJob.of(table.location, instant=instant, storage_options=table.storage.options, **settings)
 
     def write_group(tasks: Sequence[ClusteringTask]) -> list[WriteStat]:
         written = (task.run(f"{number}-0-0") for number, task in enumerate(tasks))
@@ -206,7 +205,6 @@ def run_clustering(
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
-    job.validate()
     if (earlier := earlier_clustering(job, table)) is not None:
         return earlier
     lock = lock or open_lock(job.lock or table.hudi_options.lock, table.storage)
@@ -399,7 +397,7 @@ def _begin(
             table,
             instant,
             lock=lock,
-            heartbeat=HeartbeatSettings(job.heartbeat_interval, job.tolerable_misses),
+            heartbeat=job.heartbeat,
             operation_key=job.operation_key,
             is_alive=is_alive,
         )

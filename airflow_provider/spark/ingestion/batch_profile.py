@@ -61,8 +61,8 @@ def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable, columns: B
     total = pc.sum(found[_ROWS]).as_py() or 0
     if not total:
         raise EmptySourceError(
-            f"source {', '.join(job.source) or 'DataFrame'} holds no row; nothing was written",
-            source=list(job.source),
+            f"source {job.source} holds no row; nothing was written",
+            source=list(job.source.paths),
         )
     _refuse_keys(frame, table, found)
     for name in found.schema.names:

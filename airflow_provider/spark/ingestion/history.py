@@ -32,7 +32,7 @@ def backfill(
 
     ::
 
-        job = IngestJob("/srv/lake/flights", ("/srv/history/*.parquet",), priority=PRIORITIES["backfill"],
+        job = IngestJob.of("/srv/lake/flights", ("/srv/history/*.parquet",), priority=PRIORITIES["backfill"],
                         on_conflict="rebase", operation_key="history of 2013")
         backfill(spark, job)
 

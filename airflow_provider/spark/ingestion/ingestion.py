@@ -43,7 +43,7 @@ def ingest(
     :param spark: a session, local or over Spark Connect; some of its settings are changed until
         the end of the call.
     :param job: what to do.
-    :param dataframe: the rows, in place of ``job.source``; it is evaluated more than once.
+    :param dataframe: the rows, in place of ``job.source.paths``; it is evaluated more than once.
     :param metastore: the metastore that knows the table's name.
     :param lock: the table lock, to be used for many writes; by ``job.lock`` when None.
     :param is_alive: asked before every heartbeat; False gives the write up.
@@ -78,8 +78,8 @@ def write_source(
     incoming = open_source(spark, job, before) if dataframe is None else dataframe
     columns = check_columns(job, arrow_schema(incoming, before), table, before)
     check_locations(columns.table, table.config)
-    if job.window is not None:
-        incoming = in_window(incoming, job.window, columns.table)
+    if job.source.window is not None:
+        incoming = in_window(incoming, job.source.window, columns.table)
     frame = conformed(incoming, columns.rows, table.config)
     with _settings(spark, _PROFILING):
         profile = profile_batch(job, frame, table, columns)

@@ -27,7 +27,7 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] .*")
 
 def is_text(job: IngestJob) -> bool:
     """Whether the source is text, whose values may turn out not to be of their type."""
-    return bool(job.source) and job.source_format.lower() in _TEXT_FORMATS
+    return bool(job.source.paths) and job.source.source_format.lower() in _TEXT_FORMATS
 
 
 def open_source(spark: SparkSession, job: IngestJob, columns: pa.Schema) -> DataFrame:
@@ -43,19 +43,19 @@ def open_source(spark: SparkSession, job: IngestJob, columns: pa.Schema) -> Data
     :raises UnreadableSourceError: when there is nothing, or Spark cannot read it.
     :raises EmptySourceError: when there are no files in it.
     """
-    if not job.source:
+    if not job.source.paths:
         raise InvalidInputError("an ingestion needs a source: paths to read, or a DataFrame")
-    reader = spark.read.format(job.source_format)
+    reader = spark.read.format(job.source.source_format)
     try:
         if not is_text(job):
-            frame = reader.options(**job.source_options).load(list(job.source))
+            frame = reader.options(**job.source.source_options).load(list(job.source.paths))
             _ = frame.schema  # Spark Connect looks only when asked
             return frame
-        options = {"mode": "FAILFAST", **job.source_options}
-        frame = reader.options(**options).load(list(job.source))
+        options = {"mode": "FAILFAST", **job.source.source_options}
+        frame = reader.options(**options).load(list(job.source.paths))
         if str(options.get("inferSchema", "false")).lower() == "true":
             return frame
-        return reader.schema(_typed_as(frame.schema, columns)).load(list(job.source))
+        return reader.schema(_typed_as(frame.schema, columns)).load(list(job.source.paths))
     except spark_errors() as error:
         raise unreadable(job, error) from error
 
@@ -66,16 +66,16 @@ def unreadable(job: IngestJob, error: Exception) -> InvalidInputError:
     :param job: the ingestion.
     :param error: one of :func:`spark_errors`.
     """
-    where = f"source {', '.join(job.source)} ({job.source_format})" if job.source else "the DataFrame"
+    where = f"source {job.source} ({job.source.source_format})" if job.source.paths else "the DataFrame"
     condition, reason = _explained(error)
     if condition in _NO_SCHEMA:
         return EmptySourceError(
-            f"{where} holds no {job.source_format} file with a schema; check the path and the format",
-            source=list(job.source),
+            f"{where} holds no {job.source.source_format} file with a schema; check the path and the format",
+            source=list(job.source.paths),
         )
     return UnreadableSourceError(
         f"{where} cannot be read: {reason}; check the path, the format and the source options",
-        source=list(job.source),
+        source=list(job.source.paths),
         condition=condition,
     )
 

@@ -60,7 +60,7 @@ def find_windows(
     except spark_errors() as error:
         raise unreadable(job, error) from error
     if not counted.num_rows:
-        raise EmptySourceError(f"source {', '.join(job.source)} holds no row", source=list(job.source))
+        raise EmptySourceError(f"source {job.source} holds no row", source=list(job.source.paths))
     values = counted.select(list(names)).cast(schema)
     return value_windows(values, order=order, rows=counted[_ROWS].to_pylist())
 

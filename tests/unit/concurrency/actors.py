@@ -208,7 +208,7 @@ def _cluster(table: HudiTable, name: str, instant: str) -> None:
         rows = {key: row for found in inputs for key, row in found.items()}
         return [write_rows(task.storage, f"{name}{next(_names)}-0", instant, rows)]
 
-    job = ClusteringJob(table.location, instant, heartbeat_interval=3600.0)
+    job = ClusteringJob(table.location, instant, heartbeat=HeartbeatSettings(3600.0))
     with suppress(NoSuchInstantError):  # carried out, or rolled back, by somebody else
         run_clustering(job, table, write_group, lock=NoLock())
 

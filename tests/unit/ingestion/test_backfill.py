@@ -42,7 +42,7 @@ class History:
 
     def __init__(self, table: HudiTable, **job: Any) -> None:
         self.table = table
-        self.job = IngestJob(
+        self.job = IngestJob.of(
             table.location,
             ("history",),
             operation="insert",
@@ -71,7 +71,7 @@ class History:
             self.table,
             rows,
             job.operation,
-            priority=job.priority,
+            priority=job.settings.priority,
             operation_key=job.operation_key,
             extra_metadata=job.extra_metadata,
         )
@@ -117,7 +117,7 @@ class TestDone:
 
     def test_without_a_key_nothing_is_found_again(self, table):
         history = History(table)
-        history.job = IngestJob(table.location, ("history",), operation="insert")
+        history.job = IngestJob.of(table.location, ("history",), operation="insert")
         history.run((1,))
         history.run((1,))
         assert history.written == ["month=1", "month=1"]

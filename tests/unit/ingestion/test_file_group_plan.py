@@ -41,7 +41,7 @@ class Live:
 
 def _plan(operation: str, rows: dict[str, int], live: Live, **sizes: int) -> FileGroupPlan:
     settings = {"target_file_size": 1000, "small_file_limit": 800} | sizes
-    job = IngestJob(location="/t", operation=operation, **settings)  # type: ignore[arg-type]
+    job = IngestJob.of(location="/t", operation=operation, **settings)  # type: ignore[arg-type]
     return plan_without_tagging(job, cast(FileSystemView, live), rows, row_bytes=10)
 
 
@@ -97,7 +97,7 @@ def test_a_file_group_is_one_task_whatever_it_gets() -> None:
     small, full = live.base_files("a")
     for base_file in (small, full):
         plan.updates[base_file.file_group] = plan.add(Target.existing(base_file))
-    job = IngestJob(location="/t", target_file_size=1000, small_file_limit=800)
+    job = IngestJob.of(location="/t", target_file_size=1000, small_file_limit=800)
     add_shares(plan, job, "a", 120, live.base_files("a"), row_bytes=10)
     assert _shares(plan, "a") == [("a0", 90), (None, 30)]
     assert len(plan.targets) == 3

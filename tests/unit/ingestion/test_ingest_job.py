@@ -25,7 +25,7 @@ from airflow_provider.table.storage.storage import Storage
 
 
 def test_a_job_survives_its_text() -> None:
-    job = IngestJob(
+    job = IngestJob.of(
         location="s3://lake/t",
         source=("a", "b"),
         source_options={"header": "true"},
@@ -36,13 +36,36 @@ def test_a_job_survives_its_text() -> None:
         extra_metadata={"who": "me"},
     )
     assert IngestJob.from_json(job.to_json()) == job
-    assert IngestJob.from_json('{"location": "/t", "source": "/one"}').source == ("/one",)
+    read = IngestJob.from_json('{"job": "ingestion", "location": "/t", "source": {"paths": ["/one"]}}')
+    assert read == dataclasses.replace(IngestJob.of("/t", "/one"), job_id=read.job_id)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"location": "/t", "colour": "red"}', "null", '"x"'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"job": "ingestion", "location": "/t", "colour": "red"}',
+        "null",
+        '"x"',
+        '{"job": "ingestion"}',
+    ],
+)
 def test_other_text_is_no_job(text: str) -> None:
-    with pytest.raises(InvalidInputError, match="ingestion"):
+    with pytest.raises(InvalidInputError, match="not the description of a job of kind 'ingestion'"):
         IngestJob.from_json(text)
+
+
+def test_a_part_that_came_over_the_border_is_checked_again() -> None:
+    text = IngestJob("/t").to_json().replace('"tolerable_misses": 6', '"tolerable_misses": 0')
+    with pytest.raises(InvalidInputError, match="tolerable_misses at least 1"):
+        IngestJob.from_json(text)
+
+
+def test_an_unknown_setting_names_the_known_ones() -> None:
+    with pytest.raises(InvalidInputError, match=r"no setting 'on_conflicts'; known: .*on_conflict, "):
+        IngestJob.of("/t", on_conflicts="rebase")
 
 
 @pytest.mark.parametrize(
@@ -65,14 +88,14 @@ def test_other_text_is_no_job(text: str) -> None:
     ],
 )
 def test_numbers_that_cannot_work(changes: dict[str, Any], message: str) -> None:
-    IngestJob(location="/t").validate()
+    IngestJob.of(location="/t")
     with pytest.raises(InvalidInputError, match=message):
-        IngestJob(location="/t", **changes).validate()
+        IngestJob.of(location="/t", **changes)
 
 
 def test_an_unknown_operation_names_the_known_ones() -> None:
     with pytest.raises(UnknownOperationError) as caught:
-        dataclasses.replace(IngestJob(location="/t"), operation="UPSERT").validate()
+        dataclasses.replace(IngestJob.of(location="/t"), operation="UPSERT")
     assert all(known in str(caught.value) for known in OPERATIONS)
 
 

@@ -71,7 +71,7 @@ def overtaken_early(
 ) -> dict[str, Any]:
     """A write that has begun and not planned when another one commits."""
     opened = table.table
-    described = IngestJob(table.location, operation=operation, **(REBASE | NOT_FILLED | job))
+    described = IngestJob.of(table.location, operation=operation, **(REBASE | NOT_FILLED | job))
 
     @contextmanager
     def around(ingestion: Ingestion) -> Any:
@@ -334,8 +334,8 @@ def test_reverting_a_clustering(table: LakeTable) -> None:
 
 def test_what_it_was_merged_on_is_reverted(table: LakeTable) -> None:
     opened, theirs = table.table, [row(5, "theirs"), row(6, "theirs")]
-    described = IngestJob(table.location, on_rewrite="revert")
-    writer = begin_write(opened, operation="UPSERT", settings=WriteSettings(policy=described.policy))
+    described = IngestJob.of(table.location, on_rewrite="revert")
+    writer = begin_write(opened, operation="UPSERT", settings=WriteSettings(policy=described.settings.policy))
     other = Ingestion(described, opened, writer, ArrowRows.of(described, opened, table.arrow(theirs)))
     Clustering(table.table, "part=a", outputs=3).commit()
 

@@ -143,18 +143,18 @@ class TestPartitions:
 class TestSource:
     def test_a_path_with_placeholders_says_which_rows_are_the_windows(self):
         [window] = time_windows("2013-03-01", "2013-04-01", "month", order="oldest_first", column="at")
-        base = IngestJob("/t", ("/in/{start:%Y-%m}/{a,b}/{end:%d}.csv",), operation_key="k")
+        base = IngestJob.of("/t", ("/in/{start:%Y-%m}/{a,b}/{end:%d}.csv",), operation_key="k")
         job = window.job(base)
-        assert job.source == ("/in/2013-03/{a,b}/01.csv",)
-        assert job.window is None
+        assert job.source.paths == ("/in/2013-03/{a,b}/01.csv",)
+        assert job.source.window is None
         assert job.operation_key == "k/2013-03-01T00:00:00--2013-04-01T00:00:00"
         assert job.extra_metadata == {"backfill_window": window.name}
 
     def test_of_any_other_path_the_rows_are_filtered(self, table):
         [window] = partition_windows(table, [{"year": 2013, "month": 1}], order="oldest_first")
-        job = window.job(IngestJob("/t", ("/in/{a,b}/*.parquet",), operation_key="k"))
-        assert job.source == ("/in/{a,b}/*.parquet",)
-        assert job.window == window
+        job = window.job(IngestJob.of("/t", ("/in/{a,b}/*.parquet",), operation_key="k"))
+        assert job.source.paths == ("/in/{a,b}/*.parquet",)
+        assert job.source.window == window
         assert IngestJob.from_json(job.to_json()) == job
         assert Window(**json.loads(json.dumps(window.__dict__))) == window
         assert window.source("/in/{window}/{year}-{month}") == "/in/year=2013/month=1/2013-1"
@@ -162,7 +162,7 @@ class TestSource:
 
 class TestCheck:
     def job(self, **changes) -> IngestJob:
-        return IngestJob("/t", ("/in/*.parquet",), **changes)
+        return IngestJob.of("/t", ("/in/*.parquet",), **changes)
 
     def test_a_window_must_not_take_out_what_another_has_written(self, table):
         months = partition_windows(table, [{"month": 1}, {"month": 2}], order="oldest_first")
@@ -183,4 +183,4 @@ class TestCheck:
 
     def test_without_a_column_the_path_may_say_when(self, table):
         windows = time_windows("2013-01-01", "2013-01-02", "hour", order="oldest_first")
-        check_windows(table, IngestJob("/t", ("/in/{start:%H}.csv",)), windows)
+        check_windows(table, IngestJob.of("/t", ("/in/{start:%H}.csv",)), windows)

@@ -12,20 +12,27 @@ from airflow_provider.services.clustering.clustering_job import ClusteringJob
 
 
 def test_it_survives_the_way_to_another_process() -> None:
-    job = ClusteringJob("/t", "20240101000000000", {"key": "k"}, parallel_groups=3, spark_conf={"a": "b"})
+    job = ClusteringJob.of(
+        "/t",
+        instant="20240101000000000",
+        storage_options={"key": "k"},
+        parallel_groups=3,
+        heartbeat_interval=2.5,
+        spark_conf={"a": "b"},
+    )
     assert ClusteringJob.from_json(job.to_json()) == job
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not the description of a clustering"),
-        (IngestJob("/t").to_json(), "not the description of a clustering"),
+        ("{", "not the description of a job of kind .clustering"),
+        (IngestJob.of("/t").to_json(), "not the description of a job of kind .clustering"),
         (
-            json.dumps({"operation": "cluster", "location": "/t", "sort": 1}),
-            "a clustering has no field 'sort'",
+            json.dumps({"job": "clustering", "location": "/t", "sort": 1}),
+            "there is no field 'sort'",
         ),
-        (json.dumps({"operation": "cluster"}), "not the description of a clustering"),
+        (json.dumps({"job": "clustering"}), "not the description of a job of kind .clustering"),
     ],
 )
 def test_what_is_not_one_is_refused(text: str, message: str) -> None:
@@ -38,4 +45,4 @@ def test_what_is_not_one_is_refused(text: str, message: str) -> None:
 )
 def test_numbers_that_cannot_work_are_refused(field: dict[str, int]) -> None:
     with pytest.raises(InvalidInputError, match=next(iter(field))):
-        ClusteringJob("/t", **field).validate()  # type: ignore[arg-type]
+        ClusteringJob.of("/t", **field)

@@ -1,0 +1,129 @@
+"""What every job on a table has in common, and its JSON."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Self, Union, cast, get_args, get_origin, get_type_hints
+
+from airflow_provider.exceptions import InvalidInputError
+
+
+@dataclass(frozen=True)
+class TableJob:
+    """A job on one table.
+
+    :param location: absolute path or URL of the table.
+    :param storage_options: keyword arguments of the table's fsspec file system; executors need them too.
+    :param lock: configuration for :func:`~airflow_provider.locks.open_lock`.
+    :param table_name: the table's name for people; the one in its properties when None.
+    :param operation_key: the same for all tries of one operation, so that a later try finds what an earlier
+        one did.
+    :param operation_since: an instant time at or before the first of these tries, so that only the commit
+        log's end has to be read.
+    :param job_id: names the file in which the job leaves its result.
+    :param spark_conf: configuration of a session that the job opens for itself.
+    :cvar kind_of_job: what the job does, as its JSON and its errors say it.
+    """
+
+    kind_of_job: ClassVar[str]
+
+    location: str
+    storage_options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    lock: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    table_name: str | None = field(default=None, kw_only=True)
+    operation_key: str | None = field(default=None, kw_only=True)
+    operation_since: str | None = field(default=None, kw_only=True)
+    job_id: str = field(default_factory=lambda: uuid.uuid4().hex, kw_only=True)
+    spark_conf: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+
+    def to_json(self) -> str:
+        """The job as text; holds the storage options, so mind who may read it."""
+        return json.dumps({"job": self.kind_of_job, **asdict(self)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what :meth:`to_json` made.
+
+        :raises InvalidInputError: when the text is no such job, or the job cannot work.
+        """
+        try:
+            described = json.loads(text)
+            if described.pop("job") != cls.kind_of_job:
+                raise ValueError("it describes another job")  # noqa: TRY301 - said once, below
+            job: Self = _read(cls, described)
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            raise InvalidInputError(
+                f"not the description of a job of kind {cls.kind_of_job!r} ({error}): {text[:200]!r}"
+            ) from error
+        return job
+
+    @classmethod
+    def of(cls, location: str, **settings: Any) -> Self:
+        """A job by the names of its settings, wherever they belong.
+
+        ::
+
+            IngestJob.of("/srv/lake/flights", operation="insert", on_conflict="rebase")
+
+        :param location: absolute path or URL of the table.
+        :param settings: fields of the job, or of a part of it, such as
+            :class:`~airflow_provider.concurrency.WriteSettings`.
+        :raises InvalidInputError: when there is no such setting, or one cannot work.
+        """
+        job: Self = _by_setting(cls, {"location": location, **settings})
+        return job
+
+
+@cache
+def _parts(cls: Any) -> dict[str, Any]:
+    """The type of each field; of an optional one, its type when it is there."""
+    hints = get_type_hints(cls)
+    found = {}
+    for each in fields(cls):
+        hint = hints[each.name]
+        if get_origin(hint) in (Union, UnionType):
+            hint = next(one for one in get_args(hint) if one is not NoneType)
+        found[each.name] = hint
+    return found
+
+
+def _read(cls: Any, described: Mapping[str, Any]) -> Any:
+    parts = _parts(cls)
+    if unknown := sorted(set(described) - set(parts)):
+        raise ValueError(f"there is no field {unknown[0]!r}; known: {', '.join(sorted(parts))}")
+    return cls(**{name: _value(parts[name], value) for name, value in described.items()})
+
+
+def _value(hint: Any, value: Any) -> Any:
+    if is_dataclass(hint) and isinstance(value, Mapping):
+        return _read(hint, value)
+    return tuple(value) if get_origin(hint) is tuple and isinstance(value, list) else value
+
+
+def _by_setting(cls: Any, settings: Mapping[str, Any]) -> Any:
+    own = {name: settings[name] for name in _parts(cls) if name in settings}
+    left = {name: value for name, value in settings.items() if name not in own}
+    for name, hint in _parts(cls).items():
+        if (
+            name not in own
+            and is_dataclass(hint)
+            and (inside := _settings_of(cast("Any", hint)) & left.keys())
+        ):
+            own[name] = _by_setting(hint, {each: left.pop(each) for each in inside})
+    if left:
+        raise InvalidInputError(
+            f"there is no setting {min(left)!r}; known: {', '.join(sorted(_settings_of(cls)))}"
+        )
+    return cls(**own)
+
+
+@cache
+def _settings_of(cls: Any) -> frozenset[str]:
+    parts = _parts(cls)
+    inside = (_settings_of(cast("Any", hint)) for hint in parts.values() if is_dataclass(hint))
+    return frozenset(parts).union(*inside)
