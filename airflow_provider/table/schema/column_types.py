@@ -1,17 +1,8 @@
-"""Column types by the names that Spark and Hive use, as Arrow types and back.
-
-Written by hand because the parsers that exist (Spark's, Hive's) need a JVM, and creating
-a table must not start one. The grammar is Spark's DDL for data types::
-
-    type   = name [ "(" number { "," number } ")" ] | "array<" type ">"
-           | "map<" type "," type ">" | "struct<" field { "," field } ">"
-    field  = identifier [ ":" ] type [ "not null" ]
-"""
+"""Column types by the names that Spark and Hive use, as Arrow types and back."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -19,7 +10,7 @@ import pyarrow as pa
 from airflow_provider.exceptions import CorruptTableError, InvalidInputError, UnsupportedTableError
 from airflow_provider.table.schema.arrow_avro import avro_to_arrow
 
-_SIMPLE: dict[str, pa.DataType] = {
+SIMPLE_TYPES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
     "integer": pa.int32(),
@@ -35,9 +26,9 @@ _SIMPLE: dict[str, pa.DataType] = {
     "timestamp_ltz": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-_KNOWN = (*_SIMPLE, "decimal(p,s)", "array<..>", "map<string,..>", "struct<name:type,..>")
-_MAX_PRECISION = 38
-_TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|\w+|[<>(),:])")
+KNOWN_TYPES = ", ".join(
+    (*SIMPLE_TYPES, "decimal(p,s)", "array<..>", "map<string,..>", "struct<name:type,..>")
+)
 
 
 def to_schema(given: Mapping[str, str] | str | pa.Schema) -> pa.Schema:
@@ -49,14 +40,17 @@ def to_schema(given: Mapping[str, str] | str | pa.Schema) -> pa.Schema:
     :raises InvalidInputError: when a type is not known, when there is no column, or when a
         column is there twice (in any spelling: Hive does not know upper case).
     """
+    # Only here: whoever opens a table does not need the grammar.
+    from airflow_provider.table.schema.type_grammar import parse_column, parse_columns
+
     if isinstance(given, pa.Schema):
         schema = given
     elif isinstance(given, Mapping):
-        schema = pa.schema([_Parser(text, f"column {name!r}").column(name) for name, text in given.items()])
+        schema = pa.schema([parse_column(name, text) for name, text in given.items()])
     elif given.lstrip().startswith("{"):
         schema = _from_avro(given)
     else:
-        schema = pa.schema(_Parser(given, "schema").columns())
+        schema = pa.schema(parse_columns(given))
     if not schema.names:
         raise InvalidInputError("schema has no column; give {column: type}, for example {'id': 'bigint'}")
     seen: set[str] = set()
@@ -72,7 +66,7 @@ def type_name(data_type: pa.DataType) -> str:
 
     :raises InvalidInputError: when they have none.
     """
-    for name, simple in _SIMPLE.items():
+    for name, simple in SIMPLE_TYPES.items():
         if data_type == simple:
             return name
     if pa.types.is_timestamp(data_type):
@@ -89,7 +83,7 @@ def type_name(data_type: pa.DataType) -> str:
         return f"map<{type_name(data_type.key_type)},{type_name(data_type.item_type)}>"
     if pa.types.is_struct(data_type):
         return f"struct<{','.join(f'{field.name}:{type_name(field.type)}' for field in data_type)}>"
-    raise InvalidInputError(f"Arrow type {data_type} has no Spark or Hive name; known: {', '.join(_KNOWN)}")
+    raise InvalidInputError(f"Arrow type {data_type} has no Spark or Hive name; known: {KNOWN_TYPES}")
 
 
 def _from_avro(text: str) -> pa.Schema:
@@ -103,132 +97,3 @@ def _from_avro(text: str) -> pa.Schema:
         return avro_to_arrow(text)
     except (CorruptTableError, UnsupportedTableError) as error:
         raise InvalidInputError(f"Avro schema cannot be used: {error}") from error
-
-
-class _Parser:
-    def __init__(self, text: str, where: str) -> None:
-        if not isinstance(text, str):
-            raise InvalidInputError(f"{where}: type must be text such as 'bigint', not {text!r}")
-        self._text = text
-        self._where = where
-        self._tokens: list[str] = []
-        position = 0
-        while position < len(text.rstrip()):
-            match = _TOKEN.match(text, position)
-            if match is None:
-                raise self._error(f"unexpected {text[position:].strip()[0]!r}")
-            self._tokens.append(match[1])
-            position = match.end()
-
-    def column(self, name: str) -> pa.Field:
-        """One column's type, and nothing behind it."""
-        field = self._field(name)
-        if self._tokens:
-            raise self._error(f"unexpected {self._tokens[0]!r}")
-        return field
-
-    def columns(self) -> list[pa.Field]:
-        """``name type, name type, ..`` to the end."""
-        fields: list[pa.Field] = []
-        while self._tokens:
-            fields.append(self._field(self._identifier()))
-            if self._tokens:
-                self._expect(",")
-                if not self._tokens:
-                    raise self._error("a column is missing at the end")
-        return fields
-
-    def _field(self, name: str) -> pa.Field:
-        data_type = self._type()
-        nullable = True
-        if self._peek() == "not":
-            self._tokens.pop(0)
-            self._expect("null")
-            nullable = False
-        return pa.field(name, data_type, nullable)
-
-    def _type(self) -> pa.DataType:
-        name = self._next().lower()
-        if name in ("decimal", "numeric"):
-            return self._decimal()
-        if name == "array":
-            [element] = self._parameters(1)
-            return pa.list_(element)
-        if name == "map":
-            key, item = self._parameters(2)
-            if key != pa.string():
-                raise self._error("keys of a map must be of type string (Avro knows no other)")
-            return pa.map_(key, item)
-        if name == "struct":
-            return self._struct()
-        if name not in _SIMPLE:
-            raise self._error(f"type {name!r} is not known; known: {', '.join(_KNOWN)}")
-        return _SIMPLE[name]
-
-    def _decimal(self) -> pa.DataType:
-        precision, scale = 10, 0  # what Spark and Hive take when nothing is said
-        if self._peek() == "(":
-            self._next()
-            precision = self._integer()
-            if self._peek() == ",":
-                self._next()
-                scale = self._integer()
-            self._expect(")")
-        if not (1 <= precision <= _MAX_PRECISION and 0 <= scale <= precision):
-            raise self._error(
-                f"decimal({precision},{scale}): precision must be 1 to {_MAX_PRECISION}, scale 0 to precision"
-            )
-        return pa.decimal128(precision, scale)
-
-    def _parameters(self, count: int) -> list[pa.DataType]:
-        self._expect("<")
-        types = [self._type()]
-        while len(types) < count:
-            self._expect(",")
-            types.append(self._type())
-        self._expect(">")
-        return types
-
-    def _struct(self) -> pa.DataType:
-        self._expect("<")
-        fields: list[pa.Field] = []
-        while True:
-            name = self._identifier()
-            if self._peek() == ":":
-                self._next()
-            fields.append(self._field(name))
-            if self._peek() != ",":
-                break
-            self._next()
-        self._expect(">")
-        return pa.struct(fields)
-
-    def _identifier(self) -> str:
-        token = self._next()
-        if token.startswith("`"):
-            return token[1:-1].replace("``", "`")
-        if not re.fullmatch(r"\w+", token):
-            raise self._error(f"expected a name, found {token!r}")
-        return token
-
-    def _integer(self) -> int:
-        token = self._next()
-        if not token.isdecimal():
-            raise self._error(f"expected a number, found {token!r}")
-        return int(token)
-
-    def _peek(self) -> str | None:
-        return self._tokens[0].lower() if self._tokens else None
-
-    def _next(self) -> str:
-        if not self._tokens:
-            raise self._error("it ends too early")
-        return self._tokens.pop(0)
-
-    def _expect(self, token: str) -> None:
-        found = self._next()
-        if found.lower() != token:
-            raise self._error(f"expected {token!r}, found {found!r}")
-
-    def _error(self, message: str) -> InvalidInputError:
-        return InvalidInputError(f"{self._where}: {self._text!r}: {message}")
