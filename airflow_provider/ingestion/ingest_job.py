@@ -149,7 +149,7 @@ class IngestJob(TableJob):
     :param transaction: the metastore transaction that the commit belongs to.
     :param extra_metadata: goes into the commit metadata.
     :param serves: whether a process that gets this job does not write, but waits for requests to write
-        windows of it; see :mod:`airflow_provider.spark.job_requests`.
+        windows of it; see :mod:`airflow_provider.spark.job_request`.
     :raises UnknownOperationError: when the operation is not known; names the known ones.
     """
 

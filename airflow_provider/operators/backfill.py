@@ -15,7 +15,7 @@ from airflow_provider.ingestion.windows import Window, partition_windows, time_w
 from airflow_provider.managed import ManagedWrite, ResolvedTable
 from airflow_provider.operators._base import LongRunningSparkJob, TaskOperation
 from airflow_provider.operators.ingest import IngestOperator
-from airflow_provider.spark.job_requests import JobRequest
+from airflow_provider.spark.job_request import JobRequest
 from airflow_provider.table.hudi_table import HudiTable
 
 if TYPE_CHECKING:

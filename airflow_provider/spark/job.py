@@ -27,7 +27,7 @@ from airflow_provider.exceptions import TableServiceError  # noqa: E402
 from airflow_provider.indexing import IndexJob  # noqa: E402
 from airflow_provider.ingestion.ingest_job import IngestJob  # noqa: E402
 from airflow_provider.services.clustering import ClusteringJob  # noqa: E402
-from airflow_provider.spark.job_result import RESULT_PREFIX, failure, success, write_outcome  # noqa: E402
+from airflow_provider.spark.job_answer import RESULT_PREFIX, failure, success, write_answer  # noqa: E402
 from airflow_provider.table.hudi_table import HudiTable  # noqa: E402
 from airflow_provider.table.storage import Storage  # noqa: E402
 
@@ -49,8 +49,8 @@ class Terminated(BaseException):
 def main(arguments: list[str]) -> int:
     """Run the job that a file describes, and tell what came of it.
 
-    The outcome goes to a line of the standard output and to a file in the table's storage; see
-    :mod:`airflow_provider.spark.job_result`.
+    The answer goes to a line of the standard output and to a file in the table's storage; see
+    :mod:`airflow_provider.spark.job_answer`.
 
     :param arguments: path of the specification, from :meth:`~airflow_provider.jobs.TableJob.to_json`.
     :return: exit code: 0 when the job committed, or had nothing to do, 1 when it did not.
@@ -64,15 +64,15 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     job = _read(Path(arguments[0]).read_text())
     try:
-        outcome = success(_run(job, parent))
+        answer = success(_run(job, parent))
     except Terminated as error:
-        outcome = failure(error)
+        answer = failure(error)
     except Exception as error:  # whatever it is, the operator has to know
         if not isinstance(error, TableServiceError):
             log.exception("job %s failed", job.job_id)
-        outcome = failure(error)
-    _tell(job, outcome)
-    return 0 if outcome["status"] == "success" else 1
+        answer = failure(error)
+    _tell(job, answer)
+    return 0 if answer["status"] == "success" else 1
 
 
 class Parent:
@@ -114,7 +114,7 @@ def _run(job: AnyJob, parent: Parent) -> dict[str, Any] | None:
     from airflow_provider.spark.clustering import cluster
     from airflow_provider.spark.indexing import build_index
     from airflow_provider.spark.ingestion.ingestion import write_source
-    from airflow_provider.spark.job_requests import serve
+    from airflow_provider.spark.job_request import serve
 
     if isinstance(job, ClusteringJob):
         table = HudiTable.open(job.location, job.storage_options)
@@ -153,12 +153,12 @@ def _session(job: AnyJob) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def _tell(job: AnyJob, outcome: Mapping[str, Any]) -> None:
-    print(f"{RESULT_PREFIX}{json.dumps(outcome)}", flush=True)  # noqa: T201 - the operator listens
+def _tell(job: AnyJob, answer: Mapping[str, Any]) -> None:
+    print(f"{RESULT_PREFIX}{json.dumps(answer)}", flush=True)  # noqa: T201 - the operator listens
     try:
-        write_outcome(Storage(job.location, job.storage_options), job.job_id, dict(outcome))
+        write_answer(Storage(job.location, job.storage_options), job.job_id, dict(answer))
     except (OSError, TableServiceError) as error:
-        log.warning("the outcome of job %s could not be stored: %s", job.job_id, error)
+        log.warning("the answer of job %s could not be stored: %s", job.job_id, error)
 
 
 if __name__ == "__main__":

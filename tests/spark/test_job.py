@@ -18,7 +18,7 @@ import tenacity
 
 from airflow_provider.exceptions import InvalidRecordKeyError, from_dict
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.spark.job_result import RESULT_PREFIX, read_outcome
+from airflow_provider.spark.job_answer import RESULT_PREFIX, read_answer
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_names import parse_base_file_name
 
@@ -50,8 +50,8 @@ def command(specification_: Path) -> list[str]:
 
 def told(output: str) -> dict[str, Any]:
     (line,) = [line for line in output.splitlines() if line.startswith(RESULT_PREFIX)]
-    outcome: dict[str, Any] = json.loads(line.removeprefix(RESULT_PREFIX))
-    return outcome
+    answer: dict[str, Any] = json.loads(line.removeprefix(RESULT_PREFIX))
+    return answer
 
 
 def run(specification_: Path) -> subprocess.CompletedProcess[str]:
@@ -61,13 +61,13 @@ def run(specification_: Path) -> subprocess.CompletedProcess[str]:
 def test_a_job_tells_what_it_did_in_two_ways(table: HudiTable, tmp_path: Path) -> None:
     ended = run(specification(tmp_path, table, source_of(tmp_path, [1, 2]), operation_key="k"))
     assert ended.returncode == 0, ended.stderr[-3000:]
-    outcome = told(ended.stdout)
-    assert outcome == read_outcome(table.storage, "j1")
-    assert outcome["status"] == "success"
-    assert outcome["result"]["rows_inserted"] == 2
+    answer = told(ended.stdout)
+    assert answer == read_answer(table.storage, "j1")
+    assert answer["status"] == "success"
+    assert answer["result"]["rows_inserted"] == 2
     assert snapshot(table).count_rows() == 2
     again = run(specification(tmp_path, table, source_of(tmp_path, [3]), operation_key="k"))
-    assert told(again.stdout)["result"] == outcome["result"] | {"already_committed": True}
+    assert told(again.stdout)["result"] == answer["result"] | {"already_committed": True}
     assert "JVM" not in again.stderr, "no Spark session is needed to see that the work is done"
     assert snapshot(table).count_rows() == 2
 
@@ -75,9 +75,9 @@ def test_a_job_tells_what_it_did_in_two_ways(table: HudiTable, tmp_path: Path) -
 def test_a_job_that_fails_tells_why(table: HudiTable, tmp_path: Path) -> None:
     ended = run(specification(tmp_path, table, source_of(tmp_path, [None])))
     assert ended.returncode == 1
-    outcome = told(ended.stdout)
-    assert outcome == read_outcome(table.storage, "j1")
-    error = from_dict(outcome["error"])
+    answer = told(ended.stdout)
+    assert answer == read_answer(table.storage, "j1")
+    error = from_dict(answer["error"])
     assert isinstance(error, InvalidRecordKeyError)
     assert error.details["columns"] == ["id"]
     assert table.timeline().instants == ()

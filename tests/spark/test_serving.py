@@ -11,8 +11,8 @@ import pytest
 from airflow_provider.exceptions import EmptySourceError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window
-from airflow_provider.spark.job_requests import JobRequest, put_request, request_id, serve
-from airflow_provider.spark.job_result import JOBS_FOLDER, result_of_outcome, take_outcome
+from airflow_provider.spark.job_answer import JOBS_FOLDER, result_of_answer, take_answer
+from airflow_provider.spark.job_request import JobRequest, put_request, request_id, serve
 from airflow_provider.table.hudi_table import HudiTable
 from tests.spark.lake import SparkLake
 
@@ -52,17 +52,17 @@ def test_it_serves_until_it_is_told_that_there_is_no_more(lake: SparkLake, job: 
 
     assert serve(job, session, is_alive=lambda: True) == {"served": 3}
     assert opened == [1]
-    found, written, empty, nothing = (take_outcome(table.storage, request_id("j", n)) for n in (1, 2, 3, 4))
+    found, written, empty, nothing = (take_answer(table.storage, request_id("j", n)) for n in (1, 2, 3, 4))
     assert found is not None
     assert written is not None
     assert empty is not None
-    windows = [Window(**each) for each in result_of_outcome(found)["windows"]]
+    windows = [Window(**each) for each in result_of_answer(found)["windows"]]
     assert windows == [part, Window("part=a", {"part": "a"}, rows=1)]
-    result = result_of_outcome(written)
+    result = result_of_answer(written)
     assert (result["rows_inserted"], result["txn_id"], result["write_id"]) == (2, 7, 8)
     # What it could not do it told, and went on.
     with pytest.raises(EmptySourceError):
-        result_of_outcome(empty)
+        result_of_answer(empty)
     assert nothing is None
     assert [entry.name for entry in table.storage.list(JOBS_FOLDER)] == ["j-5.request"]
 

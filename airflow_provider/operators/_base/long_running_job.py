@@ -12,8 +12,8 @@ from typing import Any, Self
 from airflow_provider.exceptions import JobFailedError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.operators._base.spark_job import SparkJob
-from airflow_provider.spark.job_requests import LOOK_EVERY_SECONDS, JobRequest, put_request, request_id
-from airflow_provider.spark.job_result import result_of_outcome, take_outcome
+from airflow_provider.spark.job_answer import result_of_answer, take_answer
+from airflow_provider.spark.job_request import LOOK_EVERY_SECONDS, JobRequest, put_request, request_id
 from airflow_provider.table.storage import Storage
 
 _SECONDS_TO_END = 60.0
@@ -80,13 +80,13 @@ class _Run:
         self._asked += 1
         put_request(self._storage, self._job.job_id, self._asked, request)
         try:
-            outcome = self._wait(request_id(self._job.job_id, self._asked))
+            answer = self._wait(request_id(self._job.job_id, self._asked))
         except BaseException:
             # A timeout of the task, say: nothing of the job may write on behind the rollback.
             self._running.kill()
             self._thread.join(_SECONDS_TO_END)
             raise
-        return result_of_outcome(outcome)
+        return result_of_answer(answer)
 
     def end(self) -> None:
         if not self.is_over:
@@ -96,15 +96,15 @@ class _Run:
             self._running.kill()
         self._thread.join(_SECONDS_TO_END)
 
-    def _wait(self, outcome_id: str) -> dict[str, Any]:
-        while (outcome := take_outcome(self._storage, outcome_id)) is None:
+    def _wait(self, answer_id: str) -> dict[str, Any]:
+        while (answer := take_answer(self._storage, answer_id)) is None:
             if not self._over.wait(LOOK_EVERY_SECONDS):
                 continue
-            if (outcome := take_outcome(self._storage, outcome_id)) is not None:
+            if (answer := take_answer(self._storage, answer_id)) is not None:
                 break
             job_id = self._job.job_id
             raise self._error or JobFailedError(f"Spark job {job_id} ended without an answer", job_id=job_id)
-        return outcome
+        return answer
 
     def _follow(self) -> None:
         try:

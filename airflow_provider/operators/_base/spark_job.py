@@ -25,7 +25,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider.exceptions import InvalidConnectionError, JobFailedError
 from airflow_provider.operators._base.engine_archive import write_engine_archive
-from airflow_provider.spark.job_result import RESULT_PREFIX, read_outcome, result_of_outcome
+from airflow_provider.spark.job_answer import RESULT_PREFIX, read_answer, result_of_answer
 from airflow_provider.table.storage import Storage
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Job(Protocol):
 
     @property
     def job_id(self) -> str:
-        """Names the outcome's file."""
+        """Names the answer's file."""
 
     def to_json(self) -> str:
         """The job as text; may hold secrets."""
@@ -103,7 +103,7 @@ class SparkJob(abc.ABC):
     def __init__(self, log: Logger) -> None:
         self._log = log
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
-        self._outcome: dict[str, Any] | None = None
+        self._answer: dict[str, Any] | None = None
         self._killed = threading.Event()
 
     @property
@@ -115,7 +115,7 @@ class SparkJob(abc.ABC):
         """Start the job and wait for its end.
 
         :param job: what to do.
-        :param storage: the table's storage, where the job also leaves its outcome.
+        :param storage: the table's storage, where the job also leaves its answer.
         :return: the job's result.
         :raises TableServiceError: what the job raised, as the type it was there.
         :raises JobFailedError: when it was killed, or ended without saying why; with the end of
@@ -126,16 +126,16 @@ class SparkJob(abc.ABC):
             # The folder is its owner's only, because storage options may hold secrets.
             specification.write_text(job.to_json())
             end = self._run(specification)
-        outcome = self._outcome or read_outcome(storage, job.job_id)
-        if outcome is None and self.is_killed:
+        answer = self._answer or read_answer(storage, job.job_id)
+        if answer is None and self.is_killed:
             raise JobFailedError(f"Spark job {job.job_id} was killed with its task", job_id=job.job_id)
-        if outcome is None:
+        if answer is None:
             tail = "\n".join(self._tail)
             raise JobFailedError(
                 f"Spark job {job.job_id} ended without a result ({end}); the end of its log:\n{tail}",
                 job_id=job.job_id,
             )
-        return result_of_outcome(outcome)
+        return result_of_answer(answer)
 
     def kill(self) -> None:
         """End the job at once, with all its processes; may be called from a signal handler."""
@@ -153,8 +153,8 @@ class SparkJob(abc.ABC):
         for line in lines:
             text = line.rstrip()
             if text.startswith(RESULT_PREFIX):
-                with contextlib.suppress(json.JSONDecodeError):  # then the outcome file tells
-                    self._outcome = json.loads(text.removeprefix(RESULT_PREFIX))
+                with contextlib.suppress(json.JSONDecodeError):  # then the answer file tells
+                    self._answer = json.loads(text.removeprefix(RESULT_PREFIX))
                 continue
             self._tail.append(text)
             yield line

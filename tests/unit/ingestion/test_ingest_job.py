@@ -19,7 +19,7 @@ from airflow_provider.exceptions import (
     from_dict,
 )
 from airflow_provider.ingestion.ingest_job import OPERATIONS, IngestJob
-from airflow_provider.spark.job_result import JOBS_FOLDER, failure, read_outcome, success, write_outcome
+from airflow_provider.spark.job_answer import JOBS_FOLDER, failure, read_answer, success, write_answer
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage.storage import Storage
 
@@ -101,16 +101,16 @@ def test_an_unknown_operation_names_the_known_ones() -> None:
 
 def test_outcomes_come_back_as_they_were(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
-    assert read_outcome(storage, "j") is None
-    write_outcome(storage, "j", success({}))
+    assert read_answer(storage, "j") is None
+    write_answer(storage, "j", success({}))
     assert list(tmp_path.iterdir()) == [], "nothing is left where there is no table"
     HudiTable.create(str(tmp_path), name="t", schema=pa.schema({"id": pa.int64()}), record_key=["id"])
-    write_outcome(storage, "j", success({"instant": "1"}))
-    assert read_outcome(storage, "j") == {"status": "success", "result": {"instant": "1"}}
-    write_outcome(storage, "j", failure(EmptySourceError("no row", source=["x"])))
-    outcome = read_outcome(storage, "j")
-    assert outcome is not None
-    error = from_dict(outcome["error"])
+    write_answer(storage, "j", success({"instant": "1"}))
+    assert read_answer(storage, "j") == {"status": "success", "result": {"instant": "1"}}
+    write_answer(storage, "j", failure(EmptySourceError("no row", source=["x"])))
+    answer = read_answer(storage, "j")
+    assert answer is not None
+    error = from_dict(answer["error"])
     assert isinstance(error, EmptySourceError)
     assert (str(error), error.details) == ("no row", {"source": ["x"]})
 
@@ -121,11 +121,11 @@ def test_old_outcomes_are_removed(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     HudiTable.create(str(tmp_path), name="t", schema=pa.schema({"id": pa.int64()}), record_key=["id"])
     for job in ("old", "new"):
-        write_outcome(storage, job, success({}))
+        write_answer(storage, job, success({}))
     os.utime(tmp_path / JOBS_FOLDER / "old.json", (0, 0))
-    write_outcome(storage, "another", success({}))
-    assert read_outcome(storage, "old") is None
-    assert read_outcome(storage, "new") is not None
+    write_answer(storage, "another", success({}))
+    assert read_answer(storage, "old") is None
+    assert read_answer(storage, "new") is not None
 
 
 def test_naming_a_job_costs_no_pyspark() -> None:

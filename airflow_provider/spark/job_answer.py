@@ -11,14 +11,14 @@ from airflow_provider.table.properties import PROPERTIES_PATH
 from airflow_provider.table.storage import Storage
 
 RESULT_PREFIX = "TABLE_SERVICES_RESULT "
-"""The line of a job's output that begins with this holds the outcome as JSON."""
+"""The line of a job's output that begins with this holds the answer as JSON."""
 
 JOBS_FOLDER = ".hoodie/.temp/jobs"
 _KEPT_SECONDS = 7 * 24 * 3600
 
 
 def success(result: dict[str, Any] | None) -> dict[str, Any]:
-    """The outcome of a job that did its work.
+    """The answer of a job that did its work.
 
     :param result: what :func:`~airflow_provider.spark.ingest` or :func:`~airflow_provider.spark.cluster`
         returned.
@@ -27,61 +27,61 @@ def success(result: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def failure(error: BaseException) -> dict[str, Any]:
-    """The outcome of a job that did not.
+    """The answer of a job that did not.
 
     :param error: why; :func:`airflow_provider.exceptions.from_dict` makes it an exception again.
     """
     return {"status": "failed", "error": exceptions.to_dict(error)}
 
 
-def write_outcome(storage: Storage, job_id: str, outcome: dict[str, Any]) -> None:
-    """Leave an outcome where the operator looks when the line did not reach it.
+def write_answer(storage: Storage, job_id: str, answer: dict[str, Any]) -> None:
+    """Leave an answer where the operator looks when the line did not reach it.
 
     Outcomes of long ago, which nobody will ask for any more, are removed.
 
     :param storage: the table's storage; nothing is left where there is no table.
     :param job_id: the job's id.
-    :param outcome: from :func:`success` or :func:`failure`.
+    :param answer: from :func:`success` or :func:`failure`.
     """
     if storage.stat(PROPERTIES_PATH) is None:
         return
-    storage.put(_path(job_id), json.dumps(outcome).encode())
+    storage.put(_path(job_id), json.dumps(answer).encode())
     for status in storage.list(JOBS_FOLDER):
         if status.modified < time.time() - _KEPT_SECONDS:
             storage.delete(status.path)
 
 
-def read_outcome(storage: Storage, job_id: str) -> dict[str, Any] | None:
+def read_answer(storage: Storage, job_id: str) -> dict[str, Any] | None:
     """What became of a job.
 
     :param storage: the table's storage.
     :param job_id: the job's id.
-    :return: the outcome; None when the job has not said.
+    :return: the answer; None when the job has not said.
     """
     try:
-        outcome: dict[str, Any] = json.loads(storage.read(_path(job_id)))
+        answer: dict[str, Any] = json.loads(storage.read(_path(job_id)))
     except FileNotFoundError:
         return None
-    return outcome
+    return answer
 
 
-def take_outcome(storage: Storage, job_id: str) -> dict[str, Any] | None:
-    """:func:`read_outcome`, for who is the only one to ask: nothing is left of it."""
-    outcome = read_outcome(storage, job_id)
-    if outcome is not None:
+def take_answer(storage: Storage, job_id: str) -> dict[str, Any] | None:
+    """:func:`read_answer`, for who is the only one to ask: nothing is left of it."""
+    answer = read_answer(storage, job_id)
+    if answer is not None:
         storage.delete(_path(job_id))
-    return outcome
+    return answer
 
 
-def result_of_outcome(outcome: dict[str, Any]) -> dict[str, Any]:
-    """The result that an outcome tells of.
+def result_of_answer(answer: dict[str, Any]) -> dict[str, Any]:
+    """The result that an answer tells of.
 
-    :param outcome: from :func:`success` or :func:`failure`.
+    :param answer: from :func:`success` or :func:`failure`.
     :raises TableServiceError: what the job raised, as the type it was there.
     """
-    if outcome["status"] != "success":
-        raise exceptions.from_dict(outcome["error"])
-    result: dict[str, Any] = outcome["result"]
+    if answer["status"] != "success":
+        raise exceptions.from_dict(answer["error"])
+    result: dict[str, Any] = answer["result"]
     return result
 
 

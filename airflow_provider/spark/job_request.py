@@ -1,7 +1,7 @@
 """Many pieces of work for one job: asked for one by one, through files in the table's storage.
 
-Whoever asks leaves a request, the job an outcome under the same id (:mod:`~airflow_provider.spark
-.outcome`). Both sides look for files, because nothing else reaches a driver wherever it runs. A
+Whoever asks leaves a request, the job an answer under the same id (:mod:`~airflow_provider.spark
+.answer`). Both sides look for files, because nothing else reaches a driver wherever it runs. A
 request says which part of the job's own description is meant, and never holds a secret.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window
-from airflow_provider.spark.job_result import JOBS_FOLDER, failure, success, write_outcome
+from airflow_provider.spark.job_answer import JOBS_FOLDER, failure, success, write_answer
 from airflow_provider.table.storage import Storage
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class JobRequest:
 
 
 def request_id(job_id: str, number: int) -> str:
-    """Under which the outcome of a job's ``number``-th request is found."""
+    """Under which the answer of a job's ``number``-th request is found."""
     return f"{job_id}-{number}"
 
 
@@ -87,15 +87,15 @@ def serve(
     while (request := _next(storage, job.job_id, number, idle_seconds)) not in (None, JobRequest()):
         spark = spark or open_session()
         try:
-            outcome = success(_do(spark, job, request or JobRequest(), is_alive))
+            answer = success(_do(spark, job, request or JobRequest(), is_alive))
         except Exception as error:  # whatever it is, who asked has to know
             if not isinstance(error, TableServiceError):
                 log.exception("request %d of job %s failed", number, job.job_id)
-            outcome = failure(error)
+            answer = failure(error)
         except BaseException as error:
-            write_outcome(storage, request_id(job.job_id, number), failure(error))
+            write_answer(storage, request_id(job.job_id, number), failure(error))
             raise
-        write_outcome(storage, request_id(job.job_id, number), outcome)
+        write_answer(storage, request_id(job.job_id, number), answer)
         number += 1
     return {"served": number - 1}
 
