@@ -55,7 +55,7 @@ class BackfillOperator(IngestOperator):
     Before each window the backfill makes way for live writers of higher priority. Lost conflicts are
     made up for by merging again what was lost. After each window the task's log says how far it is.
 
-    The result is that of :class:`~airflow_provider.operators._base.TableJobOperator`, of the newest
+    The result is that of :class:`~airflow_provider.operators.ingest.IngestOperator`, of the newest
     commit, but its counts are those of all windows together; and ``windows``, ``windows_done``,
     ``windows_skipped`` (done by earlier tries), ``windows_empty``, ``instants`` and ``seconds_waited``.
 

@@ -6,17 +6,39 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.hooks.metastore import MetastoreHook
+from airflow_provider.hooks.table import TableHook
+from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.managed import ResolvedTable
-from airflow_provider.operators._base import TableJobOperator, priority_of_run
+from airflow_provider.ingestion.result import earlier_result
+from airflow_provider.managed import ManagedWrite, ResolvedTable, TransactionIds
+from airflow_provider.operators._base import SparkOperator, TaskOperation, priority_of_run
 from airflow_provider.operators.transaction import transaction_id
 from airflow_provider.table.hudi_options import EffectiveOptions, Topic
+from airflow_provider.table.hudi_table import HudiTable
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class IngestOperator(TableJobOperator):
+_RESULT_KEYS = (
+    "instant",
+    "completion_time",
+    "action",
+    "operation",
+    "rows_inserted",
+    "rows_updated",
+    "rows_deleted",
+    "files_written",
+    "rebases",
+    "schema_changes",
+    "txn_id",
+    "write_id",
+    "event_id",
+)
+
+
+class IngestOperator(SparkOperator):
     """Writes the rows of a source into a table, under optimistic concurrency control.
 
     ::
@@ -39,9 +61,16 @@ class IngestOperator(TableJobOperator):
     with a snapshot, with that transaction's commit; see
     :class:`~airflow_provider.operators.transaction.BeginTransactionOperator`.
 
-    Transactions, retries, ``on_kill`` and the result: see
-    :class:`~airflow_provider.operators._base.TableJobOperator`, whose arguments this
-    operator takes too.
+    A table of the metastore is written in a transaction; :class:`~airflow_provider.managed.ManagedWrite` does
+    the work around the job. A retried task first finds out what its last try did. If that try committed and
+    could not say so, the retry ends the try's transaction and returns its result. Anything else that the try
+    left is rolled back, and the job runs again. A task that is cleared does its work again.
+
+    The result is ``table``, ``instant``, ``completion_time``, ``action``, ``operation``, ``txn_id``,
+    ``write_id``, ``event_id`` (the last three None without a transaction), ``rows_inserted``,
+    ``rows_updated``, ``rows_deleted``, ``files_written``, ``rebases``, ``schema_changes`` and ``bytes``.
+
+    Arguments beside those of :class:`~airflow_provider.operators._base.SparkOperator`:
 
     :param source: path, URL or pattern of the files to read, or several (templated).
     :param source_format: a format that Spark reads, such as ``parquet``, ``csv`` or ``json``
@@ -78,7 +107,7 @@ class IngestOperator(TableJobOperator):
     """
 
     template_fields: Sequence[str] = (
-        *TableJobOperator.template_fields,
+        *SparkOperator.template_fields,
         "source",
         "source_format",
         "source_options",
@@ -140,7 +169,44 @@ class IngestOperator(TableJobOperator):
         self.extra_metadata = extra_metadata
         self.txn_id = txn_id
 
+    @fail_unless_retryable
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run the job, and everything around it.
+
+        :raises AirflowFailException: for an error that is not retryable; caused by the typed error.
+        :raises WriteConflictError: when another write to the same file groups completed first.
+        :raises JobFailedError: when the job ended without saying why, or was killed.
+        """
+        hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
+        resolved = hook.resolve(self.table)
+        table = HudiTable.open(resolved.location, hook.storage_options())
+        table.check_writable()
+        operation = self._operation(context)
+        joined_txn = self._joined_txn(resolved)
+        options = self._options(table)
+        job = self._job(
+            context,
+            options,
+            txn_id=joined_txn,
+            txn_goes_on=joined_txn is not None,
+            location=resolved.location,
+            table_name=self.table if resolved.is_registered else None,
+            storage_options=table.storage.options,
+            lock=self._lock_config(options),
+            operation_key=operation.key,
+            operation_since=operation.since,
+            spark_conf=dict(self.spark_conf or {}),
+        )
+        return self._result(self._ingest(self._managed(resolved, table, operation, job), operation, job))
+
+    def _operation(self, context: Context) -> TaskOperation:
+        return TaskOperation(context)
+
     def _joined_txn(self, resolved: ResolvedTable) -> int | None:
+        """The transaction to write in and not to end; None to write in one of its own.
+
+        :raises InvalidInputError: when it cannot be one.
+        """
         if self.txn_id is None or str(self.txn_id).strip() in ("", "None"):
             return None
         if not resolved.is_registered:
@@ -151,8 +217,7 @@ class IngestOperator(TableJobOperator):
             )
         return transaction_id(self.txn_id)
 
-    def job(self, context: Context, options: EffectiveOptions, **shared: Any) -> IngestJob:
-        """See :meth:`TableJobOperator.job`."""
+    def _job(self, context: Context, options: EffectiveOptions, **shared: Any) -> IngestJob:
         tuning = {"on_conflict": self.usual_on_conflict} | options.arguments(
             Topic.WRITING,
             Topic.SCHEMA,
@@ -180,3 +245,35 @@ class IngestOperator(TableJobOperator):
             extra_metadata=dict(self.extra_metadata or {}),
             **tuning,
         )
+
+    def _managed(
+        self, resolved: ResolvedTable, table: HudiTable, operation: TaskOperation, job: IngestJob
+    ) -> ManagedWrite:
+        return ManagedWrite(
+            resolved,
+            table,
+            MetastoreHook(self.metastore_conn_id).get_metastore,
+            operation,
+            lambda commit: earlier_result(job, table, commit),
+            joined_txn=job.transaction.open_txn,
+            is_stopped=lambda: self._is_killed,
+            wait_for=self._still_writing if operation.recall("waits_for_writer") else None,
+        )
+
+    def _ingest(self, managed: ManagedWrite, operation: TaskOperation, job: IngestJob) -> dict[str, Any]:
+        running = self._spark_job(operation)
+
+        def write(ids: TransactionIds) -> dict[str, Any]:
+            described = job.in_transaction(ids.txn_id, ids.write_id)
+            return self._run(running, described, managed.table.storage)
+
+        return managed.run(write)
+
+    def _result(self, summary: Mapping[str, Any]) -> dict[str, Any]:
+        self.log.info(
+            "instant %s completed at %s: %d rows inserted, %d updated, %d deleted; %d files, %d bytes",
+            *(summary[key] for key in ("instant", "completion_time", "rows_inserted", "rows_updated")),
+            *(summary[key] for key in ("rows_deleted", "files_written", "bytes_written")),
+        )
+        result = {key: summary[key] for key in _RESULT_KEYS}
+        return {"table": self.table, **result, "bytes": summary["bytes_written"]}

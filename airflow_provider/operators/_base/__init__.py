@@ -6,7 +6,6 @@ Nothing here is public. A concrete operator has at most three of these classes b
 from airflow_provider.operators._base.long_running_job import LongRunningSparkJob
 from airflow_provider.operators._base.priority import priority_number, priority_of_run
 from airflow_provider.operators._base.spark_operator import SparkOperator
-from airflow_provider.operators._base.table_job import TableJobOperator
 from airflow_provider.operators._base.table_operator import TableOperator
 from airflow_provider.operators._base.task_operation import TaskOperation
 from airflow_provider.operators._base.template_values import count, flag, seconds
@@ -14,7 +13,6 @@ from airflow_provider.operators._base.template_values import count, flag, second
 __all__ = [
     "LongRunningSparkJob",
     "SparkOperator",
-    "TableJobOperator",
     "TableOperator",
     "TaskOperation",
     "count",
