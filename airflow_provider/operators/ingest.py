@@ -184,7 +184,7 @@ class IngestOperator(SparkOperator):
         operation = self._operation(context)
         joined_txn = self._joined_txn(resolved)
         options = self._options(table)
-        job = self._job(
+        job = self.job(
             context,
             options,
             txn_id=joined_txn,
@@ -217,7 +217,14 @@ class IngestOperator(SparkOperator):
             )
         return transaction_id(self.txn_id)
 
-    def _job(self, context: Context, options: EffectiveOptions, **shared: Any) -> IngestJob:
+    def job(self, context: Context, options: EffectiveOptions, **shared: Any) -> IngestJob:
+        """What the task is to do.
+
+        :param context: of the task.
+        :param options: Hudi's options, the task's over the table's.
+        :param shared: further fields of the job.
+        :raises InvalidInputError: when an argument cannot work.
+        """
         tuning = {"on_conflict": self.usual_on_conflict} | options.arguments(
             Topic.WRITING,
             Topic.SCHEMA,
