@@ -1,4 +1,4 @@
-"""What several commands take: a table, its lock, the form of the answer."""
+"""Arguments of several commands: a table, its lock, the form of the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands for indexes: what there is, building, dropping."""
+"""Commands that show, build and drop indexes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def build(
     settings = IndexRunSettings(
         timeout_seconds=options.check_timeout if timeout is None else timeout,
         heartbeat=HeartbeatSettings(**beats),
-        max_failures=None,  # who calls it by hand has seen why it failed
+        max_failures=None,  # a person who calls it by hand has seen why it failed
     )
     done = [run_index(table, each, settings=settings, lock=table_lock(table)) for each in plans]
     show([each.to_dict() for each in done if each is not None], as_json)

@@ -44,7 +44,7 @@ def show_(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a table is and holds, or what an instant did."""
+    """Show a table, or the work of one instant."""
     show_one(describe_table(table) if instant is None else describe_instant(table, instant), as_json)
 
 
@@ -106,7 +106,7 @@ def heartbeats(table: TableArgument, as_json: AsJson = False) -> None:
 
 
 def locks(table: TableArgument, as_json: AsJson = False) -> None:
-    """Who holds the table's lock, and who waits for it."""
+    """Show who holds the table's lock, and who waits for it."""
     provider = lock_config(table).get("provider", "filesystem")
     told = ("state", "owner", "fencing_token", "age_seconds", "seconds_left")
     found = report_locks(table_lock(table))

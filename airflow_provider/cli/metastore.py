@@ -142,7 +142,7 @@ def user(
 
 @commands.command()
 def consumers(db: MetastoreDatabase, as_json: AsJson = False) -> None:
-    """Who follows the notification log, how far each is, and whom retention waits for."""
+    """Show who follows the notification log, how far each is, and whom retention waits for."""
     # Imported here: the other commands need no database.
     from airflow_provider.reports import report_consumers
 

@@ -1,6 +1,7 @@
 """Commands that run table services, as the operators do.
 
-Who calls one by hand has seen why the service failed: it is tried again also where it has stopped itself.
+A person who calls a service by hand has seen why it failed. So the command runs a service also when it has
+stopped itself.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ def clean(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the files that nobody needs any more."""
+    """Delete the files that no reader and no writer needs."""
     retention = Retention(
         **effective_options(table).arguments(Topic.CLEANING, policy=policy, retained=retained)
     )
@@ -179,7 +180,7 @@ def failures(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What services have failed in a row, and so may have stopped themselves."""
+    """Show which services have failed in a row, and so may have stopped themselves."""
     if clear is not None:
         clear_failures(table, clear)
     found = ((service, failure) for service in Service for failure in failures_of(table, service))
@@ -197,7 +198,7 @@ def options(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What Hudi's options say for everybody who works on a table; changes them too."""
+    """Show or change the Hudi options of a table, which hold for everybody who works on it."""
     given: dict[str, str] = {}
     for each in set_ or ():
         key, equals, value = each.partition("=")

@@ -46,7 +46,7 @@ class LockProviderHook(BaseHook):
         self.lock_conn_id = lock_conn_id
 
     def lock_config(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What :func:`airflow_provider.locks.open_lock` takes, as the connection says it.
+        """The connection as a configuration for :func:`airflow_provider.locks.open_lock`.
 
         :param options: what Hudi's options say of the lock
             (:attr:`~airflow_provider.table.hudi_options.HudiOptions.lock`).
@@ -104,7 +104,7 @@ class LockProviderHook(BaseHook):
         return True, f"{config['provider']} lock taken and released in {folder} (fencing token {token})"
 
     def _given(self) -> dict[str, Any]:
-        """What the connection says, by the names that the providers give their options."""
+        """The connection's fields and extras, by the names that the providers give their options."""
         try:
             connection = self.get_connection(self.lock_conn_id)
         except AirflowNotFoundException:

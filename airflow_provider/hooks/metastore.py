@@ -76,7 +76,7 @@ class MetastoreHook(BaseHook):
         return self._metastore
 
     async def aget_url(self) -> str:
-        """What :func:`~airflow_provider.metastore.open_metastore` takes, password included.
+        """The URL for :func:`~airflow_provider.metastore.open_metastore`, with its password.
 
         For the event loop of a triggerer; the password is masked in its logs.
 

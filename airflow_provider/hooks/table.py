@@ -106,7 +106,7 @@ class TableHook(BaseHook):
         order: Order | str = Order.COMPLETION,
         end: str | None = None,
     ) -> Increment:
-        """What changed in a table since a checkpoint.
+        """The changes of a table since a checkpoint.
 
         :param table: ``database.table``, an absolute path or a URL.
         :param start: the ``end`` of the increment before; None starts with a snapshot.

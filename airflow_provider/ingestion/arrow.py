@@ -96,7 +96,7 @@ def ingest_arrow(
 
 @dataclass(frozen=True)
 class _Sent:
-    """Where rows went.
+    """Rows, and the targets that they went to.
 
     :param rows: the rows.
     :param positions: among them; a row can have gone to several targets.

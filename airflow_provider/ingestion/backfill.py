@@ -71,9 +71,9 @@ class Progress:
 class Backfill:
     """Windows to be written, and how.
 
-    What has been done is found on the table's commit log, by the operation key of each window: that
-    of the backfill, a slash, and the window's name. So a backfill that ended in the middle goes on
-    where it was, when it is run again with the same key.
+    The backfill finds committed windows on the table's commit log by their operation keys: the backfill's
+    key, a slash, and the window's name. So a backfill that ended in the middle continues with the next
+    window, when it is run again with the same key.
 
     :param job: the ingestion of all windows.
     :param table: the table.
@@ -82,7 +82,7 @@ class Backfill:
     :param attempts: how often a window is begun that ends with an error which another attempt
         may not meet, such as a lost conflict.
     :param lock: the table lock; by ``job.lock``, or the table's options, when None.
-    :param tell: gets the progress after each window, and what is waited for; the log by default.
+    :param tell: called with the progress after each window, and with each wait; the log by default.
     :param is_stopped: asked between windows, and while waiting; True ends the backfill.
     """
 

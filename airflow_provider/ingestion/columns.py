@@ -20,7 +20,7 @@ VALIDATE = "hoodie.avro.schema.validate"
 
 @dataclass(frozen=True)
 class BatchColumns:
-    """What a batch's columns mean to a table.
+    """A batch's columns, and the table's before and after it.
 
     :param came: the batch's columns.
     :param rows: those that are handed over, with the types that the table has after the write.

@@ -40,7 +40,7 @@ _ROWS_BEFORE_COMPACTION = 1_000_000
 
 @dataclass(frozen=True)
 class WritePlan:
-    """What every task has to know.
+    """The part of a write's plan that each task needs.
 
     :param storage: the table's storage.
     :param config: the table's configuration.
@@ -64,7 +64,7 @@ class WritePlan:
 
 @dataclass(frozen=True)
 class Report:
-    """What a task did.
+    """The report of one task.
 
     :param target: number of the target.
     :param rows_in: rows that came in.
@@ -136,7 +136,7 @@ class FileGroupTask:
             self._rows_in += table.num_rows
             gathered.append(table)
             count += table.num_rows
-            # Where versions keep values of each other, it matters in which order they are merged.
+            # Versions that keep values of each other have to be merged in the order of their arrival.
             if count >= limit and not self._semantics.keeps_values:
                 # However often keys repeat, only their latest versions stay in memory.
                 gathered = [self._latest(pa.concat_tables(gathered)).rows]
@@ -157,7 +157,9 @@ class FileGroupTask:
     def _merge(self, batch: Batch) -> None:
         rows = batch.rows.drop_columns([ARRIVAL])
         if self._semantics.keeps_values and not self._plan.deletes:
-            rows = conform(rows, self._plan.schema.columns)  # what did not come says nothing either
+            rows = conform(
+                rows, self._plan.schema.columns
+            )  # a column that did not come keeps the older value
         merge = Merge(replace(batch, rows=rows), self._semantics)
         with self._stored() as stored, self._open(self._target.file_id, stored) as writer:
             for old in stored.row_groups() if stored else ():
@@ -170,7 +172,7 @@ class FileGroupTask:
                 updates += int(found.sum())
                 inserts += int((~found).sum())
             if not inserts and not updates and not merge.deleted:
-                writer.abort()  # a slice that says the same again would only cost
+                writer.abort()  # a slice with the same rows would only cost
                 return
             self._finish(writer, inserts=inserts, updates=updates, deletes=merge.deleted)
 

@@ -31,7 +31,7 @@ class IncomingRows(abc.ABC):
     def find(
         self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes | None = None
     ) -> Mapping[BaseFile, int]:
-        """Look up in which base files the rows' keys live; :meth:`send` goes by what was found.
+        """Look up in which base files the rows' keys live; :meth:`send` uses the result.
 
         :param base_files: where to look, by partition path.
         :param indexes: the table's indexes; what they tell is not looked for in the files.
@@ -41,7 +41,7 @@ class IncomingRows(abc.ABC):
 
     @staticmethod
     def _looked_in(indexes: UsableIndexes | None) -> str:
-        """What tells which data files a key may be in, where there is no record index."""
+        """Where the look-up finds the bloom filters of the data files, without a record index."""
         has_filters = indexes is not None and indexes.has(MetadataPartition.BLOOM_FILTERS)
         return MetadataPartition.BLOOM_FILTERS if has_filters else FOOTERS
 
@@ -76,4 +76,4 @@ class IncomingRows(abc.ABC):
 
     @abc.abstractmethod
     def unsent(self) -> IncomingRows:
-        """The same rows, with no memory of what was found and where they were sent."""
+        """The same rows, without the results of earlier look-ups and sends."""

@@ -1,4 +1,4 @@
-"""What an ingestion is to do, as data: by subject, each checked where it is made."""
+"""An ingestion as data: its subjects, each checked where it is made."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class FileSizes:
 
 @dataclass(frozen=True)
 class MissingColumns:
-    """What becomes of rows that lack columns of the table.
+    """The treatment of rows that lack columns of the table.
 
     :param set_null_for_missing_columns: whether these columns are null; else the rows are refused. As the
         table's options say when None.
@@ -192,5 +192,5 @@ class IngestJob(TableJob):
 
     @property
     def kind(self) -> Operation:
-        """What the operation's name stands for."""
+        """How the operation changes a table."""
         return OPERATIONS[self.operation]

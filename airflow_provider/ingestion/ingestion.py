@@ -76,7 +76,7 @@ def write_rows(
     patience = time.monotonic() + job.settings.policy.yield_timeout
     begun_again = losses = 0
     while True:
-        # What is begun again is written again, all of it: in its turn before anybody else can commit.
+        # A write that is begun again writes all its rows again, in its turn before another writer can commit.
         takes_turn = begun_again > 0 and losses >= LOSSES_BEFORE_A_TURN
         with lock if takes_turn else nullcontext():
             writer = begin_write(
@@ -115,7 +115,7 @@ def write_rows(
 
 
 class _BeginAgainError(WriteConflictError):
-    """Raised when a lost conflict cannot be made up for within the same instant."""
+    """Raised when a rebase within the same instant cannot mend a lost conflict."""
 
 
 def _give_way(job: IngestJob, table: HudiTable, error: HigherPriorityWriteError, patience: float) -> None:
@@ -191,7 +191,7 @@ class Ingestion:
     # --- columns --------------------------------------------------------------------------
 
     def _look_at_columns(self, timeline: Timeline) -> None:
-        """What the table's columns are at a moment, and will be after this write."""
+        """Read the table's columns of a moment, and derive those after this write."""
         self._base = self._table.schema_on(timeline)
         came, columns = self._rows.columns.came, self._base.columns
         # Against what there was before, the rows were checked before they were written.
@@ -270,14 +270,14 @@ class Ingestion:
     # --- rebase ---------------------------------------------------------------------------
 
     def _merge_again(self, rebase: Rebase) -> Rebased:
-        """Send the rows of what was lost once more, on the new snapshot.
+        """Send the rows of lost file groups once more, on the new snapshot.
 
-        The rows, not what was made of them: a record that was deleted, or whose row had lost against
-        a version that others have changed since, is not in the files written. Their keys may live in
-        other file groups now. A file group that was written and is not lost has not changed, so what
+        The incoming rows are sent, not the rows of the written files. Those files lack records that were
+        deleted, and rows that lost against a version which another write has changed since. The keys may live
+        in other file groups now. A file group that was written and is not lost has not changed, so a key that
         is found there was merged there the first time.
 
-        :param rebase: what was lost, from :meth:`Writer.commit`.
+        :param rebase: the lost file groups, from :meth:`Writer.commit`.
         :raises CommitError: when the rows are no longer the same.
         """
         self._look_at_columns(rebase.view.timeline)
@@ -287,9 +287,9 @@ class Ingestion:
         out = self._replaced(rebase.view)
         stats: list[WriteStat] = []
         if lost:
-            # What was taken out still shows, and its rows have been written as well.
+            # The view still shows replaced file groups, whose rows have been written as well.
             written = {_file_group(stat) for stat in self._stats} | self._replaced_by(self._reports.values())
-            # Of a delete also those that were found nowhere: they may have come with what it lost against.
+            # A delete sends also the keys that it found nowhere: the winner may have added them.
             rows = self._rows.unsent() if self._job.operation == "delete" else self._rows.sent_to(lost)
             plan = self._planned(rows, rebase.view, written)
             self._write(rows, plan)
@@ -302,7 +302,7 @@ class Ingestion:
         return Rebased(stats, _by_partition(out))
 
     def _lost(self, file_groups: frozenset[FileGroupId]) -> dict[int, Report]:
-        """What was done for targets that wrote file groups which are lost."""
+        """The reports of the targets that wrote lost file groups."""
         lost = {}
         for number, report in self._reports.items():
             written = {_file_group(stat) for stat in report.write_stats}
@@ -318,7 +318,7 @@ class Ingestion:
         return {file_group for file_group in found if file_group is not None}
 
     def _orders_by_requested_time(self, base_file: BaseFile) -> _BeginAgainError:
-        # In the index the later-requested write's word would stand: its keys are in this file group.
+        # The index would keep the locations of the write that was requested later, in this file group.
         return _BeginAgainError(
             f"table {self._table.location}: instant {self.writer.instant} lost file group "
             f"{base_file.partition_path}/{base_file.file_id} to instant {base_file.instant}, which was "

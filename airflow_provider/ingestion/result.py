@@ -1,4 +1,4 @@
-"""What an ingestion returns."""
+"""The result of an ingestion."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def result_of(
     schema_changes: Sequence[ColumnChange] = (),
     already_committed: bool = False,
 ) -> dict[str, Any]:
-    """What a person wants to know of an ingestion.
+    """The result of an ingestion.
 
     :param job: the ingestion.
     :param table: its table.
@@ -63,7 +63,7 @@ _CHANGES = "schema_changes"
 
 
 def told_in_commit(changes: Sequence[ColumnChange]) -> dict[str, str]:
-    """What an ingestion puts into its commit metadata about columns, for a later try to tell.
+    """The commit metadata that tells a later try how an ingestion changed the columns.
 
     :param changes: how it changes the table's columns.
     """

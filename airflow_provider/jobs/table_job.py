@@ -1,4 +1,4 @@
-"""What every job on a table has in common, and its JSON."""
+"""The base of all jobs on a table, and their JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a load does for its table after its commit, where it is due."""
+"""The upkeep that a load does for its table after its commit, when it is due."""
 
 from __future__ import annotations
 

@@ -109,9 +109,9 @@ class ManagedWrite:
 
     @contextmanager
     def enclosing_transaction(self) -> Iterator[None]:
-        """Where the write joins somebody's transaction: it must be open before and after.
+        """Make sure that a joined transaction is open before and after the write.
 
-        :raises EnclosingTransactionError: when it is not.
+        :raises EnclosingTransactionError: when it has ended or was aborted.
         """
         if self.joined_txn is None:
             yield

@@ -31,10 +31,10 @@ class AlterTableOperator(TableOperator):
             comment={"delay": "minutes; below 0 when early"},
         )
 
-    Loads do the first two by themselves, where their rows have more or wider columns than the table. It may
-    run at any time, beside anything: a load that is under way meanwhile keeps the new columns. What is so
-    already is left as it is, so that the task can run again. No Spark is started. Where the table is given
-    by its name, the metastore's columns follow.
+    A load adds and widens columns by itself, where its rows have more or wider columns than the table. This
+    operator may run at any time, beside anything: a load that runs meanwhile keeps the new columns. A column
+    that is already as asked stays as it is, so that the task can run again. No Spark is started. The
+    metastore's columns follow, when the table is given by its name.
 
     The result is ``table``, ``location``, ``instant`` and ``completion_time`` (None where nothing was to be
     changed), ``operation`` and ``schema_changes``.

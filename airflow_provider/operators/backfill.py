@@ -44,16 +44,16 @@ class BackfillOperator(IngestOperator):
             retries=10,
         )
 
-    A window is a partition: every one that the source has rows of, or those of a list; or a piece of
-    a span of time. All windows are written by one Spark job. Each is visible, with its transaction
-    and its partitions, as soon as it has committed.
+    A window is a partition (every one that the source has rows of, or those of a list), or a piece of a span
+    of time. One Spark job writes all windows. Each window becomes visible, with its transaction and its
+    partitions, when it commits.
 
-    Windows that have committed are found on the timeline and are not written again: a task that is
-    killed or retried, or that failed and is cleared, goes on where it was. A task that had finished
-    and is cleared writes everything again; with a ``backfill_id``, never.
+    The backfill finds committed windows on the timeline and does not write them again. So a task that is
+    killed or retried, or that failed and is cleared, continues with the next window. A task that had finished
+    and is cleared writes everything again; with a ``backfill_id`` it writes nothing again.
 
-    Before each window the backfill makes way for live writers of higher priority. Lost conflicts are
-    made up for by merging again what was lost. After each window the task's log says how far it is.
+    Before each window the backfill waits for live writers of higher priority. After a lost conflict it merges
+    the lost file groups again. After each window the task's log tells the progress.
 
     The result is that of :class:`~airflow_provider.operators.ingest.IngestOperator`, of the newest
     commit, but its counts are those of all windows together; and ``windows``, ``windows_done``,
@@ -62,9 +62,9 @@ class BackfillOperator(IngestOperator):
     Arguments beside those of :class:`~airflow_provider.operators.ingest.IngestOperator`, of which
     ``priority`` is ``backfill`` and ``on_conflict`` is ``rebase`` by default:
 
-    :param source: path, URL or pattern, or several. Where it has ``{window}``, a partition column such
-        as ``{month}``, or ``{start:%Y-%m-%d}`` or ``{end:%Y}`` in it, each window is what lies
-        there; else it is the rows of the source whose columns say so (templated).
+    :param source: path, URL or pattern, or several. With ``{window}``, a partition column such as
+        ``{month}``, or ``{start:%Y-%m-%d}`` or ``{end:%Y}`` in it, a window's rows are those of the files
+        there. Otherwise they are the rows of the source with the window's values (templated).
     :param partitions: the windows, each as a path, such as ``year=2013/month=1``, or as values by
         column; all that the source has rows of when None (templated).
     :param window_columns: windows are the values that these columns have in the source; the table's
@@ -74,7 +74,7 @@ class BackfillOperator(IngestOperator):
     :param end: the earliest time after the last one (templated).
     :param step: length of a window: a timedelta, or a text such as ``1 month`` or ``6 hours`` (templated).
     :param order: ``oldest_first`` or ``newest_first`` (templated).
-    :param backfill_id: whatever runs with this id is one backfill: windows that are done under it are
+    :param backfill_id: names one backfill over all its runs: a window that is committed under this id is
         never written again (templated).
     :param patience: before each window, seconds to wait at most for writers of higher priority.
     :param attempts: how often a window is begun that ends with an error which the next attempt

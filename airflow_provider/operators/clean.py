@@ -1,4 +1,4 @@
-"""Deleting files that nobody needs any more, by a DAG."""
+"""Deleting files that no reader and no writer needs, by a DAG."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CleanOperator(TableOperator):
-    """Deletes data files that no snapshot shows any more, and that nobody needs.
+    """Deletes data files that no snapshot shows, and that no reader or writer needs.
 
     ::
 

@@ -49,7 +49,7 @@ _NO_TRANSACTION = {"txn_id": None, "write_id": None, "event_id": None}
 
 
 class _PlansClustering(TableOperator):
-    """What operators have in common that plan a clustering.
+    """Base of the operators that plan a clustering.
 
     :param sort_by: columns to order the rows by, the most important first; none to pack small files as
         they are; what Hudi's options say, or none, when None (templated).
@@ -177,13 +177,12 @@ class ScheduleClusteringOperator(_PlansClustering):
 class RunClusteringOperator(SparkOperator):
     """Carries a clustering plan out, as a Spark job.
 
-    Groups that were written to since they were planned, or that a writer of higher priority works on,
-    are left out, and the others are committed; the next plan has them again. Where nothing is left,
-    the task fails with :class:`~airflow_provider.exceptions.WriteConflictError`, and is retried.
+    The commit leaves out a clustering group that another write has changed since the plan, or that a writer
+    of higher priority works on; the next plan takes it again. When no group is left, the task fails with
+    :class:`~airflow_provider.exceptions.WriteConflictError`, and is retried.
 
-    A retried task first finds out what its last try did, like an ingestion. A plan whose execution
-    failed is rolled back: another one has to be scheduled. Without a plan to carry out no Spark is
-    started.
+    A retried task first finds out what its last try did, like an ingestion. A plan whose execution failed is
+    rolled back, and another one has to be scheduled. Without a plan, the operator starts no Spark.
 
     The result is ``table``, ``instant`` (None without a plan), ``completion_time``, ``action``,
     ``operation``, ``groups_planned``, ``groups_done``, ``groups_left_out``, ``files_replaced``,
@@ -297,8 +296,8 @@ class ClusteringOperator(_PlansClustering, RunClusteringOperator):
             task_id="cluster", table="lake.flights", sort_by=["dest", "carrier"], layout="z-order", retries=3
         )
 
-    A plan that is there already, and that nobody carries out, comes first: one that a killed task has left,
-    or another one's. Where there is nothing to do no Spark is started.
+    A pending plan that nobody carries out comes first, for example one that a killed task left. When there is
+    nothing to cluster, the operator starts no Spark.
 
     Arguments: those of :class:`ScheduleClusteringOperator` and :class:`RunClusteringOperator`.
     """

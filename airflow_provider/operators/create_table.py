@@ -127,7 +127,7 @@ class CreateTableOperator(BaseOperator):
             )
             return self._result(table, created)
         database, name = split_table_name(self.table)
-        # The metastore would say so too, but only when the table is on storage already.
+        # The metastore would refuse the name too, but only after the table is on storage.
         object_name("database", database)
         object_name("table", name)
         columns = _columns(schema, name)
@@ -139,7 +139,7 @@ class CreateTableOperator(BaseOperator):
         return self._result(table, created)
 
     def _location(self, metastore: AnyMetastore, database: str, name: str) -> str:
-        """Where the table is to be; a name that is taken ends here, before anything is written."""
+        """The table's location; refuses a name that is taken, before anything is written."""
         try:
             known = metastore.get_table(database, name)
         except NoSuchObjectError:

@@ -48,7 +48,7 @@ _SECONDS_BETWEEN_LOOKS = 2.0
 
 
 class _PlansIndex(TableOperator):
-    """What operators have in common that plan indexes.
+    """Base of the operators that plan indexes.
 
     :param indexes: ``files``, ``column_stats``, ``bloom_filters``, ``record_index``,
         ``partition_stats``; those that Hudi's options enable when None (templated).
@@ -89,8 +89,8 @@ class _PlansIndex(TableOperator):
 class ScheduleIndexOperator(_PlansIndex):
     """Plans indexes, for :class:`RunIndexOperator` to build. No Spark is started.
 
-    From then on every commit logs to them; they are used once they are complete. ``files`` is planned
-    along where it is not there. What is there or planned already is left out.
+    From then on every commit logs to the planned indexes; readers use them once they are complete. The plan
+    includes ``files`` when the table has no such index, and leaves out indexes that exist or are planned.
 
     ::
 
@@ -124,9 +124,9 @@ class ScheduleIndexOperator(_PlansIndex):
 class RunIndexOperator(SparkOperator):
     """Builds the indexes of a plan, as a Spark job: base files, catch-up, completion.
 
-    A run that fails, is killed or times out leaves its plan, and a retry takes it up: base files that
-    were finished are not written again. What is complete is not done again either. Without a plan no
-    Spark is started.
+    A run that fails, is killed or times out leaves its plan, and a retry continues it: it writes no base
+    file again that was finished, and builds no index again that is complete. Without a plan, the operator
+    starts no Spark.
 
     The result is ``table``, ``instant`` (None without a plan), ``completion_time``, ``action``,
     ``indexes``, ``file_groups``, ``records``, ``bytes``, ``caught_up`` (instants of other Hudi
@@ -227,7 +227,7 @@ class RunIndexOperator(SparkOperator):
             return finished.to_dict()
 
     def _end_earlier_try(self, table: HudiTable, operation: TaskOperation, job: IndexJob) -> None:
-        """Wait for the job of an earlier try where it may still work; else end what it left."""
+        """Wait for an earlier try's job that may still run; end the run of a dead one."""
         while operation.recall("waits_for_writer") and any(
             each.instant == job.instant and each.operation_key == operation.key and self._still_writing(each)
             for each in pending_instants(table)
@@ -248,8 +248,8 @@ class BuildIndexOperator(_PlansIndex, RunIndexOperator):
             task_id="index", table="lake.flights", indexes=["column_stats", "record_index"], retries=3
         )
 
-    What is planned already is built as it was planned: by a killed task, or by another one. Where all is
-    complete no Spark is started.
+    An index that another task planned, or a killed one, is built as it was planned. When all indexes are
+    complete, the operator starts no Spark.
 
     Arguments: those of :class:`ScheduleIndexOperator` and of :class:`RunIndexOperator`, but for ``instant``.
     """

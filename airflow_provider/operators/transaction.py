@@ -1,4 +1,4 @@
-"""Transactions around several tasks: what they write becomes visible together, or not at all."""
+"""Transactions around several tasks: their writes become visible together, or not at all."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class BeginTransactionOperator(TransactionOperator):
                 abort_transaction(metastore, txn_id, reason="its task was cleared", storage_options=options)
             recover_transactions(metastore, storage_options=options)
         except (TableServiceError, OSError) as error:
-            # Of other tables perhaps; whoever writes to one of them meets it there.
+            # They may be of other tables, whose next writers end them.
             self.log.warning("transactions left alone could not be ended now: %s", error)
 
 
@@ -129,8 +129,8 @@ class CommitTransactionOperator(TransactionOperator):
     """Commits a transaction: everything written in it becomes visible in one step.
 
     It fails, and leaves the transaction open, when a task that was to write in it has not, or still writes.
-    A retry after a commit that could not say so succeeds. The result is ``txn_id`` and ``event_id``, of the
-    COMMIT_TXN event.
+    A retry succeeds when the try before it committed and could not report it. The result is ``txn_id`` and
+    ``event_id``, of the COMMIT_TXN event.
 
     :param txn_id: the transaction, from :class:`BeginTransactionOperator` (templated).
     """

@@ -1,4 +1,4 @@
-"""What this provider's sensors have in common: one look, in a worker or in the triggerer."""
+"""The base of this provider's sensors: one look at a time, in a worker or in the triggerer."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class PollingSensor(BaseSensorOperator, abc.ABC):
         return super().resume_execution(next_method, next_kwargs, context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """What the trigger's event means for the task.
+        """End the task as the trigger's event says.
 
         :raises AirflowSensorTimeout: when the deadline passed; says what was waited for.
         :raises TableServiceError: what the trigger met, as the type it had there.

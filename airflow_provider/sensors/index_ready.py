@@ -16,8 +16,7 @@ from airflow_provider.triggers.polling import Progress, while_briefly_unavailabl
 class IndexReadySensor(PollingSensor):
     """Waits until readers and writers of a table use all of some indexes.
 
-    Each index that is waited for is logged: whether it is not planned, planned and built by nobody, or by
-    whom it is built and how far that is.
+    The log tells of each missing index whether it is planned, who builds it, and how far the build is.
 
     :param table: ``database.table``, or the table's path or URL (templated).
     :param indexes: their names: ``files``, ``column_stats``, ``bloom_filters``, ``record_index``,

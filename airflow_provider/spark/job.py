@@ -1,8 +1,7 @@
 """The entry of a job: ``python -m airflow_provider.spark.job SPECIFICATION``, or by spark-submit.
 
-The process ends with its parent: an operator that is gone, or the JVM of spark-submit, would
-else leave a writer behind whose heartbeat nobody stops (facts of Spark: the Python driver
-outlives a killed JVM).
+The process ends with its parent, the operator or the JVM of spark-submit. Otherwise it would stay behind as a
+writer whose heartbeat does not stop: Spark's Python driver outlives a killed JVM.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Terminated(BaseException):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the job that a file describes, and tell what came of it.
+    """Run the job that a file describes, and leave its answer.
 
     The answer goes to a line of the standard output and to a file in the table's storage; see
     :mod:`airflow_provider.spark.job_answer`.
@@ -148,7 +147,7 @@ def _session(job: AnyJob) -> Iterator[SparkSession]:
     try:
         yield spark
     finally:
-        # A session that was given by its id belongs to whoever gave it, and others use it too.
+        # A session that was given by its id belongs to the connection's owner, and other jobs use it too.
         if "session_id=" not in os.environ.get("SPARK_REMOTE", ""):
             spark.stop()
 

@@ -1,4 +1,4 @@
-"""How a job tells what came of it: a line of its output, and a file in the table's storage."""
+"""A job's answer: a line of its output, and a file in the table's storage."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def failure(error: BaseException) -> dict[str, Any]:
 
 
 def write_answer(storage: Storage, job_id: str, answer: dict[str, Any]) -> None:
-    """Leave an answer where the operator looks when the line did not reach it.
+    """Leave an answer where the operator looks when the line of output did not reach it.
 
-    Outcomes of long ago, which nobody will ask for any more, are removed.
+    Answers of more than a week ago are removed.
 
     :param storage: the table's storage; nothing is left where there is no table.
     :param job_id: the job's id.
@@ -52,11 +52,11 @@ def write_answer(storage: Storage, job_id: str, answer: dict[str, Any]) -> None:
 
 
 def read_answer(storage: Storage, job_id: str) -> dict[str, Any] | None:
-    """What became of a job.
+    """The answer of a job.
 
     :param storage: the table's storage.
     :param job_id: the job's id.
-    :return: the answer; None when the job has not said.
+    :return: the answer; None when there is none yet.
     """
     try:
         answer: dict[str, Any] = json.loads(storage.read(_path(job_id)))
@@ -66,7 +66,7 @@ def read_answer(storage: Storage, job_id: str) -> dict[str, Any] | None:
 
 
 def take_answer(storage: Storage, job_id: str) -> dict[str, Any] | None:
-    """:func:`read_answer`, for who is the only one to ask: nothing is left of it."""
+    """Read an answer and remove it, for its only reader; see :func:`read_answer`."""
     answer = read_answer(storage, job_id)
     if answer is not None:
         storage.delete(_path(job_id))

@@ -1,8 +1,9 @@
-"""Many pieces of work for one job: asked for one by one, through files in the table's storage.
+"""Requests to a long-running job, one after the other, through files in the table's storage.
 
-Whoever asks leaves a request, the job an answer under the same id (:mod:`~airflow_provider.spark
-.answer`). Both sides look for files, because nothing else reaches a driver wherever it runs. A
-request says which part of the job's own description is meant, and never holds a secret.
+The operator leaves a request, and the job leaves an answer under the same id
+(:mod:`~airflow_provider.spark.job_answer`). Both poll for files, because an operator and a driver on a cluster
+are sure to share nothing but the table's storage. A request names a part of the job's own description, and
+never holds a secret.
 """
 
 from __future__ import annotations
@@ -70,10 +71,10 @@ def serve(
     is_alive: Callable[[], bool],
     idle_seconds: float = _IDLE_SECONDS,
 ) -> dict[str, Any]:
-    """Do what is asked for until there is no more, or nobody has asked for long.
+    """Answer requests until an empty one comes, or none for a while.
 
-    A job on a cluster does not see that the worker has died which asked. One that ended because it
-    was idle is started again by whoever needs it.
+    A job on a cluster does not notice the death of the worker that sends the requests. So it ends when it is
+    idle for long; an operator that lives starts another job then.
 
     :param job: what requests refer to.
     :param open_session: gives the session, when the first request is there.
@@ -88,7 +89,7 @@ def serve(
         spark = spark or open_session()
         try:
             answer = success(_do(spark, job, request or JobRequest(), is_alive))
-        except Exception as error:  # whatever it is, who asked has to know
+        except Exception as error:  # the operator has to know of any error
             if not isinstance(error, TableServiceError):
                 log.exception("request %d of job %s failed", number, job.job_id)
             answer = failure(error)

@@ -82,7 +82,7 @@ def read_incremental(
     end: str | None = None,
     meta_columns: bool = False,
 ) -> tuple[DataFrame, Increment]:
-    """What changed in a table since a checkpoint.
+    """The changes of a table since a checkpoint.
 
     :param spark: a session, local or over Spark Connect.
     :param table: the table.

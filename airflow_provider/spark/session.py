@@ -36,7 +36,7 @@ _USUAL_PARALLELISM = 8  # where a Spark Connect server does not say
 def local_session(
     app_name: str, master: str = "local[*]", conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A Spark session inside this process's own JVM, or the one that there is.
+    """A Spark session inside this process's own JVM; the active one when there is one.
 
     :param app_name: shown in Spark's logs.
     :param master: ``local[n]``: n tasks at a time, ``*`` for as many as there are cores.

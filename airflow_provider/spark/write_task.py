@@ -14,7 +14,7 @@ from airflow_provider.ingestion.file_group_task import FileGroupTask, Report, Wr
 from airflow_provider.table.timeline import WriteStat
 
 REPORT_SCHEMA = "target int, rows_in long, write_stats string, error string"
-"""What a task says, in Spark's words."""
+"""The columns of a task's report, in Spark's words."""
 
 
 def write_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -38,7 +38,7 @@ def write_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
 
 def report_of(row: Mapping[str, Any]) -> Report:
-    """What a task reported.
+    """The report of a task.
 
     :param row: the one row that it returned, of :data:`REPORT_SCHEMA`.
     """

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _OF_NO_TABLE = frozenset({EventType.OPEN_TXN, EventType.COMMIT_TXN, EventType.ABORT_TXN})
 # An error that needs a person is told so often, not at every look.
 _PAUSE_AFTER_ERROR = 30.0
-# Whoever waits for this consumer sees by it that it lives.
+# Sensors that wait for this consumer see by this that it lives.
 _LONGEST_SILENCE = 30.0
 
 
@@ -56,8 +56,8 @@ class NotificationLogEventTrigger(BaseEventTrigger):
     with the events in order, and ``event_id`` that of the last one. ``missed`` is
     ``{"after": 3, "through": 9}`` when these events were removed before they were read; see ``restart``.
 
-    :param consumer: name of the cursor; each watcher needs one of its own. Retention waits for it. One that
-        nobody needs any more is to be removed: ``table-services metastore forget``.
+    :param consumer: name of the cursor; each watcher needs one of its own. Retention waits for it. Remove
+        a cursor that is no longer needed: ``table-services metastore forget``.
     :param event_types: names of :class:`~airflow_provider.metastore.EventType`; all when None.
     :param table: only events of this table, ``database.table``.
     :param database: only events of this database.
@@ -163,7 +163,7 @@ class Cursor:
     metastore_conn_id: str
 
     def arguments(self) -> dict[str, Any]:
-        """As JSON has them."""
+        """The arguments as JSON has them."""
         types = None if self.event_types is None else list(self.event_types)
         return {**vars(self), "event_types": types}
 
@@ -204,7 +204,7 @@ class Cursor:
         )
 
     def look_up(self, metastore: AnyMetastore) -> LogConsumer:
-        """Where the cursor is: people may have moved it. It is registered if it is not."""
+        """The cursor's position, which a person may have moved; registers a new cursor."""
         for consumer in metastore.consumers():
             if consumer.name == self.consumer:
                 return consumer
@@ -222,7 +222,7 @@ class Cursor:
         )
 
     def unread(self, metastore: AnyMetastore, position: int) -> Delivery:
-        """What comes after a position.
+        """The events after a position.
 
         :raises EventsExpiredError: when some of it was removed, unless ``restart``.
         """
@@ -248,7 +248,7 @@ class Cursor:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What one look found.
+    """The events that one look found.
 
     :param cursor: for which trigger.
     :param events: those that it wants, in order.
@@ -262,7 +262,7 @@ class Delivery:
     missed: dict[str, int] | None = None
 
     def payload(self) -> dict[str, Any]:
-        """As Airflow stores it."""
+        """The delivery as Airflow stores it."""
         return {
             "consumer": self.cursor.consumer,
             "event_id": self.events[-1].event_id if self.events else self.position,
@@ -333,7 +333,7 @@ class _Producer(SharedStreamProducer):
             await asyncio.to_thread(self._metastore.close)
 
     def _look(self, metastore: AnyMetastore) -> Delivery | None:
-        """What is to be delivered; without such, the cursor follows the log."""
+        """The next delivery; without events for it, the cursor follows the log."""
         at = self._cursor.look_up(metastore)
         delivery = self._cursor.unread(metastore, at.event_id)
         if delivery.events or delivery.missed:

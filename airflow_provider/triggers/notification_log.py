@@ -20,7 +20,7 @@ from airflow_provider.metastore import AnyMetastore, LogConsumer, TxnState, open
 from airflow_provider.triggers.polling import PollingTrigger, Progress, while_briefly_unavailable
 
 GONE_AFTER_SECONDS = 600.0
-"""As long as a replica may be silent before retention waits for it no longer."""
+"""Seconds without a sign of life after which retention no longer waits for a replica either."""
 
 # A consumer's rate is that over so many of its latest moves.
 _MOVES = 10
@@ -28,7 +28,7 @@ _MOVES = 10
 
 @dataclass
 class CatchUp:
-    """What is waited for, and how the consumers moved since the wait began.
+    """The event that is waited for, and the consumers' moves since the wait began.
 
     :param until: an event id; None to wait for a transaction.
     :param txn_id: the transaction, whose COMMIT_TXN event is waited for; None to wait for an event.
@@ -103,7 +103,7 @@ class CatchUp:
             raise ConsumerGoneError(
                 f"{where}, and it cannot come there: {error}", consumer=consumer.name
             ) from error
-        # Its silence counts only since there is something to read: who has nothing to do says nothing.
+        # A consumer with nothing to read is silent; its silence counts from the first unread event on.
         if unread and time.time() - unread[0].event_time >= self.gone_after:
             raise ConsumerGoneError(
                 f"{where}, and it gave no sign of life for {consumer.silent_seconds:.0f} s (gone_after is "

@@ -1,4 +1,4 @@
-"""What all waiting in this provider has in common: look, say what blocks, look again."""
+"""The base of this provider's waiting: a trigger looks, tells what blocks, and looks again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ while_briefly_unavailable = tenacity.retry(
 
 @dataclass(frozen=True)
 class Progress:
-    """What one look found.
+    """The state that one look found.
 
     :param blocking: one line for each thing that is waited for; nothing is when it is empty.
     :param result: what is known when nothing blocks any more; JSON-able.

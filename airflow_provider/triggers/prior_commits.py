@@ -13,9 +13,10 @@ from airflow_provider.triggers.polling import PollingTrigger, Progress, while_br
 def prior_commits(table: HudiTable, before: str) -> Progress:
     """Whether every write requested before an instant is completed or rolled back.
 
-    What is waited for is what holds a fenced read
+    An instant blocks if it holds a fenced read
     (:attr:`~airflow_provider.table.timeline.instant.Action.holds_fence`). A writer whose heartbeat expired
-    blocks too: only a rollback ends it (design, section 4), which the next writer of the table does.
+    blocks too, because it may be paused and still commit: only a rollback ends it, by the next writer of the
+    table at the latest.
 
     :param table: the table.
     :param before: requested time of an instant, 17 digits; that instant itself does not block.

@@ -1,4 +1,4 @@
-"""What operators share: connections, templates, Spark jobs, priorities, and errors in Airflow's terms.
+"""The parts that operators share: connections, templates, Spark jobs, priorities, a task's operation key.
 
 Nothing here is public. A concrete operator has at most three of these classes below it.
 """

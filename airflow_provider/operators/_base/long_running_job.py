@@ -1,4 +1,4 @@
-"""The operator's side of a Spark job that does many things: one session for all windows of a backfill."""
+"""The operator's side of a Spark job that answers requests: one session for all windows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SECONDS_TO_END = 60.0
 
 
 class LongRunningSparkJob:
-    """A Spark job that is started when it is asked for the first time, and asked again and again.
+    """A Spark job that starts at the first request, and answers one request after the other.
 
-    As a context manager it ends the job.
+    Leaving it as a context manager ends the job.
 
     :param start: makes the job, not running yet.
-    :param job: what requests refer to.
+    :param job: the description that requests refer to.
     :param storage: the table's storage.
     """
 
@@ -36,15 +36,15 @@ class LongRunningSparkJob:
         self._run: _Run | None = None
 
     def ask(self, request: JobRequest) -> dict[str, Any]:
-        """Ask for something, and wait for it.
+        """Send a request, and wait for its answer.
 
-        :param request: what is asked for.
-        :return: the job's result.
-        :raises TableServiceError: what the job raised; it goes on and may be asked again.
+        :param request: the request.
+        :return: the request's result.
+        :raises TableServiceError: the error that the request met; the job goes on.
         :raises JobFailedError: when the job ended, or was killed; with the end of its log.
         """
         if self._run is None or self._run.is_over:
-            # It ends by itself when it is not asked for long, and gives its executors back.
+            # A job without requests ends by itself after a while, and gives its executors back.
             job = dataclasses.replace(self._job, job_id=uuid.uuid4().hex)
             self._run = _Run(self._start(), job, self._storage)
         return self._run.ask(request)
@@ -60,7 +60,7 @@ class LongRunningSparkJob:
 
 
 class _Run:
-    """One process of a serving job; followed by a thread, so that the task's own can ask and be told."""
+    """One process of the job; a thread reads its output, while the task's own thread waits for answers."""
 
     def __init__(self, running: SparkJob, job: IngestJob, storage: Storage) -> None:
         self._running = running
@@ -82,7 +82,7 @@ class _Run:
         try:
             answer = self._wait(request_id(self._job.job_id, self._asked))
         except BaseException:
-            # A timeout of the task, say: nothing of the job may write on behind the rollback.
+            # For example a timeout of the task: no process of the job may write after the rollback.
             self._running.kill()
             self._thread.join(_SECONDS_TO_END)
             raise
@@ -109,7 +109,7 @@ class _Run:
     def _follow(self) -> None:
         try:
             self._running.run(self._job, self._storage)
-        except BaseException as error:  # noqa: BLE001 - whoever waits for an answer raises it
+        except BaseException as error:  # noqa: BLE001 - the thread that waits for an answer raises it
             self._error = error
         finally:
             self._over.set()

@@ -81,7 +81,7 @@ def _refuse(options: Mapping[str, Any], name: str, where: str) -> None:
 
 
 class Job(Protocol):
-    """What a job is to do, as :mod:`airflow_provider.spark.job` reads it."""
+    """A job as data, which :mod:`airflow_provider.spark.job` reads."""
 
     @property
     def job_id(self) -> str:
@@ -327,7 +327,7 @@ def _end_session(process: subprocess.Popen[str] | None) -> None:
 
 def _processes_of(session: int) -> Iterator[psutil.Process]:
     for each in psutil.process_iter():
-        # One that is no more, or that nobody may look at.
+        # A process that has ended, or that this user may not see.
         with contextlib.suppress(OSError, psutil.Error):
             if os.getsid(each.pid) == session and each.status() != psutil.STATUS_ZOMBIE:
                 yield each

@@ -1,4 +1,4 @@
-"""What all operators have in common that run a Spark job on a table."""
+"""The base of operators that run a Spark job on a table."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class SparkOperator(TableOperator):
         self._is_killed = False
 
     def on_kill(self) -> None:
-        """End the job at once; :meth:`execute` then undoes what it had begun.
+        """End the job at once; :meth:`execute` then rolls its write back.
 
-        It does so in the same moment: it waits for nothing but the job's end. Doing it here, in a
-        signal handler, could meet the same database connection or lock in the middle of its work.
+        :meth:`execute` waits for nothing but the job's end. A rollback here, in a signal handler, could
+        interrupt the use of the same database connection or lock.
         """
         self._is_killed = True
         if self._running is not None:

@@ -1,4 +1,4 @@
-"""What all operators have in common that work on one table."""
+"""The base of operators that work on one table."""
 
 from __future__ import annotations
 

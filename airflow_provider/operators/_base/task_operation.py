@@ -1,4 +1,4 @@
-"""What one task run does to a table, remembered over its retries."""
+"""The operation of one task run, remembered over its retries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TaskOperation:
         key was given, because others may have worked under it long ago.
     :ivar began: the same, for this task run alone.
     :ivar is_retry: whether an earlier try began.
-    :ivar before: what the task run that is over had remembered, where the task was cleared.
+    :ivar before: the facts of the task run before the task was cleared.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class TaskOperation:
         return settle_operation(table, self.key, since=self.since, reason=reason, wait_for=wait_for)
 
     def remember(self, **facts: Any) -> None:
-        """Keep facts for the next try, and for whoever looks at the task in Airflow.
+        """Keep facts for the next try, and for a person who looks at the task in Airflow.
 
         :param facts: JSON-able; None forgets one.
         """
@@ -110,7 +110,7 @@ class TaskOperation:
         self._save()
 
     def recall(self, name: str) -> Any:
-        """What was remembered under a name; None when nothing was."""
+        """The fact that was remembered under a name; None when there is none."""
         return self._state.get(name)
 
     def _save(self) -> None:

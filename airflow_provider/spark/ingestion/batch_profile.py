@@ -28,7 +28,7 @@ _ROWS, _BLANK, _AMBIGUOUS, _CHECKSUM, _NULLS = "_rows", "_blank", "_ambiguous", 
 
 @dataclass(frozen=True)
 class BatchProfile:
-    """What is known of the incoming rows.
+    """The facts about the incoming rows that a plan needs.
 
     :param values: distinct partition values, one row each; no column for a table without
         partitions.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Sent:
-    """Where rows went.
+    """Rows, and the targets that they went to.
 
     :param frame: the rows with their target's number.
     :param counts: rows that came, by target.

@@ -61,7 +61,7 @@ def open_source(spark: SparkSession, job: IngestJob, columns: pa.Schema) -> Data
 
 
 def unreadable(job: IngestJob, error: Exception) -> InvalidInputError:
-    """What Spark's error about the incoming rows means to the job's author.
+    """Spark's error about the incoming rows, in the words of the job's author.
 
     :param job: the ingestion.
     :param error: one of :func:`spark_errors`.
@@ -81,7 +81,7 @@ def unreadable(job: IngestJob, error: Exception) -> InvalidInputError:
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """What Spark raises when it fails; a local session has also errors of its JVM."""
+    """The errors that Spark raises; a local session also raises those of its JVM."""
     from pyspark.errors import PySparkException
 
     try:

@@ -48,7 +48,7 @@ _ROWS_A_PROBE = 1_000_000
 
 @dataclass(frozen=True)
 class TaggingPlan:
-    """What the tasks that look for keys have to know.
+    """The part of the plan that tasks need to look for keys.
 
     :param storage: the table's storage.
     :param config: the table's configuration.
