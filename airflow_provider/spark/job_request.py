@@ -1,8 +1,8 @@
 """Requests to a long-running job, one after the other, through files in the table's storage.
 
 The operator leaves a request, and the job leaves an answer under the same id
-(:mod:`~airflow_provider.spark.job_answer`). Both poll for files, because an operator and a driver on a cluster
-are sure to share nothing but the table's storage. A request names a part of the job's own description, and
+(:mod:`~airflow_provider.spark.job_answer`). Both poll for files: an operator and a driver on a cluster are
+sure to share nothing but the table's storage. A request names a part of the job's own description, and
 never holds a secret.
 """
 
