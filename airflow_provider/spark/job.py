@@ -103,7 +103,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 def _read(specification: str) -> AnyJob:
     jobs: dict[str, type[AnyJob]] = {each.kind_of_job: each for each in (IngestJob, ClusteringJob, IndexJob)}
-    return jobs[json.loads(specification)["job"]].from_json(specification)
+    return jobs.get(json.loads(specification).get("job"), IngestJob).from_json(specification)
 
 
 def _run(job: AnyJob, parent: Parent) -> dict[str, Any] | None:
