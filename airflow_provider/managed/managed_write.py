@@ -87,11 +87,17 @@ class ManagedWrite:
     is_stopped: Callable[[], bool] = lambda: False
     wait_for: Callable[[PendingInstant], bool] | None = None
 
-    def run(self, write: Callable[[TransactionIds], dict[str, Any]]) -> dict[str, Any]:
+    def run(
+        self,
+        write: Callable[[TransactionIds], dict[str, Any]],
+        *,
+        prepare: Callable[[], Any] = lambda: None,
+    ) -> dict[str, Any]:
         """Write, or return what an earlier try wrote.
 
         :param write: writes one commit with these ids and returns its result, a dict with at least
             ``instant``, ``partitions`` and ``schema_changes``. When it raises, nothing of it runs any more.
+        :param prepare: called before the transaction opens, and only when the write has to run.
         :return: its result, with ``txn_id``, ``write_id`` and ``event_id``, which are None without a
             metastore; ``event_id`` is None in a joined transaction as well.
         :raises EnclosingTransactionError: when the joined transaction has ended or was aborted.
@@ -103,6 +109,7 @@ class ManagedWrite:
             result = self.end_earlier_try() if self.operation.is_retry else None
             if result is None:
                 self.recover()
+                prepare()
                 result = self.write(write)
         self.follow_schema(result)
         return result

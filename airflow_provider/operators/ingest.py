@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider.exceptions import InvalidInputError
@@ -268,13 +269,12 @@ class IngestOperator(SparkOperator):
         )
 
     def _ingest(self, managed: ManagedWrite, operation: TaskOperation, job: IngestJob) -> dict[str, Any]:
-        running = self._spark_job(operation)
+        spark_job = cache(lambda: self._spark_job(operation))
 
         def write(ids: TransactionIds) -> dict[str, Any]:
-            described = job.in_transaction(ids.txn_id, ids.write_id)
-            return self._run(running, described, managed.table.storage)
+            return self._run(spark_job(), job.in_transaction(ids.txn_id, ids.write_id), managed.table.storage)
 
-        return managed.run(write)
+        return managed.run(write, prepare=spark_job)
 
     def _result(self, summary: Mapping[str, Any]) -> dict[str, Any]:
         self.log.info(

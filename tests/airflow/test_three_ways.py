@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
@@ -94,7 +96,8 @@ def test_three_ways_leave_the_same(metastore, new_table, tmp_path, spark_connect
         loads.append(tmp_path / f"load{number}")
         loads[-1].mkdir()
         write_rows(loads[-1] / "rows.parquet", rows)
-    session = SparkSession.builder.remote(f"sc://127.0.0.1:{spark_connect_port}").create()
+    with patch.dict(os.environ):  # where it says to every child that this is a client of Spark Connect
+        session = SparkSession.builder.remote(f"sc://127.0.0.1:{spark_connect_port}").create()
 
     def by_operator(name: str, load: Path) -> dict[str, Any]:
         return ingest(load, table=name, spark_conn_id=spark_connect).execute({})
