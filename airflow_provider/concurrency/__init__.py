@@ -60,7 +60,7 @@ __all__ = [
     "rollback",
     "rollback_dead_writers",
     "schedule",
-    "wait_for_higher_priority",
     "settle_operation",
+    "wait_for_higher_priority",
     "wait_for_instant",
 ]
