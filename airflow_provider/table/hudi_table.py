@@ -1,4 +1,4 @@
-"""A Hudi table on storage: create it, open it, look at it."""
+"""A Hudi table on storage: create it, open it, find its files."""
 
 from __future__ import annotations
 
@@ -61,13 +61,12 @@ from airflow_provider.table.writable import check_layout
 class HudiTable:
     """A table whose ``hoodie.properties`` has been read.
 
-    :meth:`timeline` and :meth:`view` look again every time. What the object remembers of its own last write
-    is checked against the timeline before anything goes by it.
+    :meth:`timeline` and :meth:`view` read the storage on every call. What the object remembers of its own
+    last write is compared with the timeline before it is used.
 
     :param storage: the table's storage.
     :param config: the table's configuration.
-    :ivar columns_seen: the data columns as the last write through this object has left them; None before the
-        first one.
+    :ivar columns_seen: the data columns after the last write through this object; None before the first one.
     """
 
     def __init__(self, storage: Storage, config: TableConfig) -> None:
@@ -100,7 +99,7 @@ class HudiTable:
 
     @classmethod
     def at(cls, storage: Storage) -> HudiTable:
-        """Open an existing table on a storage object that there is; see :meth:`open`.
+        """Open an existing table on a given storage object; see :meth:`open`.
 
         :param storage: the table's storage.
         """
@@ -132,9 +131,9 @@ class HudiTable:
     ) -> HudiTable:
         """Create an empty copy-on-write table, version 9, timeline layout 2, UTC.
 
-        No table is made inside another one's folder, nor around one. That is looked for before: in each
-        folder around the location, which costs one request each, and, where the location holds something, in
-        all folders below it. Two that are made at the same moment may miss one another.
+        A table cannot be created inside another table's folder, nor around one. The method checks each parent
+        folder, which costs one request each, and, if the location is not empty, all folders below it. Two
+        tables that are created at the same moment may miss each other.
 
         :param location: absolute path or URL; must not hold a table.
         :param name: table name.
@@ -146,8 +145,8 @@ class HudiTable:
         :param database: database name, part of the table's checksum.
         :param hive_style: whether partition folders are named ``column=value``.
         :param storage_options: keyword arguments of the fsspec file system.
-        :param hudi_options: what holds for everybody who works on the table, by Hudi's names; see
-            :meth:`HudiOptions.parse`. They are kept in its ``hoodie.properties``.
+        :param hudi_options: options for every writer and service of the table, by Hudi's names; see
+            :meth:`HudiOptions.parse`. They are stored in its ``hoodie.properties``.
         :raises MissingColumnError: when a named column is not in the schema.
         :raises InvalidInputError: when the schema or the record key is empty, a column is
             named like one of Hudi's meta columns, or an option is unknown, of the wrong type, or
@@ -187,9 +186,9 @@ class HudiTable:
         return Timeline.load(self.storage, self.config.layout)
 
     def find_commit(self, requested_time: str) -> tuple[Instant, CommitMetadata] | None:
-        """A completed commit of the active or of the archived timeline, and what it did.
+        """A completed commit of the active or of the archived timeline, and its metadata.
 
-        :param requested_time: of the commit.
+        :param requested_time: requested time of the commit.
         :return: None when there is no such instant, or it is pending.
         """
         return find_commit(self.storage, self.timeline(), requested_time, self.config.layout)
@@ -235,7 +234,7 @@ class HudiTable:
 
         :param as_of: see :meth:`~airflow_provider.table.timeline.active.Timeline.as_of`; now when None.
         :param valid_write_ids: see :meth:`select_files`, whose errors are raised here too.
-        :param where: files are left out that cannot hold a row for which this is true.
+        :param where: the query's predicate; files that cannot hold a matching row are left out.
         """
         found = self.select_files(where, as_of, valid_write_ids=valid_write_ids)
         return list(found.base_files)
@@ -247,14 +246,14 @@ class HudiTable:
         *,
         valid_write_ids: ValidWriteIds | None = None,
     ) -> Selection:
-        """The base files that a query has to open, and which indexes told so.
+        """The base files that a query has to open, and the indexes that decided it.
 
-        :param where: what the query asks of the rows, see :data:`~airflow_provider.table.skipping.Where`;
-            None for all of them. Files are left out that cannot hold such a row.
+        :param where: the query's predicate, see :data:`~airflow_provider.table.skipping.Where`; None for all
+            rows. Files that cannot hold a matching row are left out.
         :param as_of: see :meth:`~airflow_provider.table.timeline.active.Timeline.as_of`; now when None.
         :param valid_write_ids: the write ids of this table that the reader sees, usually a
             :class:`~airflow_provider.metastore.model.ValidWriteIdList`: commits of other metastore
-            transactions are left out. Commits of no transaction are always seen. All commits when None.
+            transactions are invisible. Commits without a transaction are always visible. None shows all.
         :raises NoSuchInstantError: when nothing had completed as of then.
         :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not, or a file that
             the reader should see was cleaned.
@@ -264,7 +263,7 @@ class HudiTable:
         """
         self.check_mergeable()
         view = self.readable_view(as_of, valid_write_ids=valid_write_ids)
-        # Without a predicate no column matters: a table without a commit may not even have any.
+        # Without a predicate the columns do not matter; a table without a commit may have none.
         columns = pa.schema([]) if where is None else self.schema_on(view.timeline).columns
         return select_files(view, self.config, columns, where)
 
@@ -289,7 +288,7 @@ class HudiTable:
     def readable_view(
         self, as_of: str | None = None, *, valid_write_ids: ValidWriteIds | None = None
     ) -> FileSystemView:
-        """The file slices that a reader sees, of which no clean has taken a file.
+        """The file slices that a reader sees, after a check that no clean has deleted one of their files.
 
         :param as_of: see :meth:`view`, whose errors are raised here too.
         :param valid_write_ids: see :meth:`select_files`.
@@ -305,7 +304,7 @@ class HudiTable:
     def _view(
         self, as_of: str | None, valid_write_ids: ValidWriteIds | None
     ) -> tuple[FileSystemView, Sequence[Effect]]:
-        """The view, and the commits that are left out on it."""
+        """The view, and the commits that are invisible on it."""
         hidden: list[Effect] = []
 
         def load() -> Timeline:
@@ -321,13 +320,13 @@ class HudiTable:
             return timeline.showing(lambda instant: instant not in unseen)
 
         def indexes(timeline: Callable[[], Timeline]) -> UsableIndexes | None:
-            # A table of layout 1 has another kind of metadata table.
+            # The metadata table of layout 1 has another format.
             if self.config.layout != 2 or not self.config.metadata_partitions:
                 return None
             return UsableIndexes(self.storage, timeline(), is_moment=not hidden)
 
         view = FileSystemView(self.storage, load, indexes)
-        _ = view.timeline  # this moment's, not that of the first question
+        _ = view.timeline  # loads it now, and not at the first question
         return view, hidden
 
     @cached_property
@@ -340,7 +339,7 @@ class HudiTable:
 
     @cached_property
     def hudi_options(self) -> HudiOptions:
-        """What the table's properties say to everybody who works on it.
+        """The options that the table's properties set for every writer and service.
 
         :raises InvalidInputError: when an option has a value that it cannot have, or contradicts another.
         """
@@ -353,9 +352,9 @@ class HudiTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """The data columns as of now, without Hudi's meta columns; looks at the timeline every time.
+        """The present data columns, without Hudi's meta columns; reads the timeline on every call.
 
-        :raises UnsupportedTableError: when neither the configuration nor a commit says it.
+        :raises UnsupportedTableError: when neither the configuration nor a commit has the schema.
         """
         return self.schema_on(self.timeline()).columns
 
@@ -363,17 +362,17 @@ class HudiTable:
         """The schema at the moment of a timeline.
 
         :param timeline: from :meth:`timeline`, or of a view.
-        :raises UnsupportedTableError: when neither the configuration nor a commit says it.
+        :raises UnsupportedTableError: when neither the configuration nor a commit has the schema.
         """
         return table_schema(self.storage, timeline, self.config)
 
     def check_writable(self, *, keeps_indexes: bool = True) -> None:
         """Make sure that this package can write to the table.
 
-        :param keeps_indexes: whether what is written has to be logged to all of its indexes.
-        :raises UnsupportedTableError: when its version, layout or type is another than the one
-            that we write, its files are laid out otherwise, see
-            :func:`~airflow_provider.table.writable.check_layout`, or it has an index that is not kept here.
+        :param keeps_indexes: whether the write has to update all of the table's indexes.
+        :raises UnsupportedTableError: when this package does not write the table's version, layout or type,
+            or the layout of its files (:func:`~airflow_provider.table.writable.check_layout`), or does not
+            keep one of its indexes up to date.
         """
         config = self.config
         found = (config.table_type, config.version, config.layout)

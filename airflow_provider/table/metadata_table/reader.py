@@ -41,7 +41,7 @@ from airflow_provider.table.timeline import Action, State, Timeline, archived_co
 METADATA_FOLDER = ".hoodie/metadata"
 
 _DELETED = None
-"""What a log says of a key that it takes out."""
+"""The version of a key that a log file deletes."""
 
 Changes = list[Payload | None]
 Find = Callable[[HFileReader], Iterator[tuple[bytes, bytes]]]
@@ -56,23 +56,22 @@ def metadata_storage(table: Storage) -> Storage:
 
 
 class MetadataTable:
-    """What the metadata table says, at the moment when its timeline was loaded.
+    """The content of the metadata table at the moment when its timeline was loaded.
 
-    Records come merged: those of the base file and of every log file since whose instant completed,
-    on the metadata table's timeline and on that of the table itself. The metadata table's instant
-    completes first, so that one that is pending on the table's timeline does not count yet.
+    A record is merged from the base file and every later log file whose instant has completed, both on the
+    metadata table's timeline and on the table's own. The metadata table's instant completes first; until the
+    table's instant has completed too, its log files do not count.
 
-    Log files are merged in the order in which their instants completed, which is the order of the
-    commits. (Hudi takes the order of their requested times; it makes a difference only for a key
-    that two of them changed, one of which began earlier and completed later.)
+    Log files are merged in the order in which their instants completed, which is the order of the commits.
+    (Hudi merges them in the order of requested times. The result differs only for a key that two instants
+    changed, of which one began earlier and completed later.)
 
-    What was read stays in memory as long as this object: of HFiles their indexes, of log files the
-    small ones.
+    The object keeps what it has read in memory: the indexes of HFiles, and small log files.
 
     :param storage: the metadata table's storage, see :func:`metadata_storage`.
-    :param pending: requested times of the instants that have not completed on the table's timeline.
-    :param as_of: a completion time of the table's commits: what completed later does not count. None
-        where all that has completed counts.
+    :param pending: requested times of the instants that are pending on the table's timeline.
+    :param as_of: a completion time of the table's commits; instants that completed later do not count. None
+        when all completed instants count.
     """
 
     def __init__(self, storage: Storage, pending: Collection[str] = (), *, as_of: str | None = None) -> None:
@@ -85,7 +84,7 @@ class MetadataTable:
         self._block_readers: dict[int, HFileReader] = {}  # of the blocks in _blocks
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is where goes along, so that another process reads the same; what was read does not.
+        # The file slices are pickled, so that another process reads the same; the caches are not.
         return {**self.__dict__, "_readers": {}, "_blocks": {}, "_block_readers": {}}
 
     @cached_property
@@ -96,9 +95,9 @@ class MetadataTable:
     def file_slices(self, partition: str) -> list[MetadataFileSlice]:
         """The newest slice of every file group of a partition, in the order of their ids.
 
-        :return: none where there is no such partition.
-        :raises SnapshotUnavailableError: when what it said as of the moment may have been cleaned since,
-            after two compactions.
+        :return: empty when there is no such partition.
+        :raises SnapshotUnavailableError: when files of the moment may have been cleaned, after two later
+            compactions.
         """
         if partition not in self._slices:
             groups = self.file_groups(partition)
@@ -122,8 +121,8 @@ class MetadataTable:
     def newest_slice(self, group: FileGroup) -> MetadataFileSlice:
         """The slice of a file group that is read as of the moment."""
         base_file = next((each for each in reversed(group.base_files) if self._is_current(each)), None)
-        # A log file that completed after a compaction was planned is not in that compaction's base
-        # file, whenever it was requested (HoodieFileGroup.getBaseInstantTime).
+        # The base file of a compaction lacks every log file that completed after the compaction was planned,
+        # whenever that was requested (HoodieFileGroup.getBaseInstantTime).
         since = base_file.instant if base_file else ""
         logs = (each for each in group.log_files if base_file is None or not each.is_empty)
         after = (each for each in logs if each.completion_time > since != each.instant)
@@ -131,29 +130,29 @@ class MetadataTable:
         return MetadataFileSlice(group.partition, group.file_id, base_file, shown)
 
     def records(self, partition: str) -> Iterator[tuple[str, Payload]]:
-        """All records of a partition: file group by file group, in each in the order of the keys."""
+        """All records of a partition, by file group, in each in the order of the keys."""
         for file_slice in self.file_slices(partition):
             yield from self.slice_records(file_slice)
 
     def slice_records(self, file_slice: MetadataFileSlice) -> Iterator[tuple[str, Payload]]:
         """All records of a file slice, in the order of the keys.
 
-        What the log files say is kept in memory, what the base file says is not.
+        The records of the log files are in memory; those of the base file are streamed.
         """
         changes = self._changes(file_slice, HFileReader.scan)
         yield from _merged(self._base_records(file_slice, HFileReader.scan), changes)
 
     def deleted_keys(self, file_slice: MetadataFileSlice) -> set[str]:
-        """The keys that the log files of a file slice take out, and do not put in again."""
+        """The keys that the log files of a file slice delete, and do not add again."""
         changes = self._changes(file_slice, HFileReader.scan)
         return {key.decode() for key, of_key in changes.items() if of_key[-1] is _DELETED}
 
     def changed_versions(self, file_slice: MetadataFileSlice, since: str) -> Iterator[tuple[str, Changes]]:
-        """All that was said of the keys that log files changed: by the base file, then by each of them.
+        """All versions of the keys that log files have changed: of the base file, then of each log file.
 
-        None: that the key is taken out.
+        A version of None deletes the key.
 
-        :param since: only of keys that were changed after this completion time.
+        :param since: a completion time; only keys that were changed after it are returned.
         """
         later = (each for each in file_slice.log_files if each.completion_time > since)
         changed = set(self._changes(replace(file_slice, log_files=tuple(later)), HFileReader.scan))
@@ -167,7 +166,7 @@ class MetadataTable:
     def look_up(self, partition: str, keys: Iterable[str]) -> dict[str, Payload]:
         """The records of those keys that have one.
 
-        Reads the blocks that the keys are in, of the file groups that they belong to.
+        It reads only the blocks that can have the keys, in their file groups.
 
         :param keys: in any order.
         """
@@ -177,9 +176,9 @@ class MetadataTable:
         return found
 
     def versions_of(self, partition: str, keys: Iterable[str]) -> dict[str, Changes]:
-        """All that is said of some keys: by the base file, then by each log file. None takes the key out.
+        """All versions of some keys: of the base file, then of each log file. None deletes the key.
 
-        :param keys: in any order; one of which nothing is said is left out.
+        :param keys: in any order; a key without a version is left out.
         """
         found: dict[str, Changes] = {}
         for base, changes in self._versions(partition, keys):
@@ -201,7 +200,7 @@ class MetadataTable:
             yield self._base_records(file_slice, find), self._changes(file_slice, find, wanted)
 
     def with_prefix(self, partition: str, prefix: str) -> Iterator[tuple[str, Payload]]:
-        """The records whose keys begin so, as those of all statistics of a column do."""
+        """The records whose keys begin with a prefix, such as all statistics of a column."""
         begin = prefix.encode()
         for file_slice in self.file_slices(partition):
             find = partial(HFileReader.with_prefix, prefix=begin)
@@ -210,9 +209,9 @@ class MetadataTable:
             yield from _merged(self._base_records(file_slice, find), changes)
 
     def logged_by(self, partition: str, instants: Sequence[str]) -> list[dict[str, Payload | None]]:
-        """What some instants of the table have logged to a partition, each by key; None takes a key out.
+        """The records that each of some instants has logged to a partition, by key; None deletes a key.
 
-        Reads their log files, and nothing else.
+        It reads only the log files of these instants.
 
         :param instants: requested times.
         :raises SnapshotUnavailableError: when one of their log files was compacted.
@@ -240,11 +239,11 @@ class MetadataTable:
         return self._is_committed(instant)
 
     def complete_up_to(self, instant: str) -> str:
-        """Up to when a base file knows of every commit without a log file.
+        """The time up to which a base file has every commit.
 
-        :param instant: requested time of the instant that wrote it.
-        :return: when that completed, of an instant with which a partition begins, whose own time is none;
-            empty where nobody knows it any more.
+        :param instant: requested time of the instant that wrote the base file.
+        :return: that time. For an instant with which a partition begins, whose name is no time, it is the
+            completion time; empty when this is unknown.
         """
         if not is_initial(instant):
             return instant
@@ -252,11 +251,11 @@ class MetadataTable:
         return (known and known.completion_time) or self._archived.get(instant, "")
 
     def _check_not_cleaned(self, groups: Iterable[FileGroup]) -> None:
-        """A slice that was superseded is deleted only once another compaction has completed after that."""
+        """A cleaner deletes a replaced slice only after a further compaction has completed."""
         newer = set()
         for group in groups:
             base_file = self.newest_slice(group).base_file
-            # Also one that completed between the loading of the timeline and the listing.
+            # This includes base files that completed between the loading of the timeline and the listing.
             others = (each for each in (*group.base_files, *group.uncommitted) if is_base_file(each))
             newer |= {
                 each.instant for each in others if base_file is None or each.instant > base_file.instant
@@ -290,10 +289,10 @@ class MetadataTable:
         return FileGroup(partition, file_id, tuple(bases), tuple(logs), tuple(uncommitted))
 
     def _completion(self, instant: str) -> str | None:
-        """When the instant of a log file completed; None where it did not.
+        """The completion time of a log file's instant; None when it has not completed.
 
-        One that is older than the timeline has to be in the archived one: a writer that was rolled back
-        may stand still, and leave a log file when it wakes up, however late.
+        An instant that is older than the timeline must be in the archived one: a writer that was rolled back
+        while it was paused may leave a log file much later.
         """
         known = self.timeline.find(instant)
         if known is not None:
@@ -315,7 +314,7 @@ class MetadataTable:
         return instant < self.timeline.starts
 
     def _is_current(self, base_file: MetadataFile) -> bool:
-        """Whether a base file says nothing of what completed after the moment."""
+        """Whether a base file holds nothing that completed after the moment."""
         if self._as_of is None or base_file.instant <= self._as_of:
             return True
         between = (
@@ -340,7 +339,7 @@ class MetadataTable:
     def _changes(
         self, file_slice: MetadataFileSlice, find: Find, wanted: Collection[bytes] | None = None
     ) -> dict[bytes, Changes]:
-        """What the log files say of keys, one after the other."""
+        """The versions of keys in the log files, in their order."""
         changes: dict[bytes, Changes] = {}
         blocks = [block for log_file in file_slice.log_files for block in self._log_blocks(log_file)]
         for block in valid_log_blocks(blocks, self._is_committed):
@@ -378,7 +377,7 @@ def _decoder(reader: HFileReader) -> RecordDecoder:
         return _decoder_of(reader.file_info["schema"].decode())
     except KeyError:
         raise CorruptTableError(
-            "an HFile of the metadata table does not say its schema; drop the index and build it again"
+            "an HFile of the metadata table has no schema; drop the index and build it again"
         ) from None
 
 
@@ -388,7 +387,7 @@ _decoder_of = lru_cache(maxsize=32)(RecordDecoder)
 def _merged(
     base: Iterable[tuple[bytes, Payload]], changes: dict[bytes, Changes]
 ) -> Iterator[tuple[str, Payload]]:
-    """Base records with what the logs say of them, and new ones, in the order of the keys."""
+    """Base records merged with their versions in the logs, and new records, in the order of the keys."""
     if not changes:
         yield from ((key.decode(), payload) for key, payload in base if not is_tombstone(payload))
         return
@@ -409,8 +408,8 @@ def _merged(
 
 
 def _applied(key: bytes, base: Payload | None, changes: Changes) -> Iterator[tuple[str, Payload]]:
-    # One after the other from the base on: a file that was logged twice and then taken out would
-    # come back if the logs were merged among themselves first, as Hudi does.
+    # The versions are merged one after the other, from the base on. If the logs were merged among themselves
+    # first, as in Hudi, a file that was logged twice and then deleted would come back.
     merged = base
     for change in changes:
         merged = _DELETED if change is _DELETED else merge(merged, change)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from airflow_provider.exceptions import InvalidInputError, MissingColumnError
 
 Filter = tuple[str, str, Any]
-"""Column, operator, value; of ``is null`` and ``is not null`` the value does not matter."""
+"""Column, operator, value; ``is null`` and ``is not null`` ignore the value."""
 
 Where: TypeAlias = "pc.Expression | Sequence[Filter] | Sequence[Sequence[Filter]]"
 """An expression over the columns; or filters, which must all be true; or several lists of filters, of which
@@ -54,7 +54,7 @@ def parse_filter(text: str) -> Filter:
     """A filter as people write it: ``delay > 300``, ``origin in JFK,EWR``, ``delay is not null``.
 
     :param text: column, operator, value; values of ``in`` have commas between them, quotes are optional.
-    :raises InvalidInputError: when it is not such a text.
+    :raises InvalidInputError: when the text is no filter.
     """
     match = _FILTER.match(text)
     if match is None or bool(match["value"]) == match["operator"].endswith("null"):
@@ -70,7 +70,7 @@ def parse_filter(text: str) -> Filter:
 
 
 def alternatives(where: Where) -> list[list[Filter]]:
-    """The filters of a predicate, as alternatives; none of an expression, into which nobody can look.
+    """The filters of a predicate, as alternatives; empty for an expression, whose parts are not accessible.
 
     :raises InvalidInputError: when it is neither an expression nor filters.
     """
@@ -91,7 +91,7 @@ def alternatives(where: Where) -> list[list[Filter]]:
 def expression(where: Where, schema: pa.Schema) -> pc.Expression:
     """A predicate as an expression.
 
-    :param where: the predicate; values in filters are taken for values of their column's type.
+    :param where: the predicate; values in filters are read as values of their column's type.
     :param schema: the columns that it may name.
     :raises InvalidInputError: when it cannot be evaluated over these columns.
     """
@@ -121,7 +121,7 @@ def _comparison(each: Filter, schema: pa.Schema) -> pc.Expression:
     if operator.endswith("in"):
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise InvalidInputError(f"{each!r}: after {operator!r} come several values, such as a list")
-        # As in SQL, a null is neither in nor not in them.
+        # As in SQL, a null is neither in a list nor not in it.
         found = field.isin(_values(value, kind))
         return (found if operator == "in" else ~found) & field.is_valid()
     if value is None:
@@ -130,11 +130,11 @@ def _comparison(each: Filter, schema: pa.Schema) -> pc.Expression:
 
 
 def literal(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A filter's value: a text of a date or a number becomes one, all else Arrow compares as it is.
+    """A filter's value: a text with a date or a number is converted, Arrow compares any other value as it is.
 
     :param value: as it was given.
     :param kind: the column's type.
-    :raises InvalidInputError: when it is no value of such a column.
+    :raises InvalidInputError: when such a column cannot have the value.
     """
     if isinstance(value, pa.Scalar):
         return value
@@ -155,21 +155,21 @@ def _values(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
 
 
 def named_columns(where: pc.Expression, columns: Iterable[str]) -> list[str]:
-    """Those of some columns that an expression may be about, and perhaps others.
+    """The columns that an expression may refer to, and perhaps others.
 
-    Nobody can look into an expression; but it prints the names of its columns.
+    The parts of an expression are not accessible, but its text has the names of its columns.
     """
     text = str(where)
     return [column for column in columns if column in text]
 
 
 def has_nan(where: pc.Expression) -> bool:
-    """Whether an expression compares with what is not a number.
+    """Whether an expression compares with NaN.
 
-    Where Arrow knows the bounds of a column it takes "not less than" for "at least". For what is not a number
-    these are not the same: of ``~(x < nan)``, which is true of all rows, it would leave out every file.
+    When Arrow knows the bounds of a column, it reads "not less than" as "at least". With NaN the two differ: for
+    ``~(x < nan)``, which is true for all rows, it would leave out every file.
 
-    :param where: the expression. That of a text or a column of that name costs no more than time.
+    :param where: the expression. If it has a text or a column named nan, the answer only costs time.
     """
     return re.search(r"\bnan\b", str(where)) is not None
 
@@ -177,7 +177,7 @@ def has_nan(where: pc.Expression) -> bool:
 def may_match(
     where: pc.Expression, schema: pa.Schema, known: Iterable[Mapping[str, Collection[pc.Expression]]]
 ) -> list[bool]:
-    """Whether there can be rows for which an expression is true.
+    """Whether any row can make an expression true.
 
     :param where: from :func:`expression`.
     :param schema: the columns.

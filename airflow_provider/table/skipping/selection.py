@@ -1,4 +1,4 @@
-"""Which base files a query has to open: by partition, by record key, by statistics of columns.
+"""The base files that a query has to open: by partition, by record key, by column statistics.
 
 A file is skipped only where it is sure that none of its rows is asked for. What cannot be known, such as
 the statistics of a column that came later, or of a file whose statistics were never kept, skips nothing.
@@ -32,15 +32,15 @@ from airflow_provider.table.skipping.predicates import (
 )
 
 _RECORD_KEY = META_COLUMNS[2]
-_MOST_KEYS = 10_000  # that are looked up for one query
+_MOST_KEYS = 10_000  # more keys of one query are not looked up
 
 PARTITION_COLUMNS = "partition columns"
-"""In :class:`Step`: what the partition paths themselves say."""
+"""The name of a :class:`Step` that goes by the partition paths."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one index did for a query.
+    """The part that one index had in a query.
 
     :param index: the metadata partition; or :data:`PARTITION_COLUMNS`.
     :param considered: partitions or files that it was asked about; None where it was asked about all files
@@ -57,7 +57,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Selection:
-    """The base files that a query has to open, and why only those.
+    """The base files that a query has to open, and the steps that have excluded the others.
 
     :param base_files: the files.
     :param steps: what was skipped, one after the other.
@@ -69,7 +69,7 @@ class Selection:
     listed_by: str
 
     def to_dict(self) -> dict[str, Any]:
-        """All that it says, JSON-able."""
+        """All fields, as JSON can store them."""
         return {
             "listed_by": self.listed_by,
             "steps": [
@@ -90,7 +90,7 @@ def select_files(
     *,
     files_in_table: int | None = None,
 ) -> Selection:
-    """The base files in which there can be rows that a query asks for.
+    """The base files that can have rows of a query.
 
     :param view: the snapshot.
     :param config: the table's configuration.
@@ -126,7 +126,7 @@ def select_files(
 def select_partitions(
     view: FileSystemView, config: TableConfig, schema: pa.Schema, where: Where | None
 ) -> list[str]:
-    """The partitions in which there can be rows that a query asks for, as their paths say.
+    """The partitions that can have rows of a query, by their paths.
 
     :param view: the snapshot.
     :param config: the table's configuration.
@@ -143,7 +143,7 @@ def select_partitions(
 def without_matches(
     view: FileSystemView, schema: pa.Schema, where: Where, base_files: Iterable[BaseFile]
 ) -> list[BaseFile]:
-    """The base files of which the statistics say that none of their rows is asked for.
+    """The base files that have no row of a query, by their statistics.
 
     :param view: the snapshot.
     :param schema: the table's data columns.
@@ -173,7 +173,7 @@ def _of_partition(path: str, config: TableConfig, schema: pa.Schema) -> dict[str
     try:
         texts = partition_values(path, config)
     except NotATableError:
-        return {}  # somebody else's way to name folders
+        return {}  # folders that are named in another way
     known = {}
     for column, text in zip(config.partition_fields, texts, strict=True):
         kind = schema.field(column).type if column in schema.names else None
@@ -201,7 +201,7 @@ def _is_plain(kind: pa.DataType) -> bool:
 def _by_key(
     view: FileSystemView, config: TableConfig, schema: pa.Schema, where: Where
 ) -> list[BaseFile] | None:
-    """The files with the record keys that a query names; None where it names none, or nobody knows."""
+    """The files with the record keys that a query names; None when it names none or no index answers."""
     keys = _record_keys(where, config, schema)
     if keys is None or view.indexes is None:
         return None
@@ -216,7 +216,7 @@ def _by_key(
 
 
 def _record_keys(where: Where, config: TableConfig, schema: pa.Schema) -> set[str] | None:
-    """The record keys of which each row has one that filters ask for; None where they leave it open."""
+    """The record keys of all rows that filters can match; None when the filters do not fix them."""
     found: set[str] = set()
     for group in alternatives(where):
         values = [_values_of(column, group, schema) for column in config.record_key_fields]
@@ -233,7 +233,7 @@ def _record_keys(where: Where, config: TableConfig, schema: pa.Schema) -> set[st
         try:
             found.update(record_keys(pa.table(columns, config.record_key_fields), config).to_pylist())
         except TableServiceError:
-            return None  # such a key cannot be
+            return None  # no record can have such a key
     return found or None
 
 
@@ -293,7 +293,7 @@ def _by_partition_statistics(
 
 
 class _Cases:
-    """What statistics say, as expressions of which one is true for each row of a file, or partition."""
+    """Statistics as expressions, of which one is true for each row of a file or partition."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -319,11 +319,11 @@ class _Cases:
             return None
         field = pc.field(column)
         low, high = ends
-        # Minus zero equals zero, and is not in a list that has only the other.
+        # Minus zero equals zero, but a list with only one of them does not contain the other.
         is_one = low == high and not (pa.types.is_floating(kind) and low.as_py() == 0)
-        # Only of a single value is it known what it is not.
+        # Only a single value shows which values do not occur.
         cases.append(field == low if is_one else (field >= low) & (field <= high))
-        if pa.types.is_floating(kind):  # Parquet's statistics leave out what is not a number
+        if pa.types.is_floating(kind):  # Parquet's statistics leave out NaN
             cases.append(self._nans.setdefault(column, field == pa.scalar(float("nan"), kind)))
         return cases
 
@@ -340,11 +340,11 @@ _FAMILIES: Sequence[frozenset[ValueType]] = (
     ),
     frozenset({ValueType.BYTES, ValueType.FIXED}),
 )
-"""Types between which a column may change, so that values keep their order."""
+"""Type changes of a column that keep the order of values."""
 
 
 def _bounds(stats: ColumnStats, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar] | None:
-    """Smallest and largest value with the type that the column has now; None where they are not known."""
+    """Smallest and largest value in the column's present type; None when they are unknown."""
     now, then = value_type(kind), stats.value_type
     if stats.min_value is None or stats.max_value is None or now is None or then is None:
         return None
@@ -354,7 +354,7 @@ def _bounds(stats: ColumnStats, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar
         low, high = (
             _scalar(each.value, then, stats.type_info) for each in (stats.min_value, stats.max_value)
         )
-        # As the rows of a file whose column was narrower are read.
+        # A reader widens the rows of a file with a narrower column in the same way.
         found = converted(pa.array([low, high]), kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ArithmeticError, ValueError, TypeError):
         return None

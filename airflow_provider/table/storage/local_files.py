@@ -1,7 +1,7 @@
 """Files on a local disk, by the system calls alone.
 
-Python's file objects make ten of three, and fsspec's three times as many again. Where the disk is to be
-forced, each step says so to it; see :mod:`~airflow_provider.table.storage.durability`.
+Python's file objects need ten system calls where three do, and fsspec's three times as many again. Each step
+registers what has to be forced to the disk; see :mod:`~airflow_provider.table.storage.durability`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 from airflow_provider.table.storage.durability import Disk, Place
 
 STAGED = ".staged-"
-"""What the names of files begin with that have not got theirs yet."""
+"""Prefix of the temporary names of files that do not have their final name yet."""
 
 
 def read(target: str) -> bytes:
@@ -35,10 +35,10 @@ def read(target: str) -> bytes:
 
 
 def delete_folder(target: str) -> None:
-    """Delete a folder with all that is in it.
+    """Delete a folder with everything in it.
 
-    :param target: absolute path; an absent folder is deleted already. One into which somebody puts something
-        in this moment stays.
+    :param target: absolute path. An absent folder is no error; a folder stays if another process puts a file
+        into it meanwhile.
     """
     with suppress(OSError):
         with os.scandir(target) as entries:
@@ -66,7 +66,7 @@ def put(disk: Disk | None, target: str, data: bytes) -> None:
     if disk.place(target) in (Place.DATA, Place.STAGED) and _moved(staged, target):
         disk.wrote_data(target)
         return
-    # What is replaced may be in use already, so that it must not be lost either.
+    # Readers may use the replaced file already, so a power failure must not lose it either.
     disk.wrote(staged)
     disk.force()
     delete_checksum(target)
@@ -104,7 +104,7 @@ def put_if_absent(disk: Disk | None, target: str, data: bytes) -> bool:
             os.unlink(staged)  # noqa: PTH108
     if disk is None:
         return True
-    if is_step or place is Place.CLAIM:  # a claim is there before whatever it stands for
+    if is_step or place is Place.CLAIM:  # a heartbeat is on the disk before its writer's files
         disk.named(target)
         disk.end_step()
     else:

@@ -1,7 +1,7 @@
-"""The one seam between the engine and the place where a table lives.
+"""The one interface between the engine and the storage of a table.
 
-Exactly the operations that the commit protocol needs; everything above is written
-against :class:`Storage`, so that a test can put a fault or a scheduler in between.
+It has exactly the operations that the commit protocol needs. Everything above uses :class:`Storage`, so that
+a test can insert a fault or a scheduler.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from airflow_provider.table.storage.durability import DEFAULT_DURABILITY, Disk, 
 
 
 class FileStatus(NamedTuple):
-    """What a listing says about one file or folder.
+    """One file or folder in a listing.
 
     :param path: path relative to the storage's root, ``/`` separated.
     :param size: bytes.
@@ -49,9 +49,9 @@ class Storage:
 
     :param root: absolute local path, or a URL such as ``s3://bucket/lake/flights``.
     :param options: keyword arguments of the fsspec file system.
-    :ivar timeline_zone: of the table here, in which its instant times are written: ``UTC``, ``LOCAL`` or a
-        name; see :mod:`~airflow_provider.table.timeline.zone`.
-    :ivar timeline_layout: of the table here.
+    :ivar timeline_zone: the time zone of the table's instant times: ``UTC``, ``LOCAL`` or a name; see
+        :mod:`~airflow_provider.table.timeline.zone`.
+    :ivar timeline_layout: the table's timeline layout version.
     :raises InvalidInputError: when the root is a relative path or its scheme is unknown.
     """
 
@@ -95,11 +95,11 @@ class Storage:
         return f"{type(self).__name__}({self.root!r})"
 
     def url(self, path: str) -> str:
-        """The path as other programs know it: absolute, with the root's scheme."""
+        """The absolute path with the root's scheme, for other programs."""
         return f"{self.root}/{path}" if path else self.root
 
     def within(self, folder: str) -> Storage:
-        """The storage of a folder in this one; each time the same, so that what is known of it stays known.
+        """The storage of a folder in this one; always the same object, so that its caches stay.
 
         :param folder: path relative to this storage's root.
         """
@@ -109,9 +109,9 @@ class Storage:
         return self._within[folder]
 
     def parents(self) -> Iterator[Storage]:
-        """The storage of each folder around this one, from the inside out.
+        """The storage of each parent folder, the innermost first.
 
-        A local one is followed to where it really is.
+        For a local folder, symbolic links are resolved first.
         """
         if self._is_local:
             for folder in Path(self._base or "/").resolve().parents:
@@ -122,9 +122,9 @@ class Storage:
             yield Storage(f"{scheme}://{rest}", self.options)
 
     def walk(self) -> Iterator[tuple[str, list[str]]]:
-        """The folders at any depth, each with the names of its files; an outer one comes before an inner one.
+        """The folders at any depth, parents first, each with the names of its files.
 
-        What cannot be listed is left out.
+        A folder that cannot be listed is left out.
         """
         self._filesystem.invalidate_cache()
         walk = os.walk(self._base) if self._is_local else self._filesystem.walk(self._base)
@@ -142,19 +142,20 @@ class Storage:
             self._disk.level = level
 
     def sync(self, *folders: str) -> None:
-        """Force to the disk what was done through this object, so that it survives a power failure.
+        """Force everything that was written through this object to the disk, to survive a power failure.
 
-        :param folders: relative to the root of the table: of these also what others have put there.
-        :raises OSError: when the disk does not take it.
+        :param folders: paths relative to the table's root; in these also the names that other processes have
+            put.
+        :raises OSError: when the disk reports an error.
         """
         if (disk := self._forced()) is not None:
             disk.force(*folders)
 
     def sync_later(self, paths: Iterable[str] = (), *, folders: Iterable[str] = ()) -> None:
-        """Force to the disk what other processes have written, together with the next step.
+        """Force files of other processes to the disk, together with the next step.
 
-        :param paths: of files, relative to the root.
-        :param folders: relative to the root: the names in them.
+        :param paths: paths of files, relative to the root.
+        :param folders: paths of folders, relative to the root, whose names are forced.
         """
         if (disk := self._forced()) is not None:
             for path in paths:
@@ -163,7 +164,7 @@ class Storage:
                 disk.named(f"{self._absolute(folder)}/")
 
     def _forced(self, *but: Place, path: str = "") -> Disk | None:
-        """The disk, where it is to be forced; None for files in places that need not be."""
+        """The disk, if a file has to be forced to it; None for files that need not be forced."""
         disk = self._disk
         if disk is None or disk.level is Durability.NONE:
             return None
@@ -172,10 +173,10 @@ class Storage:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create a file with its whole content in one atomic step, unless it exists.
 
-        This is what safety rests on: of any number of callers exactly one creates the
+        The safety of the commit protocol rests on this: of any number of callers exactly one creates the
         file, and no reader sees a part of it.
 
-        :return: True when this call created the file, False when it was there.
+        :return: True when this call created the file, False when it existed.
         """
         target = self._absolute(path)
         if self._is_local:
@@ -192,16 +193,16 @@ class Storage:
 
     @property
     def moves_atomically(self) -> bool:
-        """Whether :meth:`move_if_absent` is one atomic step, so that no late one can come after it."""
+        """Whether :meth:`move_if_absent` is one atomic step, so that no paused process can finish it late."""
         return self._is_local
 
     def move_if_absent(self, source: str, target: str) -> bool:
-        """Give a file another name, unless that name is taken; in both cases the old name goes.
+        """Give a file another name, unless that name is taken; in both cases delete the old name.
 
-        On a local file system the content is never in this process's hands, so that a process
-        that was paused here cannot bring the target back after somebody deleted both.
+        On a local file system this process does not copy the content. So a process that was paused here
+        cannot create the target again after another process has deleted both names.
 
-        :return: True when this call made the target, False when it was there.
+        :return: True when this call created the target, False when it existed.
         :raises FileNotFoundError: when there is no source, whether or not there is a target.
         """
         if not self._is_local:
@@ -209,14 +210,14 @@ class Storage:
             self.delete(source)
             return moved
         moved = Storage.link_if_absent(self, source, target)
-        self.sync_later(folders=[target.rpartition("/")[0]])  # it may be another one's link
+        self.sync_later(folders=[target.rpartition("/")[0]])  # another process may have made the link
         Storage.delete(self, source)
         return moved
 
     def link_if_absent(self, source: str, target: str) -> bool:
         """Give a file a second name, or on an object store a copy, unless that name is taken.
 
-        :return: True when this call made the target, False when it was there.
+        :return: True when this call created the target, False when it existed.
         :raises FileNotFoundError: when there is no source.
         """
         if not self._is_local:
@@ -225,7 +226,7 @@ class Storage:
         return local_files.link_if_absent(disk, self._absolute(source), self._absolute(target))
 
     def put(self, path: str, data: bytes) -> None:
-        """Create or replace a file; a reader sees the old or the new content, whole."""
+        """Create or replace a file; a reader sees either all of the old or all of the new content."""
         target = self._absolute(path)
         if not self._is_local:
             self._filesystem.pipe_file(target, data)
@@ -243,14 +244,14 @@ class Storage:
 
     @property
     def worth_skipping(self) -> int:
-        """Bytes between two parts of a file from which on two requests are quicker than one."""
+        """The gap in bytes between two parts of a file above which two requests are faster than one."""
         return _WORTH_SKIPPING_HERE if self._is_local else _WORTH_SKIPPING_AFAR
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """A part of the file's content, in one request.
 
         :param start: position of the first byte.
-        :param end: position after the last byte; behind the file's end there are none.
+        :param end: position after the last byte; it may be behind the file's end.
         :raises FileNotFoundError: when there is no such file.
         """
         if self._is_local:
@@ -278,9 +279,9 @@ class Storage:
         return [status for status in statuses if status.path != path and not _is_staged(status.name)]
 
     def names(self, path: str) -> Iterable[str]:
-        """Names of the files and folders in a folder, and nothing more about them.
+        """Names of the files and folders in a folder.
 
-        Cheaper than :meth:`list` where only the name says something, as on the timeline.
+        This is cheaper than :meth:`list` when only names matter, as on the timeline.
         """
         target = self._absolute(path)
         try:
@@ -293,24 +294,24 @@ class Storage:
                 ]
         except FileNotFoundError:
             return []
-        # Thousands, several times a commit: a call for each would take as long as the listing.
+        # Each commit lists thousands of names several times: a call per name would double the time.
         return [name for name in found if name[0] != _STAGED[0] or not _is_staged(name)]
 
     def sizes(self, path: str) -> Mapping[str, int | None]:
-        """Names of the files and folders in a folder, with their bytes where the listing tells these too.
+        """Names of the files and folders in a folder, with their sizes in bytes if the listing has them.
 
-        A local one does not, and an object store's does: there it spares a request a file.
+        The listing of an object store has them, which saves a request per file; a local listing does not.
         """
         if self._is_local:
             return dict.fromkeys(self.names(path))
         return {status.name: status.size for status in self.list(path)}
 
     def folders_holding(self, *names: str) -> Iterable[str]:
-        """Folders, at any depth, in which there is a file of one of these names; the root is ``""``.
+        """Folders at any depth that have a file of one of these names; the root is ``""``.
 
-        Nothing is looked for in ``.hoodie``, nor, where that costs something, below such a folder.
+        The search leaves out ``.hoodie``. A local search does not descend below a folder that it has found.
 
-        :param names: of the files.
+        :param names: names of files.
         """
         if self._is_local:
             return _walk(self._base, "", names)
@@ -319,7 +320,7 @@ class Storage:
         return [folder for folder in folders if not f"{folder}/".startswith(_OWN_FOLDER)]
 
     def stat(self, path: str) -> FileStatus | None:
-        """What is known of one file or folder; None when it does not exist."""
+        """The status of one file or folder; None when it does not exist."""
         target = self._absolute(path)
         try:
             if self._is_local:
@@ -333,7 +334,7 @@ class Storage:
     def delete(self, path: str) -> bool:
         """Delete one file.
 
-        :return: True when this call deleted it, False when it was not there.
+        :return: True when this call deleted it, False when it did not exist.
         """
         target = self._absolute(path)
         if (disk := self._forced(Place.CLAIM, Place.FLEETING, path=path)) is not None:
@@ -351,12 +352,12 @@ class Storage:
         return True
 
     def delete_folder(self, path: str) -> None:
-        """Delete a folder and all that is in it; an absent one is deleted already.
+        """Delete a folder with everything in it; an absent folder is no error.
 
-        Nothing is forced to the disk, and what is put there in this moment may stay: it is for files that are
-        gone for everybody else as well.
+        Nothing is forced to the disk, and a file that another process puts meanwhile may stay. So this is
+        only for files that no reader or writer needs any more.
 
-        :param path: relative to the root.
+        :param path: path relative to the root.
         """
         target = self._absolute(path)
         if self._is_local:
@@ -369,11 +370,11 @@ class Storage:
     def clock(self, *, anew: bool = False) -> float:
         """The time by the storage's own clock, in seconds since the epoch.
 
-        How old a file is shows the storage's clock alone: this machine's may go before or behind it. It is
-        read off a file that is put for this, and carried on by this process's time for up to a minute. Where
-        nothing can be put it is this machine's.
+        The age of a file can only be measured by this clock, because the machine's clock may differ. The
+        method puts a file and reads its time, and goes on from it by this process's clock for up to a minute.
+        On a read-only storage it returns the machine's time.
 
-        :param anew: whether it has to be read now.
+        :param anew: whether to read the storage's clock in any case.
         """
         here = time.monotonic()
         if self._clock is None or anew or here - self._clock[0] > _CLOCK_SECONDS:
@@ -387,12 +388,12 @@ class Storage:
             self.put(path, b"")
             status = self.stat(path)
             self.delete(path)
-        except OSError:  # for who may only read
+        except OSError:  # this process may only read
             status = None
         return time.time() if status is None else status.modified
 
     def create(self, path: str) -> BinaryIO:
-        """Open a data file for writing; its folder is made.
+        """Open a data file for writing, and create its folder.
 
         Not atomic: data files become visible by a commit, not by their existence.
         """
@@ -426,7 +427,7 @@ class Storage:
 
 
 _OF_TABLE = ("durability", "timeline_zone", "timeline_layout")
-"""What a table says to the storage object that it is opened with."""
+"""The attributes that an opened table sets on its storage object."""
 
 CLOCK_PREFIX = ".hoodie/.clock-"
 
@@ -442,7 +443,7 @@ _OWN_FOLDER = ".hoodie/"
 
 
 def _walk(base: str, path: str, names: tuple[str, ...]) -> Iterator[str]:
-    # os.scandir tells folders without a stat; a partition's many files are not looked at.
+    # os.scandir recognises folders without a stat for each of a partition's many files.
     target = f"{base}/{path}" if path else base
     if any(os.path.exists(f"{target}/{name}") for name in names):  # noqa: PTH110
         yield path
