@@ -1,4 +1,4 @@
-"""What a table holds and what an instant did, in the words of people on call."""
+"""Reports of what a table holds and what an instant did, for people on call."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _entry_of(log: CommitLog, requested_time: str) -> LogEntry | None:
 
 
 def _told(value: Any) -> Any:
-    """A value without what says nothing: Hudi's records have many fields that are null."""
+    """A value without empty fields: Hudi's records have many fields that are null."""
     if isinstance(value, dict):
         told = {name: _told(inner) for name, inner in value.items()}
         return {name: inner for name, inner in told.items() if inner not in (None, {}, [])}

@@ -31,7 +31,7 @@ WEEK = 7 * 24 * 3600.0
 
 
 class ReaderLease(Heartbeat):
-    """A reader's heartbeat, which knows what was there when it began.
+    """A reader's heartbeat, which knows the snapshot at which it began.
 
     :param view: of the moment in which it began.
     """
@@ -65,7 +65,7 @@ class ReaderLease(Heartbeat):
 
 @contextmanager
 def reader_lease(table: HudiTable, *, heartbeat: HeartbeatSettings | None = None) -> Iterator[ReaderLease]:
-    """Keep what a reader is about to read from being cleaned, for the time of a ``with`` block.
+    """Protect the files that a reader is about to read from cleaning, for the time of a ``with`` block.
 
     ::
 
@@ -106,7 +106,7 @@ def _lease_path(name: str) -> str:
 
 @dataclass(frozen=True)
 class Consumer:
-    """Who reads a table in increments.
+    """A registered reader of a table in increments.
 
     :param name: unique in the table.
     :param checkpoint: up to where it has read; every later state of the table is kept for it.

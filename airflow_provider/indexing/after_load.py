@@ -1,8 +1,8 @@
 """Indexes that a table's options ask for, built by the load that finds them missing.
 
-Hudi's default: with ``hoodie.metadata.index.async=false`` a write builds what the options enable. So a new
-table has its indexes from the first load on; a large one better gets them by an indexing plan, beside its
-loads.
+This is Hudi's default: with ``hoodie.metadata.index.async=false`` a write builds the indexes that the options
+enable. So a new table has its indexes from the first load on. For a large table an indexing plan is better,
+because it is built beside the loads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The base files that new indexes begin with: records of the table's files, by file group of the index.
 
-They say what the table said at some moment after the plan. Which moment does not matter, and it need not
-be the same for all of them, because what was committed since the plan is logged and merged on top. So a
-file may be written again by another run, or by another attempt of a task, under the same name.
+They describe the table at some moment after the plan. The moment does not matter, and need not be the same
+for all files, because every commit since the plan is logged to the index and merged on top. So another run,
+or another attempt of a task, may write a file again under the same name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Record keys that came to be in two places while the record index was built.
 
-Nobody could ask the index yet, so a writer may have added a key to one partition that lives in another. The
-index has one place for a key, and would not know of the other one.
+No writer could use the index yet, so a writer may have added a key to one partition that exists in another.
+The index has one place for a key, and would not know the other one.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class IndexRun:
         return [each.partition for each in self._planned().indexes or () if each.instant == self._instant]
 
     def _begin(self) -> IndexResult | None:
-        """Put the inflight instant; what another run did that has completed the plan meanwhile."""
+        """Put the inflight instant; the result of another run if that has completed the plan meanwhile."""
         requested, in_flight = (
             instant_path(Instant(self._instant, Action.INDEXING, state))
             for state in (State.REQUESTED, State.INFLIGHT)

@@ -1,11 +1,11 @@
 """Archival: the oldest instants leave the active timeline, and the commit log its beginning.
 
-Every listing of the timeline costs what is on it, so it is kept between two numbers of commits (Hudi's
-``hoodie.keep.min.commits`` and ``hoodie.keep.max.commits``). What leaves goes into the archived
-timeline, where it can still be read.
+A listing of the timeline costs time for every instant on it. So archival keeps the timeline between two
+numbers of commits (Hudi's ``hoodie.keep.min.commits`` and ``hoodie.keep.max.commits``). Instants move into
+the archived timeline, where they can still be read.
 
-A reader takes whatever is older than the first commit of the timeline for committed. So instants leave
-from the oldest on, without a gap, and not past one
+A reader takes whatever is older than the first commit of the timeline for committed. So instants leave the
+timeline from the oldest on, without a gap. Archival stops before the first instant
 
 - that is pending, that a live writer may still ask about, or that an open transaction may undo;
 - that a savepoint keeps, or that a registered consumer has not read;
@@ -122,7 +122,7 @@ def archive(
     lock: LockProvider | None = None,
     max_failures: int | None = MAX_FAILURES,
 ) -> ArchivalPlan:
-    """Archive what is due. Run again after a crash, it goes on there.
+    """Archive the instants that are due. After a crash the next call continues.
 
     :param table: the table.
     :param keep_min: see :func:`plan_archival`.

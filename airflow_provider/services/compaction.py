@@ -202,7 +202,7 @@ def pending_compactions(table: HudiTable) -> list[str]:
 
 
 def run_compaction(table: HudiTable, instant: str, *, lock: LockProvider | None = None) -> CompactionResult:
-    """Carry a planned compaction out, or finish what somebody else began of it; twice does no harm.
+    """Carry a planned compaction out, or finish one that another process began. It may be done twice.
 
     No lock is needed among writers of this package: what it writes follows from the plan, and it completes at
     the time that its requested time says. A JVM carries out what it finds planned, too, under the table lock,
@@ -278,7 +278,7 @@ def compact(
     lock: LockProvider | None = None,
     max_failures: int | None = MAX_FAILURES,
 ) -> list[CompactionResult]:
-    """Keep the metadata table small: finish what was begun, then compact what is due.
+    """Keep the metadata table small: finish pending compactions, then plan and run the one that is due.
 
     Then the file slices that no reader can need any more are deleted, and the metadata table's own
     timeline is archived.

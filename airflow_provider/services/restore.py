@@ -228,7 +228,7 @@ def _check_nothing_in_the_way(
 
 
 def _end_pending(table: HudiTable) -> None:
-    """Roll back what is dead, and plans that nobody carries out; a live writer is in the way."""
+    """Roll back dead writers, and plans that nobody carries out. A live writer is an error."""
     rollback_dead_writers(table)
     for pending in pending_instants(table):
         if not pending.alive and pending.action in _PLANS:
@@ -242,7 +242,7 @@ def _end_pending(table: HudiTable) -> None:
 
 
 def _entry(storage: Storage, moment: Moment, plan: RestorePlan, started: float) -> Restore:
-    """The entry that undoes everything, with what it changes staged."""
+    """The entry that undoes the later commits. Its metadata and index records are staged here."""
     instant = moment.request_instant(Action.RESTORE, RESTORE)
     staged = staged_metadata_path(instant)
     storage.put(staged, _metadata(storage, plan, instant, time.monotonic() - started))

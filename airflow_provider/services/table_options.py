@@ -36,7 +36,7 @@ def change_options(
     unset: Collection[str] = (),
     lock: LockProvider | None = None,
 ) -> HudiTable:
-    """Change options that a table keeps. Whoever opens it from now on works by them.
+    """Change options that a table keeps. They hold for every process that opens the table from now on.
 
     :param table: the table.
     :param given: new values, by Hudi's names.

@@ -152,7 +152,7 @@ class CommitContent:
         return replace(self.with_rebased(lost, Rebased(())), parts=left) if left else None
 
     def with_schema(self, schema: TableSchema, evolves: bool) -> CommitContent:
-        """The same write on what others have made of the table's schema.
+        """The same write on the schema that other commits have given the table.
 
         :param schema: the table's schema from this commit on.
         :param evolves: whether that is another one than before.
@@ -179,7 +179,7 @@ class CommitContent:
         )
 
     def said_to_be_rebased(self, conflicts: Iterable[Conflict]) -> CommitContent:
-        """The same write, whose metadata tells people because of whom it was merged again.
+        """The same write, whose metadata names the commits because of which it was merged again.
 
         :param conflicts: that were lost.
         """

@@ -87,7 +87,7 @@ def commit(
 
 
 def _say_undone(storage: Storage, moment: Moment) -> bool:
-    """Put what other Hudi writers have undone; False when the log says it all."""
+    """Put an entry for a commit that another Hudi writer has undone; False when the log knows all of them."""
     undone = next_undone(storage, moment)
     if undone is None:
         return False

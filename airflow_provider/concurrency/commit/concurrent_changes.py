@@ -161,7 +161,7 @@ class Moment:
 
     @property
     def completed_until(self) -> str:
-        """Completion time of the newest entry; what completed later others have completed."""
+        """Completion time of the newest entry. Only another Hudi writer has completed anything later."""
         return self.newest.completion_time if self.newest else ""
 
     @property
@@ -227,11 +227,11 @@ class Moment:
         return FileSystemView(self._storage, load, indexes)
 
     def later_entries(self) -> list[LogEntry]:
-        """What this package has put since, without what was done and undone."""
+        """The entries that this package has put since, without those that were undone."""
         return without_reverted(self._log.after(self.sequence))
 
     def changes_since(self, base: Moment) -> list[CompletedEntry]:
-        """What has completed between an earlier moment and this one, without what was done and undone.
+        """The entries that completed between an earlier moment and this one, without the undone ones.
 
         :param base: the earlier moment.
         :return: in the order of completion.
@@ -253,7 +253,7 @@ class Moment:
         return [CompletedEntry(self._storage, entry) for entry in found]
 
     def shows_undone(self, later: LogEntry) -> bool:
-        """Whether a later entry only says what another Hudi writer had undone at this moment.
+        """Whether a later entry only records that another Hudi writer had undone a commit before this moment.
 
         :param later: an entry that was put after this moment.
         """

@@ -127,7 +127,7 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool = False) -> bool:
 
 
 def publish_head(storage: Storage, log: CommitLog) -> LogEntry | None:
-    """Finish the newest entry of the log if its writer did not; what to do before anything else.
+    """Publish the newest entry of the log if its writer did not. Every operation does this first.
 
     Entries are published in log order, so only the newest one can be unpublished.
 
@@ -242,7 +242,7 @@ def staged_plan_path(instant: str) -> str:
 
 
 def _is_newest(storage: Storage, entry: LogEntry) -> bool:
-    """Whether nothing came after an entry, so that it may be unpublished; what is older was, once."""
+    """Whether an entry is the newest. Only the newest can be unpublished."""
     return CommitLog(storage).head() == entry.sequence
 
 
@@ -295,7 +295,7 @@ def _put(storage: Storage, instant: Instant, content: bytes) -> None:
 
 
 def _look_again(storage: Storage, path: str, instant: str) -> None:
-    """Take a file away again that came too late: what it belongs to has left the timeline."""
+    """Delete a file again that came too late, because its instant has left the timeline."""
     if fate_of(storage, CommitLog(storage), instant) not in (None, Fate.COMPLETED):
         log.info("table %s: %s came too late, and goes again", storage.root, path)
         storage.delete(path)
@@ -385,7 +385,7 @@ def _reverts_a_rewrite(storage: Storage, entry: Rollback | Revert) -> bool:
 
 
 def _publish_restore(storage: Storage, entry: Restore) -> None:
-    """Take back what was undone, the newest commit first.
+    """Undo the commits that a restore names, the newest one first.
 
     Of a state in between files may have been cleaned. Our readers see none: from the plan on they leave
     out all that it undoes (:func:`~airflow_provider.table.timeline.without_restored`).
@@ -414,7 +414,7 @@ def _publish_restore(storage: Storage, entry: Restore) -> None:
 
 
 def _clear_undone(storage: Storage, entry: Revert) -> None:
-    """Delete what another Hudi writer, which knows no log, has left of a commit that it has undone."""
+    """Delete what another Hudi writer has left of a commit that it has undone."""
     dead = entry.rolls_back
     _hide(storage, Timeline.load(storage), dead, entry.rolled_back_action)
     for path in files_in(storage, {group.partition_path for group in entry.written}, dead):
@@ -423,7 +423,7 @@ def _clear_undone(storage: Storage, entry: Revert) -> None:
 
 
 def _stage_again(storage: Storage, entry: Commit) -> None:
-    """Stage once more what a commit means in the indexes: another Hudi writer took it for a dead writer's."""
+    """Stage the index records of a commit again: another Hudi writer rolled them back as a dead writer's."""
     with suppress(FileNotFoundError):  # published in this moment
         metadata = decode_commit_metadata(storage.read(_staged(entry)))
         timeline = Timeline.load(storage)

@@ -106,7 +106,7 @@ class StagedWrite:
             self._storage.put(staged_plan_path(self._instant), requested_metadata(action))
 
     def is_logged_to(self, indexes: Iterable[IndexState]) -> bool:
-        """Whether what is staged for the indexes is staged for these."""
+        """Whether the staged index records are for exactly these indexes."""
         return self._indexed.is_for(tuple(indexes))
 
     @property
@@ -117,7 +117,7 @@ class StagedWrite:
     def log_to(
         self, indexes: tuple[IndexState, ...], content: CommitContent, view: Callable[[], FileSystemView]
     ) -> None:
-        """Stage what the content means in the indexes.
+        """Stage the index records of the write.
 
         :param indexes: those that there are.
         :param content: what the write is about to commit.
@@ -133,7 +133,7 @@ class StagedWrite:
         self._indexed.stage(indexes, change, view, content.schema)
 
     def delete(self) -> None:
-        """Delete what whoever rolled the write back could not, because it was written since."""
+        """Delete the files that the write put on storage after its rollback had deleted the others."""
         for path in files_in(self._storage, {stat.partition_path for stat in self._planned}, self._instant):
             self._storage.delete(path)
         delete_markers(self._storage, self._instant)

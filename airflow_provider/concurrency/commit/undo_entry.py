@@ -67,7 +67,7 @@ def _undone_by(commit: Commit, undoing: str) -> Revert:
 def revert_entry(
     storage: Storage, moment: Moment, reverted: Commit, *, brings_back: frozenset[str] = frozenset()
 ) -> Revert:
-    """The entry that undoes a commit, with what it changes in the indexes staged.
+    """The entry that undoes a commit. Its index records are staged here, too.
 
     :param storage: the table's storage.
     :param moment: that the entry follows.

@@ -38,7 +38,7 @@ _LOGGED = frozenset(
 def log_unlogged_commits(
     storage: Storage, indexes: tuple[IndexState, ...], timeline: Timeline, *, after: str | None = None
 ) -> list[Instant]:
-    """Log what completed without logging: commits of writers that know nothing of an index.
+    """Log to the indexes the commits of other Hudi writers that did not log to them.
 
     To be called before an entry is put. Several may do so at once: they say the same.
 

@@ -48,7 +48,7 @@ def is_lost(storage: Storage, commit: Commit) -> bool:
 
 
 def _has_read(timeline: Timeline, instant: Instant, commit: Commit) -> bool:
-    """Whether what seems to overtake a commit has read what that has written: it was shown already."""
+    """Whether a commit that seems to overtake another one was merged on it, which was shown already."""
     if instant.action not in (*WRITE_ACTIONS, Action.CLUSTERING):
         return False
     plan = timeline.plan(instant) or {}

@@ -137,7 +137,7 @@ class WriteDescription:
 
     @cached_property
     def overwrites(self) -> Container[str]:
-        """Partition paths in which nothing is left of what others wrote."""
+        """Partition paths in which this write replaces all rows of other writes."""
         whole_table = OVERWRITING.get(self.operation)
         if whole_table:
             return _Everything()
@@ -253,7 +253,7 @@ def _rollback_of_this_write(
 
 
 def _restored(_: WriteDescription, other: WriteDescription, __: ConflictPolicy) -> Outcome | None:
-    """A restore takes the whole table back, so nothing that was based on what it undid may commit."""
+    """A restore takes the whole table back, so no write that is based on an undone commit may commit."""
     return Outcome.CONFLICT if other.operation == RESTORE else None
 
 
@@ -268,7 +268,7 @@ def _nothing_shared(
 
 
 def overwritten_by(committing: WriteDescription, other: WriteDescription) -> set[str]:
-    """Partition paths in which the other one completed what the committing write has to take out.
+    """Partition paths that the committing write overwrites, and in which the other one has completed a write.
 
     Not the other way round: what is committed after an overwrite is added to it.
 
@@ -328,7 +328,7 @@ def _rewrite_of_lower_priority(
 def _completed_first(
     committing: WriteDescription, other: WriteDescription, policy: ConflictPolicy
 ) -> Outcome | None:
-    """First committer wins between equals, and against what cannot be undone."""
+    """The first committer wins between equals, and against a commit that cannot be undone."""
     return Outcome.REBASE if policy.on_conflict == "rebase" else Outcome.CONFLICT
 
 

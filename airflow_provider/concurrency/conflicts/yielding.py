@@ -24,7 +24,7 @@ _LOOK_EVERY_SECONDS = 0.5
 
 
 def writers_ahead(storage: Storage, priority: int, lock: LockProvider) -> list[str]:
-    """Who goes first: live writers of higher priority, and who else waits for the table lock.
+    """The writers that go first: live writers of higher priority, and others that wait for the table lock.
 
     Who waits for the lock and has a heartbeat is known by its priority. Who has none, such as the
     JVM's Hudi, is in the middle of a commit.

@@ -90,7 +90,7 @@ def publish_index_change(storage: Storage, entry: LogEntry, staged: str) -> None
 
 
 def settle_index_config(storage: Storage, partitions: Collection[str]) -> None:
-    """Make the table's properties say of some indexes what the log's newest entry says.
+    """Bring the table's properties in line with the newest entry of the log, for some indexes.
 
     In flight are those that somebody has begun to build. Of others nothing is changed: what the properties
     say of them is true. To be called under the table lock.
@@ -169,7 +169,7 @@ def _definition(info: dict[str, Any]) -> IndexDefinition | None:
 
 
 def _remove(storage: Storage, entry: LogEntry, dropped: Collection[str]) -> None:
-    """Delete what the dropped indexes left: nobody uses them any more."""
+    """Delete the files of the dropped indexes."""
     config = TableConfig.from_properties(parse_properties(read_properties(storage).decode()))
     kept = {*config.metadata_partitions, *config.inflight_metadata_partitions}
     kept.update(index.partition for index in entry.indexes or ())

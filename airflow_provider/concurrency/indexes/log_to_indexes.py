@@ -78,7 +78,7 @@ def current_indexes(
 
 
 class StagedChange:
-    """What one instant will have logged to the indexes once it completes.
+    """The staged index records of one instant, which count once it completes.
 
     A log file never changes under its name, because readers may have listed it. So what is staged again gets
     other names where it says something else, and what was staged before goes, before the instant's entry: all
@@ -110,7 +110,7 @@ class StagedChange:
         view: Callable[[], FileSystemView],
         schema: TableSchema | None = None,
     ) -> None:
-        """Write what a change means in the indexes; what was staged before for this instant goes.
+        """Write the index records of a change, and delete those that were staged before for this instant.
 
         :param indexes: to which it has to be logged.
         :param change: asked only where there is an index.
@@ -198,7 +198,7 @@ def publish_staged(storage: Storage, instant: str, completion_time: str) -> None
 
 
 def state_in_indexes(storage: Storage, instant: str, completion_time: str) -> State | None:
-    """How far what an instant has logged to the indexes has come.
+    """The state of the metadata table's deltacommit of an instant.
 
     :param storage: the table's storage.
     :param instant: requested time.
@@ -214,7 +214,7 @@ def state_in_indexes(storage: Storage, instant: str, completion_time: str) -> St
 
 
 def drop_staged(storage: Storage, instant: str) -> None:
-    """Delete what a dead instant has staged for the indexes.
+    """Delete the index records that a dead instant has staged.
 
     :param storage: the table's storage.
     :param instant: requested time of an instant that a log entry declared dead.
@@ -332,7 +332,7 @@ def change_of_undoing(
 
 
 def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) -> FileChanges:
-    """What a completed instant has changed, by what it says of itself.
+    """What a completed instant has changed, by its own metadata.
 
     :param storage: the table's storage.
     :param timeline: a timeline that has it.

@@ -24,12 +24,12 @@ from airflow_provider.table.timeline import Action, find_archived, newest_archiv
 
 
 class Fate(StrEnum):
-    """How an instant has ended. What it left on storage is treated accordingly."""
+    """How an instant has ended, which decides what happens to the files that it left."""
 
     COMPLETED = "completed"
     """It stands. Perhaps it is not published yet."""
     ARCHIVED = "archived"
-    """It stands, and has left the timeline: what is pending of it came late."""
+    """It stands, and has left the timeline. A pending file of it came too late."""
     UNDONE = "undone"
     """It had completed, and a revert or a restore has undone it. Its data files are theirs."""
     DEAD = "dead"

@@ -106,7 +106,7 @@ def abort_transaction(
 
 
 def settle_transactions(metastore: AnyMetastore, table: HudiTable) -> None:
-    """Bring to a table what became of the transactions that hold something of it.
+    """Apply the end of transactions to a table that they still hold something of.
 
     Whoever ends a transaction does it; this is for what was left by one who died in the middle of that.
 
@@ -188,7 +188,7 @@ def insertions(table: HudiTable, instant: str) -> list[Insertion]:
 
 
 def _files_of(table: HudiTable, instant: str) -> dict[str, list[str]]:
-    """URLs of the files that a commit wrote, by partition path; none of what is no commit."""
+    """URLs of the files that a commit wrote, by partition path; empty if the instant is no commit."""
     found = table.find_commit(instant)
     files: dict[str, list[str]] = {}
     for stat in found[1].write_stats if found is not None else ():

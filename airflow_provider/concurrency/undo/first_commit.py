@@ -59,7 +59,7 @@ def _has_commit_before(storage: Storage, instant: str) -> bool:
 
 
 def _take_instant_before(storage: Storage, instant: str, info: HeartbeatInfo) -> str:
-    """A requested time that no other instant has or will have: only what does the same takes one in the past.
+    """A requested time in the past that no other instant has or will have; only this function takes such.
 
     As in :func:`~airflow_provider.concurrency.log.request_instant` the heartbeat claims it, and then
     there is the look whether it was anybody's before.

@@ -88,7 +88,7 @@ def rollback(
 
 
 def rollback_dead_writers(table: HudiTable) -> list[str]:
-    """Roll back every writer whose heartbeat expired; what every writer does first.
+    """Roll back every writer whose heartbeat expired. Every writer does this first.
 
     Pending instants without a heartbeat are left alone unless the log or the archive says that they have
     ended: they belong to a writer that keeps no heartbeat.
@@ -127,7 +127,7 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
 
 
 def _delete_leftovers(storage: Storage, instant: str, action: Action, fate: Fate) -> None:
-    """Delete what somebody left of an instant that had ended, or put after that."""
+    """Delete the files that an ended instant left, or that somebody put after its end."""
     if fate is Fate.DEAD:
         clean_up(storage, instant, action)
         return

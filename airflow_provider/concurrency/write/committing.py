@@ -130,7 +130,7 @@ class Committing:
     # --- the entry ------------------------------------------------------------------------
 
     def _commit_at_once(self) -> Commit | None:
-        """Without a turn, where nobody has one: what makes a commit safe is the log."""
+        """Commit without the lock if nobody holds it: the log alone makes a commit safe."""
         lock = self._write.lock
         try:
             if self._is_shared or lock.holder() is not None:
@@ -217,7 +217,9 @@ class Committing:
         return content.entry(write.instant, write.action, write.info, seen=seen)
 
     def _check_requested_last(self, moment: Moment) -> None:
-        """Other engines merge what is logged to an index in the order of requested times.
+        """Make sure that no later-requested commit hides the statistics that this write computes anew.
+
+        Other engines merge the records of an index in the order of requested times.
 
         So what stands for all that was said of a partition has to be the last in that order too.
         """
@@ -248,7 +250,7 @@ class Committing:
             log.warning(told, self._storage.root, entry.operation, entry.instant, self._write.instant, lock)
 
     def _look_at_schema(self, moment: Moment, changes: Sequence[CompletedEntry]) -> None:
-        """Take up what others have made of the table's columns, so that no commit takes a column away.
+        """Take up columns that other commits have added or changed, so that this commit removes none.
 
         Readers go by the commit that was requested last. So a write that one has overtaken which was
         requested later changes the columns by a commit of its own, right before.
@@ -326,7 +328,7 @@ class Committing:
         return self._seconds_to_merge() <= left
 
     def _seconds_to_merge(self) -> float:
-        """How long it takes to merge again what is lost, about."""
+        """About how long it takes to merge the lost file groups again."""
         return self._writing_took * self._content.share_of(self._content.lost(self._conflicts))
 
     def _why_no_turn_helps(self) -> str:
@@ -356,7 +358,7 @@ class Committing:
         self._clear = self._lost_at
 
     def _stage(self) -> None:
-        """All that can be done before the lock is taken: what happens under it others wait for.
+        """Stage everything that can be staged before the lock is acquired, because others wait for the lock.
 
         Under a lock that other Hudi writers hold as well the indexes come last, as theirs do.
         """

@@ -162,7 +162,7 @@ def _by_record_index(
     twice: Collection[str],
     policy: ConflictPolicy,
 ) -> list[Conflict]:
-    """The conflicts by what the record index says: keys that are to live in another file group too."""
+    """The conflicts by the record index: keys that would exist in a second file group."""
     merged_into = content.merged_into
 
     def is_elsewhere(key: str, here: FileGroupId) -> bool:
@@ -205,7 +205,7 @@ def _added_twice(own: Sequence[_WrittenKeys]) -> set[str]:
 def _came(
     metadata_table: MetadataTable, changes: Sequence[CompletedEntry]
 ) -> dict[str, tuple[CompletedEntry, Payload]]:
-    """The keys that are new since, where they are, and by whom they came."""
+    """The keys that these entries have added, with their file groups and the entry that added them."""
     came: dict[str, tuple[CompletedEntry, Payload]] = {}
     logged = metadata_table.logged_by(
         MetadataPartition.RECORD_INDEX, [change.entry.instant for change in changes]

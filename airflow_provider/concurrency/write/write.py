@@ -88,7 +88,7 @@ class Write:
 
     @property
     def schema_timeline(self) -> Timeline:
-        """The timeline that tells the table's schema; what has come since the base is met at the commit."""
+        """The timeline that tells the table's schema. The commit deals with schema changes since the base."""
         return self.base.last_look
 
     def rebase_onto(self, moment: Moment) -> None:

@@ -60,7 +60,7 @@ class Writer(Write):
         looked_in: Callable[[], Iterable[str]] = tuple,
         early_check: bool = True,
     ) -> None:
-        """Say what this write will touch, before the first data file is written.
+        """Put the plan: the file groups that this write will touch. It comes before the first data file.
 
         The plan is the inflight instant, shaped as Hudi's workload profile: one write stat a
         file group, and one with an empty file id for a partition that gets new ones. A

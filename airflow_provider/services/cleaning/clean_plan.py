@@ -57,7 +57,7 @@ _DEFAULTS: Mapping[CleaningPolicy, float] = {
 
 @dataclass(frozen=True)
 class Retention:
-    """What a clean keeps of what no snapshot of now shows.
+    """Which superseded file slices a clean keeps.
 
     :param policy: see :class:`CleaningPolicy`.
     :param retained: commits, slices a file group, or hours; Hudi's default (10, 3, 24) when None.
@@ -141,7 +141,7 @@ class Held:
 
 @dataclass(frozen=True)
 class CleanPlan:
-    """What a clean deletes, and what is kept although nobody reads it from now on.
+    """The files that a clean deletes, and the superseded ones that it keeps for somebody.
 
     :param retention: by which it was made.
     :param files: that go, by path.
@@ -228,7 +228,7 @@ def make_plan(
     reserved: frozenset[FileGroupId],
     retention: Retention,
 ) -> CleanPlan:
-    """Decide what goes. Writes nothing.
+    """Decide which files a clean deletes. Writes nothing.
 
     :param storage: the table's storage.
     :param found: what there is; from before the view was made.

@@ -1,8 +1,8 @@
 """Cleaning: deleting the files that nobody needs any more.
 
-Order: the plan, by an entry in the commit log; then the files; then the entry that completes it. What a
-plan names is needed by nobody, now and later, so it can be carried out by anybody, at any time, and by
-several at once: a clean that was killed is finished by the next one, and needs no heartbeat.
+The order is: the plan, by an entry in the commit log; then the deletions; then the entry that completes the
+clean. Nobody needs a file that a plan names, now or later. So any process may carry a plan out, at any
+time, also several at once. The next clean finishes one that was killed, and a clean needs no heartbeat.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class CleanResult:
 
 
 def plan_clean(table: HudiTable, retention: Retention | None = None) -> CleanPlan:
-    """What a clean would delete now, why, and who holds back what; nothing is written.
+    """The files that a clean would delete now, why, and for whom others are kept. Writes nothing.
 
     :param table: the table.
     :param retention: what to keep; the snapshots of the last 10 commits when None.
@@ -159,7 +159,7 @@ def pending_cleans(table: HudiTable) -> list[str]:
 
 
 def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = None) -> CleanResult:
-    """Carry a planned clean out, or finish what somebody else began of it; twice does no harm.
+    """Carry a planned clean out, or finish one that another process began. It may be done twice.
 
     :param table: the table.
     :param instant: requested time of the plan.
@@ -202,7 +202,7 @@ def clean(
     on_plan: Callable[[CleanPlan], object] = lambda _: None,
     max_failures: int | None = MAX_FAILURES,
 ) -> list[CleanResult]:
-    """Delete what nobody needs any more: finish what was begun, then plan and carry out anew.
+    """Delete files that nobody needs any more: finish pending cleans, then plan and run a new one.
 
     Dead writers are rolled back first, so that they hold nothing and their files go too.
 
