@@ -177,7 +177,7 @@ def moment(at: str, *, of: Callable[[Simulation], None]) -> int:
     return next(number for number, step in enumerate(simulation.trace[before:]) if at in step)
 
 
-def operations(of: Callable[[Simulation], None]) -> int:
+def count_operations(of: Callable[[Simulation], None]) -> int:
     """How many operations an actor takes that runs alone."""
     simulation = table_with("a", "b")
     before = len(simulation.trace)
@@ -190,7 +190,7 @@ def w0(simulation: Simulation) -> None:
     add_writer(simulation, "w0", "ab")
 
 
-ALL = operations(w0)
+ALL = count_operations(w0)
 BEGUN = moment("put_if_absent .hoodie/.heartbeat", of=w0) + 4  # and has looked at the log again
 COMMITTED = moment("put_if_absent .hoodie/commit_log", of=w0) + 1
 

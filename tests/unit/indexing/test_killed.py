@@ -89,7 +89,7 @@ def begins(simulation: Simulation, work: Work, operations: int) -> Actor:
 
 
 @cache
-def operations(work: Work) -> int:
+def count_operations(work: Work) -> int:
     simulation = written(BEFORE[work])
     before = len(simulation.trace)
     add(simulation, work)
@@ -100,7 +100,7 @@ def operations(work: Work) -> int:
 
 def moments(work: Work, every: int = 2) -> range:
     """Before which operations something happens; before each of them in `make soak`."""
-    return range(0, operations(work), 1 if SOAK else every)
+    return range(0, count_operations(work), 1 if SOAK else every)
 
 
 def complete(simulation: Simulation) -> HudiTable:
