@@ -16,6 +16,7 @@ from fastapi.responses import FileResponse
 from sqlalchemy import select
 
 from airflow_provider.locks.owner import TaskRun
+from airflow_provider.metastore.model import is_location, split_table_name
 from airflow_provider.plugins.metastores import KnownTable, Metastores
 from airflow_provider.plugins.plugin import static_files, static_version
 from airflow_provider.plugins.reading import Answer, Readings
@@ -29,6 +30,7 @@ from airflow_provider.reports import (
     report_task,
     report_timeline,
     report_upkeep,
+    report_write_ids,
 )
 
 FIRST_LOOK_SECONDS = 0.7
@@ -149,8 +151,16 @@ def create_app() -> FastAPI:
 
     @app.get("/api/upkeep")
     async def upkeep(metastore: Metastore, table: TableName) -> dict[str, Any]:
-        """A table's indexes, plans, savepoints and options."""
-        return await page.part(metastore, table, "upkeep", lambda history, _: report_upkeep(history))
+        """A table's indexes, plans, savepoints, options and write ids."""
+
+        def look(history: TableHistory, known: KnownTable) -> dict[str, Any]:
+            told = report_upkeep(history)
+            if is_location(known.name):
+                return told | {"write_ids": None}
+            opened = page.metastores.opened(known.metastore)
+            return told | {"write_ids": report_write_ids(opened, *split_table_name(known.name))}
+
+        return await page.part(metastore, table, "upkeep", look)
 
     @app.get("/api/held-back")
     async def held_back(metastore: Metastore, table: TableName) -> dict[str, Any]:

@@ -7,7 +7,7 @@ so that looking again costs what has changed.
 """
 
 from airflow_provider.reports.history import TableHistory
-from airflow_provider.reports.metastore_report import report_consumers, report_metastore
+from airflow_provider.reports.metastore_report import report_consumers, report_metastore, report_write_ids
 from airflow_provider.reports.table_report import report_locks, report_pending, report_table
 from airflow_provider.reports.task_report import report_task
 from airflow_provider.reports.timeline_report import lane_of, name_of, report_instant, report_timeline, who
@@ -27,5 +27,6 @@ __all__ = [
     "report_task",
     "report_timeline",
     "report_upkeep",
+    "report_write_ids",
     "who",
 ]

@@ -52,6 +52,31 @@ def report_metastore(metastore: AnyMetastore) -> dict[str, Any]:
     }
 
 
+def report_write_ids(metastore: AnyMetastore, database: str, table: str) -> dict[str, Any]:
+    """Which write ids of a table a reader sees, and whose are open.
+
+    :param metastore: the metastore that knows the table.
+    :param database: its database.
+    :param table: its name.
+    :return: JSON-able: ``high_watermark``, ``open`` (``write_id`` and its transaction, see
+        :func:`report_metastore`) and ``aborted`` (the newest write ids of aborted transactions).
+    :raises NoSuchObjectError: when the metastore does not know the table.
+    """
+    seen = metastore.valid_write_id_list(database, table)
+    name = f"{database}.{table}"
+    opened = [
+        {"write_id": write["write_id"], **txn}
+        for txn in report_metastore(metastore)["transactions"]
+        for write in txn["writes"]
+        if write["table"] == name
+    ]
+    return {
+        "high_watermark": seen.high_watermark,
+        "open": opened,
+        "aborted": [each for each in seen.exceptions if seen.is_aborted(each)][-_MOST_TXNS:],
+    }
+
+
 def _txn(metastore: AnyMetastore, txn_id: int) -> dict[str, Any] | None:
     txn = metastore.get_txn(txn_id)
     if txn.state is not TxnState.OPEN:  # it ended in this moment

@@ -177,8 +177,14 @@ def test_the_log_tells_who_is_behind_and_which_transactions_are_open(server, lak
         from airflow_provider.locks.owner import describe_owner
 
         txn_id = lake.open_txn("airflow", "vm", agent=describe_owner())
-    lake.allocate_table_write_id(txn_id, "lake", "flights")
+    write_id = lake.allocate_table_write_id(txn_id, "lake", "flights")
+
+    def write_ids() -> dict:
+        return server.get(f"/table-services/api/upkeep?{TABLE}")["upkeep"]["write_ids"]
+
     try:
+        [opened] = until(lambda: write_ids()["open"], every=0.5)
+        assert (opened["write_id"], opened["txn_id"], opened["who"]["run"]) == (write_id, txn_id, "manual__1")
         told = until(
             lambda: (
                 (found := {m["metastore"]: m for m in server.get("/table-services/api/log")["metastores"]})
@@ -191,6 +197,7 @@ def test_the_log_tells_who_is_behind_and_which_transactions_are_open(server, lak
     finally:
         lake.abort_txn(txn_id)
         lake.unregister_consumer("replica-1")
+    assert until(lambda: write_ids()["aborted"], every=0.5) == [write_id]
     log = told["lake"]["log"]
     [consumer] = log["consumers"]
     assert (consumer["consumer"], consumer["holds_back_retention"]) == ("replica-1", True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -53,6 +54,10 @@ class TableOperator(BaseOperator):
         self.metastore_conn_id = metastore_conn_id
         self.lock_conn_id = lock_conn_id
         self.storage_conn_id = storage_conn_id
+
+    def pre_execute(self, context: Any) -> None:
+        """Tell whoever names the writer which instance of a mapped task this is: Airflow does not."""
+        os.environ["AIRFLOW_CTX_MAP_INDEX"] = str(context["ti"].map_index)
 
     def _options(self, table: HudiTable) -> EffectiveOptions:
         return EffectiveOptions(HudiOptions.parse(self.hudi_options), table.hudi_options)

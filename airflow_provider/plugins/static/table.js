@@ -163,7 +163,13 @@ export function table(at, go) {
       bar.operation,
       who(bar.who, { short: true }),
     ]);
-    return h("section.ts-card", {}, grid([["Write id", "ts-right"], ["Transaction", "ts-right"], ["Instant", ""], ["Operation", ""], ["Who", ""]], rows, "no instant of the active timeline was written in a transaction"));
+    const ids = upkeep.value?.write_ids;
+    const state = ids && [
+      h("p", {}, `Readers see the write ids up to ${exact(ids.high_watermark)}`, ids.aborted.length || ids.open.length ? ", but those that are open or aborted." : "."),
+      ids.open.length > 0 && grid([["Open write id", "ts-right"], ["Transaction", "ts-right"], ["Who", ""], ["Age", "ts-right"]], ids.open.map((each) => [exact(each.write_id), exact(each.txn_id), each.who?.dag ? who(each.who) : each.agent ?? each.user, duration(each.age_seconds)])),
+      ids.aborted.length > 0 && h("p.ts-muted", {}, `Aborted: ${ids.aborted.join(", ")}`),
+    ];
+    return h("section.ts-card", {}, state, grid([["Write id", "ts-right"], ["Transaction", "ts-right"], ["Instant", ""], ["Operation", ""], ["Who", ""]], rows, "no instant of the active timeline was written in a transaction"));
   }
 
   function options() {
@@ -182,7 +188,7 @@ export function table(at, go) {
 
   /** What the shown part needs besides the timeline. */
   async function more() {
-    if (part === "services" || part === "options") await ask("upkeep", upkeep);
+    if (["services", "options", "writes"].includes(part)) await ask("upkeep", upkeep);
     if (part === "services") await ask("held-back", held, "held_back");
   }
 

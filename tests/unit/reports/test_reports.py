@@ -7,7 +7,7 @@ import os
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import PRIORITIES, CommitLog, WriteSettings, begin_write
+from airflow_provider.concurrency import PRIORITIES, CommitLog, Writer, WriteSettings, begin_write
 from airflow_provider.concurrency.heartbeats import HeartbeatSettings
 from airflow_provider.concurrency.undo import revert
 from airflow_provider.exceptions import HigherPriorityWriteError
@@ -117,6 +117,27 @@ def test_a_conflict_and_a_rebase_name_the_other_task(table, as_task, monkeypatch
     steady.abort("over")
     [lost] = [b for b in bars(table).values() if b["state"] == "rolled back" and b["lane"] == "backfill"]
     assert (lost["who"]["dag"], "gives way: UPSERT" in lost["reason"]) == ("backfill", True)
+
+
+def test_a_rebase_tells_onto_whose_write(table, as_task, monkeypatch):
+    load(table, range(5))
+    commit, others = Writer.commit, []
+
+    def later(self, *arguments, **more):
+        if not others:  # somebody comes in between, once
+            others.append("other")
+            as_task("backfill", "load", "two")
+            others.append(load(table, range(2, 3))["instant"])
+        return commit(self, *arguments, **more)
+
+    monkeypatch.setattr(Writer, "commit", later)
+    as_task("flights", "ingest", "one")
+    instant = load(table, range(5), on_conflict="rebase")["instant"]
+    monkeypatch.undo()
+    told = report_instant(TableHistory(table), instant)
+    [onto] = told["rebased_onto"]
+    assert (onto["instant"], onto["operation"], onto["who"]["dag"]) == (others[1], "UPSERT", "backfill")
+    assert bars(table)[instant]["rebased_onto"] == told["rebased_onto"]
 
 
 def test_a_row_and_a_second_look_that_reads_only_what_has_changed(table, as_task, monkeypatch):
