@@ -23,11 +23,11 @@ from airflow_provider.exceptions import (
 from airflow_provider.table.properties import TableConfig
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""The path of null, and of the empty text: Hive and Hudi do not tell them apart."""
+"""The path of null and of the empty text, which Hive and Hudi do not distinguish."""
 
 _NULL_KEY = "__null__"
 _EMPTY_KEY = "__empty__"
-_MAX_SEGMENT = 255  # bytes of one file name, on every file system that matters
+_MAX_SEGMENT = 255  # bytes of a file name, on all common file systems
 
 
 def record_keys(batch: pa.Table | pa.RecordBatch, fields: Sequence[str] | TableConfig) -> pa.Array:
@@ -66,7 +66,7 @@ def record_keys(batch: pa.Table | pa.RecordBatch, fields: Sequence[str] | TableC
 def partition_path(values: Sequence[object], config: TableConfig) -> str:
     """The folder of the rows with these partition values.
 
-    :param values: one a partition column, in the order of ``config.partition_fields``.
+    :param values: one value per partition column, in the order of ``config.partition_fields``.
     :param config: the table's configuration.
     :return: path relative to the table; empty for a table without partitions.
     :raises InvalidPartitionValueError: when there are more or fewer values than columns,
@@ -108,13 +108,13 @@ def partition_paths(batch: pa.Table | pa.RecordBatch, config: TableConfig) -> pa
 
 
 def partition_values(path: str, config: TableConfig) -> tuple[str | None, ...]:
-    """The partition values that a folder stands for.
+    """The partition values of a folder.
 
     :param path: partition path relative to the table.
     :param config: the table's configuration.
-    :return: one text a partition column; None for null.
-    :raises NotATableError: when the path is not a partition of such a table, or its key generator makes
-        something else than values of it.
+    :return: one text per partition column; None for null.
+    :raises NotATableError: when the path is not a partition of such a table, or the table's key generator
+        does not use the values as names.
     """
     columns = config.partition_fields
     if not config.folders_hold_values:

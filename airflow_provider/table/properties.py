@@ -1,4 +1,4 @@
-"""``hoodie.properties``: what a table is.
+"""``hoodie.properties``: the configuration of a table.
 
 Property names and defaults are those of Hudi's ``HoodieTableConfig``.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
 
 PROPERTIES_PATH = ".hoodie/hoodie.properties"
-"""Where a table's properties are, relative to the table."""
+"""Path of a table's properties, relative to the table."""
 
 _NAME = "hoodie.table.name"
 _DATABASE = "hoodie.database.name"
@@ -44,7 +44,7 @@ _LAYOUTS = {6: 1, 8: 2, 9: 2}
 """Timeline layout of each table version that can be read."""
 _TABLE_TYPES = ("COPY_ON_WRITE", "MERGE_ON_READ")
 
-# What a table must not have switched on (or off), as HoodieTableConfig names it.
+# Properties that a table must not switch on (or off), by their names in HoodieTableConfig.
 _REQUIRED_SETTINGS = {
     "hoodie.table.base.file.format": ("PARQUET", "only Parquet base files are read and written"),
 }
@@ -54,7 +54,7 @@ def parse_properties(text: str) -> dict[str, str]:
     """Read the format of ``java.util.Properties``.
 
     :param text: the file's content.
-    :return: the properties, in file order; the last one wins, as in Java.
+    :return: the properties, in file order. If a key comes twice, the last value wins, as in Java.
     """
     found: dict[str, str] = {}
     for line in _logical_lines(text):
@@ -99,8 +99,8 @@ class TableConfig:
     :param hive_style: whether partition folders are named ``column=value``.
     :param url_encode: whether partition values are escaped in paths.
     :param create_schema: Avro schema that the table was created with, JSON.
-    :param timezone: in which zone instant times are written; ``UTC`` or ``LOCAL``.
-    :param raw: every property on disk, also those unknown here.
+    :param timezone: the zone of instant times; ``UTC`` or ``LOCAL``.
+    :param raw: every property on disk, including unknown ones.
     """
 
     name: str
@@ -195,8 +195,8 @@ class TableConfig:
     def folders_hold_values(self) -> bool:
         """Whether folders are named by the values of the partition columns.
 
-        Those of other key generators (``TIMESTAMP``, ``CUSTOM``, a class of somebody's own) are named by what
-        these make of the values.
+        Other key generators (``TIMESTAMP``, ``CUSTOM``, a user's class) derive the folders' names from the
+        values.
         """
         return self.key_generator in _KEY_GENERATORS
 
@@ -212,7 +212,7 @@ class TableConfig:
 
     @property
     def prefixed_record_key(self) -> bool:
-        """Whether record keys read ``column:value`` though one column makes the key.
+        """Whether a record key of one column has the form ``column:value``.
 
         Hudi's complex key generator does that from table version 9 on (HUDI-7001).
         """
@@ -220,7 +220,7 @@ class TableConfig:
 
     @property
     def metadata_partitions(self) -> tuple[str, ...]:
-        """Partitions of the metadata table that readers trust, so that writers must keep them."""
+        """Partitions of the metadata table that readers trust, so that writers must update them."""
         return _names(self.raw.get(_METADATA_PARTITIONS))
 
     @property
@@ -231,8 +231,8 @@ class TableConfig:
     def with_metadata_partitions(self, complete: Iterable[str], inflight: Iterable[str] = ()) -> TableConfig:
         """This configuration with other partitions of the metadata table.
 
-        :param complete: those that readers may trust.
-        :param inflight: those that are being built.
+        :param complete: the partitions that readers may trust.
+        :param inflight: the partitions that are being built.
         """
         partitions = {
             _METADATA_PARTITIONS: ",".join(sorted(complete)),

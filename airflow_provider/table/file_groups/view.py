@@ -1,4 +1,4 @@
-"""File groups, file slices and the view of which of them a timeline shows."""
+"""File groups, file slices, and the view of those that a timeline shows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BaseFile(NamedTuple):
 
     :param partition_path: partition path relative to the table.
     :param file_id: id of the file group.
-    :param write_token: which task attempt wrote it.
+    :param write_token: the task attempt that wrote it.
     :param instant: requested time of the instant that wrote it.
     :param path: path relative to the table.
     :param size: bytes.
@@ -59,8 +59,8 @@ class ShownInstants(Container[str]):
     """The instants whose files a view shows: those that have completed, or were archived.
 
     :param completed: requested times of the completed writes on the timeline.
-    :param pending: requested times of those that have not completed.
-    :param starts: where the timeline begins; what is older was archived.
+    :param pending: requested times of the pending writes.
+    :param starts: where the timeline begins; older instants are archived.
     """
 
     completed: frozenset[str]
@@ -74,18 +74,17 @@ class ShownInstants(Container[str]):
 
 
 class FileSystemView:
-    """Which base files a timeline shows (Hudi's ``HoodieTableFileSystemView``).
+    """The base files that a timeline shows (Hudi's ``HoodieTableFileSystemView``).
 
-    Partitions are listed when they are asked for, once: the cost is in the partitions
-    touched, not in the table. Where the index ``files`` can be used, no folder is listed.
+    The view lists a partition once, when it is asked for: the cost grows with the partitions that are used,
+    not with the table. With the index ``files`` it lists no folder.
 
     :param storage: the table's storage.
-    :param timeline: what has completed; files of any other instant are not seen. Where it is a
-        function, it is called when the timeline is needed, and again while a rewrite that is
-        reverted in the very moment vanishes between its listing and the reading of its instant. One that
-        is archived in that moment is read in the archived timeline.
-    :param indexes: gives the table's indexes for the view's timeline, for which it asks only where there
-        are some; None where there are none.
+    :param timeline: the timeline; the view shows only files of its completed instants. A function is called
+        when the timeline is needed, and again if an instant disappears between the listing and its reading
+        because it is being reverted. An instant that is archived meanwhile is read from the archive.
+    :param indexes: returns the table's indexes for the view's timeline, or None. It asks for the timeline
+        only if the table has indexes.
     """
 
     def __init__(
@@ -130,9 +129,9 @@ class FileSystemView:
         return [base_file for partition in self.partitions() for base_file in self.base_files(partition)]
 
     def look_at(self, partition_paths: Iterable[str]) -> None:
-        """Look at several partitions at once, where that is cheaper than at one after the other.
+        """Look up several partitions at once, if that is cheaper than one after the other.
 
-        :param partition_paths: that will be asked for.
+        :param partition_paths: the partitions that will be asked for.
         """
         new = [partition for partition in partition_paths if partition not in self._listed]
         if new:
@@ -151,9 +150,9 @@ class FileSystemView:
 
     @property
     def timeline(self) -> Timeline:
-        """What has completed as far as this view shows it.
+        """The timeline of this view.
 
-        :raises NoSuchInstantError: when instants keep vanishing while it is loaded.
+        :raises NoSuchInstantError: when instants keep disappearing while it is loaded.
         """
         if self._timeline is None:
             try:
@@ -165,14 +164,14 @@ class FileSystemView:
 
     @property
     def indexes(self) -> UsableIndexes | None:
-        """The table's indexes, as far as they tell of what this view shows; None where there are none."""
+        """The table's indexes that can answer for this view; None when there are none."""
         if self._indexes is None:
             self._indexes = (self._open_indexes(lambda: self.timeline),)
         return self._indexes[0]
 
     @property
     def replaced(self) -> Mapping[FileGroupId, str]:
-        """File groups that a completed replacecommit took out, and when it completed."""
+        """File groups that a completed replacecommit has replaced, and its completion time."""
         timeline = self.timeline
         if self._replaced is None:
             self._replaced = self._replaced_on(timeline)
@@ -189,7 +188,7 @@ class FileSystemView:
         known = _replaced_by.setdefault(self._storage, {})
         for instant in timeline.commits():
             if instant.action is Action.REPLACE_COMMIT:
-                if instant.file_name not in known:  # what a completed instant says never changes
+                if instant.file_name not in known:  # the file of a completed instant never changes
                     replaced = metadata_of(self._storage, timeline, instant).replaced
                     known[instant.file_name] = frozenset(
                         FileGroupId(partition, each) for partition, ids in replaced.items() for each in ids
@@ -199,7 +198,7 @@ class FileSystemView:
 
     @property
     def shown(self) -> ShownInstants:
-        """The instants whose files are seen."""
+        """The instants whose files are visible."""
         if self._shown is None:
             commits = frozenset(each.requested_time for each in self.timeline.commits())
             pending = frozenset(each.requested_time for each in self.timeline.pending())
@@ -207,7 +206,7 @@ class FileSystemView:
         return self._shown
 
     def shows(self, instant: str) -> bool:
-        """Whether files of an instant are seen: it has completed, or it was archived.
+        """Whether files of an instant are visible: it has completed, or is archived.
 
         :param instant: requested time.
         """
@@ -225,7 +224,7 @@ class FileSystemView:
             if (partition_path, file_id) in replaced:
                 continue
             newest = max(of_group)
-            if not self.shows(newest[0]):  # as it nearly always does: what is older is not looked at
+            if not self.shows(newest[0]):  # nearly always; older files need no check
                 shown = [each for each in of_group if self.shows(each[0])]
                 if not shown:
                     continue
@@ -238,9 +237,9 @@ class FileSystemView:
         return found
 
     def _size(self, path: str) -> int:
-        # Only of what is shown: a partition can hold many older slices.
+        # Only for the files that are shown, because a partition can have many older slices.
         status = self._storage.stat(path)
-        return status.size if status else 0  # cleaned in this moment; reading it says so
+        return status.size if status else 0  # cleaned just now; the reader of the file will report it
 
 
 _replaced_by: WeakKeyDictionary[Storage, dict[str, frozenset[FileGroupId]]] = WeakKeyDictionary()

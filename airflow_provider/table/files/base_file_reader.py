@@ -30,7 +30,7 @@ _WORTH_THREADS = 1 << 20  # bytes that are read at once
 
 
 class BaseFileFooter:
-    """What a base file's footer says.
+    """The footer of a base file.
 
     :param metadata: the Parquet footer.
     """
@@ -41,12 +41,12 @@ class BaseFileFooter:
 
     @property
     def min_key(self) -> str | None:
-        """Smallest record key; None when the writer did not say."""
+        """Smallest record key; None when the footer does not have it."""
         return self._text(FOOTER_MIN_KEY)
 
     @property
     def max_key(self) -> str | None:
-        """Largest record key; None when the writer did not say."""
+        """Largest record key; None when the footer does not have it."""
         return self._text(FOOTER_MAX_KEY)
 
     @property
@@ -59,7 +59,7 @@ class BaseFileFooter:
         """The filter of the record keys, read when first asked for; None when there is none.
 
         :raises CorruptTableError: when it cannot be read.
-        :raises UnsupportedTableError: when it is of a kind that is not known.
+        :raises UnsupportedTableError: when it is of an unknown kind.
         """
         value, type_code = self._text(FOOTER_BLOOM), self._text(FOOTER_BLOOM_TYPE)
         return BloomFilter.from_footer(value, type_code) if value and type_code else None
@@ -74,8 +74,8 @@ class BaseFileReader:
 
     :param storage: the table's storage.
     :param path: path relative to the table.
-    :param schema: the table's schema: the rows come with its columns and types, whichever the file has, see
-        :class:`~airflow_provider.table.files.FileColumns`; as they lie in the file when None.
+    :param schema: the table's schema. The rows get its columns and types, whichever the file has, see
+        :class:`~airflow_provider.table.files.FileColumns`. None for the columns and types of the file.
     :raises CorruptTableError: when it is not a Parquet file.
     :raises FileNotFoundError: when there is no such file.
     """
@@ -84,7 +84,7 @@ class BaseFileReader:
         filesystem, root = storage.arrow()
         try:
             source = filesystem.open_input_file(f"{root}/{path}")
-            # Fetching ahead is for what is far away; of what is near it costs a thread.
+            # Fetching ahead helps with remote storage; for local files it only costs a thread.
             ahead = not isinstance(filesystem, pyarrow.fs.LocalFileSystem)
             self._parquet = pq.ParquetFile(source, read_dictionary=list(CONSTANT_COLUMNS), pre_buffer=ahead)
         except pa.ArrowInvalid as error:
@@ -95,7 +95,7 @@ class BaseFileReader:
 
     @cached_property
     def footer(self) -> BaseFileFooter:
-        """What the file's footer says."""
+        """The file's footer."""
         return BaseFileFooter(self._parquet.metadata)
 
     @property
@@ -122,7 +122,7 @@ class BaseFileReader:
             yield self._brought(rows, columns)
 
     def lies_as_read(self, column: str) -> bool:
-        """Whether a column is in the file, and read as it lies there."""
+        """Whether a column is in the file, with the type that it is read with."""
         stored = self._parquet.schema_arrow
         return column in stored.names and (self._columns is None or self._columns.is_same(stored, [column]))
 

@@ -41,10 +41,10 @@ ROW_GROUP_ROWS = 524_288
 ROW_GROUP_BYTES = 128 * 1024 * 1024  # in memory, not in the file
 
 BLOOM_FALSE_POSITIVES = 1e-6
-"""Hudi sizes a filter for 60,000 keys whatever comes, which at 250,000 keys says yes wrongly 6
-times in 10,000, and at 10 keys takes 430 kB. Here it is sized for the keys in the file."""
+"""Hudi sizes every filter for 60,000 keys. With 250,000 keys such a filter has 6 false positives in 10,000,
+and with 10 keys it takes 430 kB. This package sizes a filter for the keys in the file."""
 
-_MOST_FALSE_POSITIVES = 10 * BLOOM_FALSE_POSITIVES  # of a filter that was taken over and extended
+_MOST_FALSE_POSITIVES = 10 * BLOOM_FALSE_POSITIVES  # of a filter that was extended
 
 _COMMIT_TIME, _SEQUENCE, _RECORD_KEY, _PARTITION_PATH, _FILE_NAME = META_COLUMNS
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
@@ -77,17 +77,17 @@ class BaseFileWriter:
     :param storage: the table's storage.
     :param partition_path: the file's partition.
     :param file_id: the file group.
-    :param write_token: ``<task partition>-<stage>-<attempt>``; tells the attempts apart.
+    :param write_token: ``<task partition>-<stage>-<attempt>``, which distinguishes task attempts.
     :param instant: requested time of the commit.
     :param schema: the table's data columns.
     :param table_name: names the Avro record in the footer.
     :param first_row: number of the first new row in ``_hoodie_commit_seqno``; a task that
-        writes several files goes on counting here, so that the numbers are unique.
-    :param preserved_bloom: a filter that holds the keys of all rows that will be preserved, which
-        spares hashing them again; it is built anew when it would become too full.
-    :param row_group_rows: rows of a row group; the fewer, the more of the file queries can skip where its
-        rows are ordered.
-    :param marker: says what the file is; it is put before the file is.
+        writes several files continues its count, so that the numbers are unique.
+    :param preserved_bloom: a filter with the keys of all rows that will be preserved, so that they need not
+        be hashed again. The writer builds a new filter if this one would become too full.
+    :param row_group_rows: rows of a row group. With fewer rows, queries can skip more of a file whose rows
+        are ordered.
+    :param marker: the kind of the file, for its marker, which is put before the file.
     """
 
     def __init__(
@@ -147,12 +147,11 @@ class BaseFileWriter:
         record_keys: pa.Array | pa.ChunkedArray,
         in_preserved_bloom: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        """Add rows that this commit brings: new ones, or new versions.
+        """Add the rows of this commit: new ones, or new versions.
 
         :param data: the rows; columns as :func:`~airflow_provider.table.schema.conform` takes them.
         :param record_keys: their keys, in the same order.
-        :param in_preserved_bloom: which of the keys the filter of the preserved rows holds already;
-            none when None.
+        :param in_preserved_bloom: the keys that the filter of the preserved rows has already; none when None.
         :raises IncompatibleSchemaError: when a value does not fit into its column.
         """
         if len(record_keys) != data.num_rows:
@@ -171,9 +170,9 @@ class BaseFileWriter:
             self._keys_to_hash.extend(_chunks(keys))
 
     def write_preserved(self, table_with_meta: pa.Table) -> None:
-        """Add rows of an older base file as they are, so that nobody takes them for changed.
+        """Add rows of an older base file unchanged, so that no incremental read takes them for changed.
 
-        Commit time, sequence number and key are kept, only the file name is this file's.
+        They keep commit time, sequence number and key; only the file name becomes this file's.
 
         :param table_with_meta: the rows with Hudi's columns; cheapest as
             :func:`read_base_file` gives them.
@@ -190,8 +189,8 @@ class BaseFileWriter:
     def close(self) -> WrittenFile:
         """Finish the file.
 
-        :return: what was written; an empty file is a file too.
-        :raises StorageFullError: when there is no room for it, as from the methods that add rows.
+        :return: the finished file, which may have no rows.
+        :raises StorageFullError: when there is no room for it. The methods that add rows raise it too.
         """
         with storage_full_errors(self._storage, self.path):
             size = self._finish()
@@ -217,9 +216,9 @@ class BaseFileWriter:
         return self._close_sink()
 
     def abort(self) -> None:
-        """Give up and delete what was written so far."""
+        """Give up, and delete the unfinished file."""
         self._pending, self._preserved_keys, self._new_keys, self._keys_to_hash = [], [], [], []
-        # What goes wrong here must not hide why the file is given up; a rollback deletes what is left.
+        # An error here must not hide why the file is given up; a rollback deletes what is left.
         with suppress(OSError, pa.ArrowException):
             if self._parquet is not None:
                 self._parquet.close()
@@ -309,7 +308,7 @@ class BaseFileWriter:
             compression="snappy",
             use_dictionary=worth_a_dictionary(sample),
             write_statistics=sorted(self._with_statistics),
-            store_schema=False,  # the file shall look like the JVM's, not like Arrow's
+            store_schema=False,  # as in the JVM's files, and not as in Arrow's
         )
         return self._parquet
 

@@ -39,13 +39,13 @@ _Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BloomFilter:
-    """A set of record keys that may say yes wrongly, and never no wrongly.
+    """A set of record keys with false positives, but without false negatives.
 
     :param bits: bits of one row.
     :param hashes: bits set for a key.
     :param rows: the rows, packed eight bits a byte, lowest first; a ``SIMPLE`` filter has one.
-    :param row_entries: keys that a row of a ``DYNAMIC_V0`` filter holds before another is
-        begun; None for ``SIMPLE``.
+    :param row_entries: number of keys after which a ``DYNAMIC_V0`` filter begins another row; None for
+        ``SIMPLE``.
     :param last_row_entries: keys counted in the last row.
     """
 
@@ -70,7 +70,7 @@ class BloomFilter:
         :param keys: strings without nulls.
         :param type_code: ``SIMPLE`` or ``DYNAMIC_V0``.
         :param entries: keys that a row is sized for (``hoodie.index.bloom.num_entries``).
-        :param false_positives: how often a row sized right says yes wrongly
+        :param false_positives: rate of false positives of a row with that many keys
             (``hoodie.index.bloom.fpp``).
         :param max_entries: from how many keys on a dynamic filter gets no more rows
             (``hoodie.bloom.index.filter.dynamic.max.entries``).
@@ -91,10 +91,10 @@ class BloomFilter:
         return cls(bits, hashes, rows, entries, view.count - (row_count - 1) * entries)
 
     def extended(self, keys: pa.Array | pa.ChunkedArray, *, false_positives: float) -> BloomFilter | None:
-        """This filter with further keys in it, for a tenth of the price of building one of all keys.
+        """This filter with further keys, at a tenth of the cost of building a filter of all keys.
 
-        :param keys: strings without nulls; those that are in it already do no harm.
-        :param false_positives: how often it may say yes wrongly afterwards.
+        :param keys: strings without nulls; keys that it has already do no harm.
+        :param false_positives: highest rate of false positives afterwards.
         :return: the filter; None when it has several rows or would be too full: build a new one.
         """
         if len(self.rows) != 1:
@@ -142,7 +142,7 @@ class BloomFilter:
         return cls(bits, hashes, tuple(rows), row_entries, last)
 
     def might_contain(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """Which keys may be in the set; those that are, always are.
+        """Which keys may be in the set; every key of the set is among them.
 
         :param keys: strings without nulls.
         :return: one boolean a key.
@@ -150,7 +150,7 @@ class BloomFilter:
         view = _Keys(keys)
         found = np.zeros(view.count, np.bool_)
         for members, hashed in view.hashed(np.arange(view.count)):
-            # alive[r] says which keys still have all their bits in row r.
+            # alive[r]: the keys that so far have all their bits in row r.
             alive = np.ones((len(self.rows), len(members)), np.bool_)
             for _ in range(self.hashes):
                 positions = _positions(hashed.next(), self.bits)
@@ -173,7 +173,7 @@ class _Murmur:
 
     def __init__(self, length: int, blocks: list[_Words], tail: _Words | None) -> None:
         self._length = np.uint32(length)
-        self._blocks = blocks  # four bytes each, mixed already: that does not depend on the seed
+        self._blocks = blocks  # four bytes each, already mixed, which does not depend on the seed
         self._tail = tail
         count = len(blocks[0]) if blocks else len(tail) if tail is not None else 0
         self._state: _Words = np.zeros(count, np.uint32)
@@ -205,7 +205,7 @@ class _Murmur:
 
 
 class _Keys:
-    """Strings, seen as the buffers in which Arrow holds them."""
+    """Strings as the buffers in which Arrow stores them."""
 
     def __init__(self, keys: pa.Array | pa.ChunkedArray) -> None:
         array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys

@@ -34,7 +34,7 @@ _NAME = re.compile(r"^\.(?P<id>.+)_(?P<instant>\d+)\.log\.(?P<version>\d+)(?:_(?
 
 
 class BlockType(IntEnum):
-    """What a block holds (``HoodieLogBlockType``)."""
+    """The type of a block (``HoodieLogBlockType``)."""
 
     COMMAND = 0
     DELETE = 1
@@ -46,7 +46,7 @@ class BlockType(IntEnum):
 
 
 class HeaderKey(IntEnum):
-    """What a block's header says (``HeaderMetadataType``)."""
+    """The keys of a block's header (``HeaderMetadataType``)."""
 
     INSTANT_TIME = 0
     TARGET_INSTANT_TIME = 1
@@ -65,13 +65,13 @@ _HEADER_KEYS: Mapping[int, int] = {int(each): each for each in HeaderKey}
 
 @dataclass(frozen=True)
 class LogFileName:
-    """What the name of a log file says.
+    """The parts of a log file's name.
 
     :param file_id: id of the file group.
-    :param instant: requested time of the instant that wrote it; before table version 8 that of the
-        base file that it is for.
-    :param version: counts the log files of one name.
-    :param write_token: which task attempt wrote it; empty in old tables.
+    :param instant: requested time of the instant that wrote it; before table version 8 the instant of the
+        base file that it belongs to.
+    :param version: number of the log file among those with the same other parts.
+    :param write_token: the task attempt that wrote it; empty in old tables.
     """
 
     file_id: str
@@ -96,10 +96,10 @@ class LogFileName:
 class LogBlock:
     """One block of a log file.
 
-    :param block_type: what it holds.
-    :param header: what its header says; keys of a later Hudi are there by their number.
-    :param content: what it holds, read when it is needed.
-    :param footer: what its footer says; nothing so far.
+    :param block_type: the type of its content.
+    :param header: the values of its header by key; keys of a later Hudi by their number.
+    :param content: its content, which is read when it is needed.
+    :param footer: the values of its footer; Hudi writes none so far.
     """
 
     block_type: BlockType
@@ -114,7 +114,7 @@ class LogBlock:
 
     @property
     def rolled_back_instant(self) -> str | None:
-        """Of a rollback command: the instant whose blocks before it are void."""
+        """Of a rollback command: the instant whose earlier blocks do not count."""
         if self.block_type is not BlockType.COMMAND:
             return None
         if self.header.get(HeaderKey.COMMAND_BLOCK_TYPE) != _ROLLBACK:
@@ -123,13 +123,13 @@ class LogBlock:
 
     @property
     def compacted_instants(self) -> tuple[str, ...]:
-        """Of a block that a log compaction wrote: the instants whose blocks it stands for."""
+        """Of a block that a log compaction wrote: the instants whose blocks it replaces."""
         text = self.header.get(HeaderKey.COMPACTED_BLOCK_TIMES, "")
         return tuple(each for each in text.split(",") if each)
 
     @property
     def is_partial(self) -> bool:
-        """Whether its rows say something of those columns only that are in its schema."""
+        """Whether its rows are partial updates, of only those columns that are in its schema."""
         return self.header.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
 
     def read(self) -> bytes:
@@ -144,12 +144,12 @@ def encode_log_block(
     instant: str,
     header: Mapping[int, str] | None = None,
 ) -> bytes:
-    """A block, ready to be the next one of a log file.
+    """The bytes of a block, to be appended to a log file.
 
-    :param block_type: what it holds.
-    :param content: what it holds.
+    :param block_type: the type of its content.
+    :param content: the content.
     :param instant: requested time of the writing instant.
-    :param header: what the header says beside the instant.
+    :param header: values of the header beside the instant.
     """
     body = b"".join(
         (
@@ -165,7 +165,7 @@ def encode_log_block(
 
 
 def encode_rollback_block(instant: str, rolled_back: str) -> bytes:
-    """The command that makes the blocks of an instant before it void.
+    """The command block after which the earlier blocks of an instant do not count.
 
     :param instant: requested time of the rollback.
     :param rolled_back: requested time of the instant that is rolled back.
@@ -180,10 +180,9 @@ def encode_rollback_block(instant: str, rolled_back: str) -> bytes:
 def read_log_blocks(content: ByteRange) -> Iterator[LogBlock]:
     """The blocks of a log file, in the order in which they were appended.
 
-    What a writer that died left behind, a block cut off in the middle, comes as a block of type
-    ``CORRUPT``; reading goes on at the next block after it, if there is one, as in Hudi. A block is
-    whole when the size before and the one behind it agree, whatever comes next: Hudi drops it where
-    a writer died while it wrote the next one's first six bytes.
+    A writer that died may leave an incomplete block. It comes as a block of type ``CORRUPT``, and reading
+    goes on at the next block, as in Hudi. A block is complete when the sizes before and behind it are equal,
+    whatever follows. (Hudi drops a complete block if a writer died in the first six bytes of the next one.)
 
     :param content: the file's bytes.
     :raises CorruptTableError: when the file does not begin with a block, or a whole block's parts
@@ -200,7 +199,7 @@ def read_log_blocks(content: ByteRange) -> Iterator[LogBlock]:
             raise CorruptTableError(f"{content.name} is no log file: it begins with no block")
         end = _end_of_block(content, begin) if has_magic else None
         if end is None:
-            # From the next byte on: what was written of a magic may run into the next block's.
+            # From the next byte on, because an incomplete magic may be followed directly by the next block.
             damaged, position = position, _next_magic(content, position + 1)
             yield LogBlock(BlockType.CORRUPT, {}, content.part(damaged, position - damaged))
         else:
@@ -211,13 +210,13 @@ def read_log_blocks(content: ByteRange) -> Iterator[LogBlock]:
 def valid_log_blocks(
     blocks: Iterable[LogBlock], is_committed: Callable[[str], bool] = lambda _: True
 ) -> list[LogBlock]:
-    """The blocks whose content counts: of committed instants, not rolled back, not corrupt.
+    """The blocks that count: of committed instants, not rolled back, not corrupt.
 
-    A rollback command concerns the blocks before it, so that an instant that is tried again after
-    its rollback counts (``BaseHoodieLogRecordReader.scanInternalV1``).
+    A rollback command concerns only the blocks before it, so that an instant that is written again after its
+    rollback counts (``BaseHoodieLogRecordReader.scanInternalV1``).
 
-    :param blocks: those of a file slice, log file after log file.
-    :param is_committed: whether an instant completed; asked by its requested time.
+    :param blocks: the blocks of a file slice, in the order of its log files.
+    :param is_committed: tells by the requested time whether an instant has completed.
     """
     valid: list[LogBlock] = []
     for block in blocks:
@@ -225,7 +224,7 @@ def valid_log_blocks(
             continue
         rolled_back = block.rolled_back_instant
         if rolled_back is not None:
-            # Not asked whether the rollback completed: the command is only there once it is decided.
+            # A pending rollback counts too: it writes the command only once it is decided.
             valid = [each for each in valid if each.instant != rolled_back]
         elif block.block_type is not BlockType.COMMAND and is_committed(block.instant):
             valid.append(block)
@@ -233,10 +232,10 @@ def valid_log_blocks(
 
 
 def merge_order(blocks: Sequence[LogBlock]) -> list[LogBlock]:
-    """Blocks in the order in which their rows are merged, without those that a log compaction stands for.
+    """Blocks in the order in which their rows are merged, without those that a log compaction replaces.
 
-    What a log compaction wrote takes the place of the newest of the blocks that it has read: later ones may
-    lie before it (``BaseHoodieLogRecordReader.scanInternalV2``).
+    The block of a log compaction takes the place of the newest block that it has read, because later blocks
+    may lie before it in the file (``BaseHoodieLogRecordReader.scanInternalV2``).
 
     :param blocks: from :func:`valid_log_blocks`.
     """
@@ -262,7 +261,7 @@ def merge_order(blocks: Sequence[LogBlock]) -> list[LogBlock]:
 
 
 def _end_of_block(content: ByteRange, begin: int) -> int | None:
-    """Where the block ends that begins, after its magic, here; None when it is not whole."""
+    """The end of the block whose magic ends here; None when the block is incomplete."""
     if begin + _LONG.size > content.size:
         return None
     (size,) = _LONG.unpack(content.read(begin, begin + _LONG.size))

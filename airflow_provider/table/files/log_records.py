@@ -1,4 +1,4 @@
-"""What the blocks of log files hold: Avro records, deleted keys, and HFiles.
+"""The content of log file blocks: Avro records, deleted keys, and HFiles.
 
 Sources: ``HoodieAvroDataBlock``, ``HoodieDeleteBlock`` and ``HoodieHFileDataBlock`` of Apache Hudi.
 """
@@ -29,10 +29,10 @@ _OLDEST_AVRO = 1  # earlier ones do not say how many records there are
 
 
 class WrappedValue(NamedTuple):
-    """A value whose type Avro's union would not tell: wrapped in a record of its type.
+    """A value in a record that names its type, which Avro's union alone does not.
 
-    :param wrapper: Hudi's record, for example ``LongWrapper``.
-    :param value: the value; of an ``ArrayWrapper``, a tuple of wrapped values.
+    :param wrapper: name of Hudi's record, for example ``LongWrapper``.
+    :param value: the value; for an ``ArrayWrapper`` a tuple of wrapped values.
     """
 
     wrapper: str
@@ -61,12 +61,12 @@ _NO_ORDER = WrappedValue("IntWrapper", 0)
 
 @dataclass(frozen=True)
 class DeletedRecord:
-    """A key that a delete block takes out.
+    """A key that a delete block deletes.
 
     :param record_key: the record key.
     :param partition_path: partition path relative to the table.
-    :param ordering_value: rows with a larger one are not taken out; an ``IntWrapper`` of 0 where
-        the order of commits decides.
+    :param ordering_value: rows with a larger ordering value stay; an ``IntWrapper`` of 0 when the order of
+        commits decides.
     """
 
     record_key: str
@@ -89,7 +89,7 @@ def encode_deletes(deleted: Iterable[DeletedRecord]) -> bytes:
 
 
 def deleted_records(block: LogBlock) -> list[DeletedRecord]:
-    """The keys that a delete block takes out.
+    """The keys that a delete block deletes.
 
     :raises CorruptTableError: when its content is damaged.
     :raises UnsupportedTableError: when it is in Java's own serialisation, as before table version 5.
@@ -167,7 +167,7 @@ def decode_datum(schema: Any, data: bytes) -> dict[str, Any]:
 
 @lru_cache(maxsize=32)
 def parsed_schema(text: str) -> Any:
-    """An Avro schema, ready to read with; parsed once, as every block of a table repeats it.
+    """A parsed Avro schema; it is parsed once, because every block of a table repeats it.
 
     :raises CorruptTableError: when the text is no Avro schema.
     """

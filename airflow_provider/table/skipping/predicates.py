@@ -166,8 +166,8 @@ def named_columns(where: pc.Expression, columns: Iterable[str]) -> list[str]:
 def has_nan(where: pc.Expression) -> bool:
     """Whether an expression compares with NaN.
 
-    When Arrow knows the bounds of a column, it reads "not less than" as "at least". With NaN the two differ: for
-    ``~(x < nan)``, which is true for all rows, it would leave out every file.
+    When Arrow knows the bounds of a column, it reads "not less than" as "at least". With NaN the two differ:
+    for ``~(x < nan)``, which is true for all rows, it would leave out every file.
 
     :param where: the expression. If it has a text or a column named nan, the answer only costs time.
     """

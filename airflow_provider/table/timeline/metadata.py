@@ -35,7 +35,7 @@ RESTORED_TO_COMPLETION = "restored_to_completion"
 
 @dataclass(frozen=True)
 class WriteStat:
-    """What one write did to one file group (Hudi's ``HoodieWriteStat``).
+    """The statistics of one write to one file group (Hudi's ``HoodieWriteStat``).
 
     :param file_id: id of the file group.
     :param partition_path: partition path relative to the table.
@@ -44,7 +44,7 @@ class WriteStat:
     :param num_writes: rows in the file.
     :param num_inserts: rows that are new in the table.
     :param num_update_writes: rows that replaced an older version.
-    :param num_deletes: rows that were taken out.
+    :param num_deletes: rows that were deleted.
     :param total_write_bytes: bytes written.
     :param file_size: bytes of the file.
     :param prev_base_file: name of the base file that was rewritten.
@@ -116,11 +116,11 @@ _ZERO_STATS = (
 
 @dataclass(frozen=True)
 class CommitMetadata:
-    """What a commit did to the table.
+    """The metadata of a commit.
 
     :param operation_type: Hudi's ``WriteOperationType``, for example ``UPSERT``.
-    :param write_stats: one entry a file written.
-    :param replaced: file ids that the commit takes out, by partition path.
+    :param write_stats: one entry per written file.
+    :param replaced: ids of the file groups that the commit replaces, by partition path.
     :param extra_metadata: free text by key; ``schema`` holds the table's Avro schema.
     """
 
@@ -133,10 +133,10 @@ class CommitMetadata:
 def encode_commit_metadata(meta: CommitMetadata, action: str) -> bytes:
     """The content of a commit's completed (or inflight) timeline file.
 
-    :param meta: what the commit did.
+    :param meta: the commit's metadata.
     :param action: the timeline's action; ``replacecommit`` and ``clustering`` can name
-        replaced file groups, the others not.
-    :raises ValueError: when file groups are replaced by an action that cannot say so.
+        replaced file groups, the others cannot.
+    :raises ValueError: when the metadata names replaced file groups and the action cannot.
     """
     by_partition: dict[str, list[dict[str, Any]]] = {}
     for stat in meta.write_stats:
@@ -201,7 +201,7 @@ def encode(schema_name: str, record: Mapping[str, Any]) -> bytes:
 
 
 def stored_text(text: str) -> bytes:
-    """A text as it lies in an Avro file that is not compressed."""
+    """The bytes of a text in an uncompressed Avro file."""
     data = io.BytesIO()
     fastavro.schemaless_writer(data, "string", text)
     return data.getvalue()
@@ -209,13 +209,13 @@ def stored_text(text: str) -> bytes:
 
 @cache
 def _file_start(schema_name: str) -> bytes:
-    """All of a file that comes before its first block; to write the schema takes longer than a record."""
+    """The header of a file; it is cached, because to write the schema takes longer than to write a record."""
     buffer = io.BytesIO()
     fastavro.writer(buffer, avro_schema(schema_name), [], codec="null")
     return buffer.getvalue()
 
 
-_SYNC_BYTES = 16  # that end a file's header, and every block
+_SYNC_BYTES = 16  # the bytes that end a file's header and every block
 _BLOCK = fastavro.parse_schema(
     {
         "type": "record",
