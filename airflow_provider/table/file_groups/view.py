@@ -135,8 +135,8 @@ class FileSystemView:
         """
         new = [partition for partition in partition_paths if partition not in self._listed]
         if new:
-            # First: where a listing is older than the timeline, an archival in between leaves nobody who says
-            # what of it had been taken out.
+            # The timeline comes first. If the listing were older, an archival in between could remove the
+            # instant that tells which of the listed files are replaced.
             _ = self.timeline
         known = self.indexes.files(new) if new and self.indexes else None
         for partition in new:
