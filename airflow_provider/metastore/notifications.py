@@ -163,7 +163,7 @@ def advance_consumer(connection: Connection, name: str, event_id: int) -> LogCon
     _require_position(event_id, current_event_id(connection))
     known = _consumer(connection, name)
     if known is not None:
-        # One that fell out must not look as if it had read what is gone.
+        # A consumer behind the purged events must not look as if it had read them.
         _require_kept(connection, known.event_id)
     connection.execute(
         update(consumers)

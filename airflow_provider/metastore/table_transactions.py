@@ -52,7 +52,7 @@ def table_transaction(
 class TableTransaction:
     """Opens a transaction, takes its write id, keeps it alive, and ends it with the block.
 
-    The block's end without an error registers the partitions, tells what was inserted, and commits, all at
+    The block's end without an error registers the partitions, writes the INSERT events, and commits, all at
     once. An
     error aborts; but when an instant was recorded, the error does not say whether that instant
     completed: then the transaction is left open, and
@@ -124,7 +124,7 @@ class TableTransaction:
         self._partitions.extend(partitions)
 
     def add_insertions(self, insertions: Sequence[Insertion]) -> None:
-        """Tell by INSERT events, when the block ends without an error, what was inserted."""
+        """Write INSERT events when the block ends without an error."""
         self._insertions.extend(insertions)
 
     def record_instant(self, instant: str) -> None:

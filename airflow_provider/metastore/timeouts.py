@@ -1,4 +1,4 @@
-"""What becomes of transactions whose owners are silent; the same for a database and for a server."""
+"""Recovery of transactions that had no heartbeat; the same for a database and for a server."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class TimeoutApi(Protocol):
             never will. For a write without an instant it looks through the table's timeline for the
             transaction's id. It may use the metastore, for example to register the write's partitions.
             When it raises, the transaction stays open, and the others are ended all the same.
-        :return: what became of each, by transaction id. Those that moved meanwhile are not among them.
+        :return: the result of each, by transaction id, without those that moved meanwhile.
         """
         recovered = []
         for txn_id in self.timed_out(timeout_seconds):

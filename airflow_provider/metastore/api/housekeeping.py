@@ -24,9 +24,9 @@ class Recover(Protocol):
 
 
 class Housekeeper:
-    """Ends what timed out and removes what is old, in a thread; any number of them may run.
+    """Ends timed-out transactions and locks and removes old events, in a thread; any number of them may run.
 
-    :param metastore: what is kept.
+    :param metastore: the metastore.
     :param recover: ends the transactions that timed out. None to abort those that wrote nothing, and to leave
         the others alone: only their tables' timelines, which a metastore does not read, say how they ended.
     :param interval: seconds between two rounds; Hive's is 60.

@@ -73,7 +73,7 @@ class LockApi:
     def remove_timed_out_locks(self) -> list[int]:
         """Remove the locks that had no heartbeat for their timeout.
 
-        Whoever finds one in the way does so anyway; this is for those that are in nobody's way.
+        A lock that would wait for one removes it anyway; this removes the others.
 
         :return: their ids, ascending.
         """

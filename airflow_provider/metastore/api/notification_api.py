@@ -80,7 +80,7 @@ class NotificationApi:
         """Remove events that are older than the time to live and that every live consumer has read.
 
         :param ttl_seconds: Hive's default is a day.
-        :return: how many were removed, and who holds back the rest.
+        :return: how many were removed, and which consumer holds back the rest.
         """
         removed = 0
         while True:

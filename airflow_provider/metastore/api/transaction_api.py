@@ -79,7 +79,7 @@ class TransactionApi(TimeoutApi):
 
         def commit(connection: Connection) -> int:
             state = transactions.lock_not_aborted(connection, txn_id)
-            # What comes after the commit cannot belong to it any more, and was told with it.
+            # An insertion after the commit cannot belong to it; its event was written with the commit.
             told = insertions if insertions and state == TxnState.OPEN else {}
             change = DdlTransaction(connection, txn_id if state == TxnState.OPEN else None)
             for database, table in sorted({*(new_partitions or {}), *told}):

@@ -1,6 +1,6 @@
-"""What a replica knows, and how what it reads from the database becomes known.
+"""The copies of a replica, and how a copy from the database joins them.
 
-Everything here is touched only under the replica's lock, but for the two functions that read.
+The replica's lock guards everything here but the two functions that read the database.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class CacheState:
         self._writing: defaultdict[int, set[int]] = defaultdict(set)
 
     def begin(self, event_id: int, open_write_ids: list[tuple[int, int]]) -> None:
-        """Know nothing but a position.
+        """Forget all copies, and follow the log from a position.
 
         :param event_id: the last event that is applied.
         :param open_write_ids: the (table id, write id) pairs of the transactions open at that event:
-            which of them wrote before it cannot be told, so all count as if they had.
+            a replica cannot tell which of them wrote before it, so all count as if they had.
         """
         self.end()
         self.event_id = event_id
@@ -65,17 +65,17 @@ class CacheState:
             self._writing[table_id].add(write_id)
 
     def end(self) -> None:
-        """Know nothing, and keep nothing: nobody follows the log."""
+        """Forget all copies, and keep none until :meth:`begin`: the replica does not follow the log."""
         self.tables.clear()
         self.forget_catalog()
         self._writing.clear()
         self._follows = False
 
     def keep(self, copy: CachedTable) -> bool:
-        """Keep what was read from the database.
+        """Keep a copy that was read from the database.
 
-        :return: False when the log was followed past the reading meanwhile: what it told in between
-            would be missing in this copy. False, too, when nobody follows the log.
+        :return: False when the replica has followed the log past the reading meanwhile, because events in
+            between would be missing in this copy. False, too, when it does not follow the log.
         """
         if copy.tagged_at < self.event_id or not self._follows:
             return False
@@ -99,7 +99,7 @@ class CacheState:
         return table_id in self._writing
 
     def may_be_half_made(self, copy: CachedTable) -> bool:
-        """Whether a copy may hold changes of an open transaction that :meth:`written` is yet to be told of.
+        """Whether a copy may hold changes of an open transaction whose event is not applied yet.
 
         It was read from the database, which is ahead of what this replica has followed.
         """
@@ -134,7 +134,7 @@ def read_table(
     """Read a table with all that its copy needs, as of one moment.
 
     :param snapshot: an older list of valid transactions, to save reading one. What was committed since is in
-        the copy, but not in its list: until the log tells it the copy passes for staler than it is.
+        the copy, but not in its list: until its event comes the copy passes for staler than it is.
     :raises NoSuchObjectError: when the table does not exist.
     """
     event_id = current_event_id(connection)

@@ -26,13 +26,13 @@ from airflow_provider.metastore.cache.cache_state import CacheState, TxnSnapshot
 from airflow_provider.metastore.cache.cached_tables import CachedTable
 from airflow_provider.metastore.database import Counter, counted
 from airflow_provider.metastore.model import (
-    DEFAULT_PARTITION,
     NO_WRITE_ID,
     EventType,
     NotificationEvent,
     decode_partition,
     decode_table,
     decode_write_id,
+    partition_values,
 )
 from airflow_provider.metastore.notifications import current_event_id, next_events
 from airflow_provider.metastore.transactions import open_table_write_ids, table_write_ids_of
@@ -44,7 +44,7 @@ _REPORT_INTERVAL = 1.0
 _RETRY_INTERVAL = 1.0
 _MAX_GAP = 10_000
 
-# A transaction that is opened changes no copy, and its number tells that it is new.
+# OPEN_TXN changes no copy; a new transaction is known by its number.
 _FOLLOWED_EVENTS = frozenset(EventType) - {EventType.OPEN_TXN}
 _CATALOG_EVENTS = frozenset(
     {
@@ -58,11 +58,11 @@ _CATALOG_EVENTS = frozenset(
 
 
 class CacheUpdater:
-    """Fills and follows, in a thread or step by step.
+    """Fills the copies and follows the notification log, in a thread or step by step.
 
     :param metastore: the database.
     :param replica: its consumer's name in the notification log.
-    :param state: what is to be kept up to date.
+    :param state: the copies to be kept up to date.
     :param lock: guards the state.
     :param poll_interval: seconds between two looks at the log.
     :param snapshot_lifetime: seconds for which :meth:`prewarm` uses one list of valid transactions.
@@ -335,10 +335,7 @@ class CacheUpdater:
             case EventType.DROP_PARTITION:
                 # By the table's keys: the order in a JSON object says nothing.
                 keys = [key.name for key in decode_table(message["tableObjJson"]).partition_keys]
-                dropped = [
-                    [None if one[key] == DEFAULT_PARTITION else one[key] for key in keys]
-                    for one in message["partitions"]
-                ]
+                dropped = [partition_values(one[key] for key in keys) for one in message["partitions"]]
                 self._change(event, self._written(message), lambda copy: copy.remove_partitions(dropped))
             case EventType.INSERT:
                 self._written(message)

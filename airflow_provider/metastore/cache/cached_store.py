@@ -269,7 +269,7 @@ class CachedStore:
     def list_tables(self, database: str) -> list[str]:
         """The names of a database's tables, in order; always from the database.
 
-        Hive's requests for them have no place for what their reader has seen.
+        Hive's requests for them have no field for the reader's session.
 
         :raises NoSuchObjectError: when the database does not exist.
         """

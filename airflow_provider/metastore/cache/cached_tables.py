@@ -27,7 +27,7 @@ class CachedTable:
     :param event_id: the copy holds every change up to this event, and those that were applied since.
     :param tagged_at: ``write_ids`` is the state at this event; commits after it are still to come.
     :param partitions: by :func:`~airflow_provider.metastore.model.partition_key`; None when
-        nobody asked for them yet.
+        no reader asked for them yet.
     """
 
     table: TableInfo
@@ -193,7 +193,7 @@ class _Bounded(LRUCache[int, CachedTable]):
         super().__setitem__(table_id, copy)
 
     def make_room(self, size: int) -> None:
-        """Give up what was not read for longest, for so many bytes more."""
+        """Evict the copies that were not read for longest, until so many bytes are free."""
         while self and self.currsize + size + self.reserved > self.maxsize:
             self.popitem()
 

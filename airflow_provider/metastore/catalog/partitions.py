@@ -13,7 +13,6 @@ from airflow_provider.metastore.catalog.catalog import get_table, table_fields
 from airflow_provider.metastore.database import current_millis
 from airflow_provider.metastore.database import partitions as partition_rows
 from airflow_provider.metastore.model import (
-    DEFAULT_PARTITION,
     EventType,
     Insertion,
     PartitionInfo,
@@ -23,6 +22,7 @@ from airflow_provider.metastore.model import (
     encode_partition,
     partition_key,
     partition_order,
+    partition_texts,
     with_columns,
 )
 from airflow_provider.metastore.notifications import append_event
@@ -275,10 +275,8 @@ def _info(row: Row[Any]) -> PartitionInfo:
 
 
 def _key_values(table: TableInfo, values: Sequence[str | None]) -> dict[str, str]:
-    return {
-        key.name: DEFAULT_PARTITION if value is None else value
-        for key, value in zip(table.partition_keys, values, strict=True)
-    }
+    names = [key.name for key in table.partition_keys]
+    return dict(zip(names, partition_texts(values), strict=True))
 
 
 def no_such_partition(table: TableInfo, key: str) -> NoSuchObjectError:

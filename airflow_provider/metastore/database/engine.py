@@ -158,7 +158,7 @@ class MetastoreEngine:
     def run_statement(self, statement: TextClause, parameters: Mapping[str, Any]) -> Sequence[Any]:
         """Run a single statement of PostgreSQL, which commits itself.
 
-        By the driver's own cursor: what SQLAlchemy does around one takes longer than the driver itself.
+        It uses the driver's own cursor, because SQLAlchemy's part takes longer than the driver's.
 
         :param parameters: by their names in it.
         :return: its rows; the database has committed by then.
@@ -209,7 +209,7 @@ class MetastoreEngine:
         )
         arguments: dict[str, Any] = {"hide_parameters": True, "pool_timeout": self.timeout_seconds}
         if self.is_sqlite:
-            # SQLite's own wait sleeps longer and longer, up to 0.1 s: whoever came last wins.
+            # SQLite's own wait sleeps longer and longer, up to 0.1 s: the last process to come would win.
             arguments["connect_args"] = {"timeout": 0, "check_same_thread": False}
         else:
             if self._url.get_driver_name() in _BY_LIBPQ and "connect_timeout" not in self._url.query:

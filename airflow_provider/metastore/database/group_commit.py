@@ -1,12 +1,13 @@
-"""Group commit: what several threads ask for at the same moment is done in one database transaction.
+"""Group commit: one database transaction does the requests that several threads make at the same moment.
 
-A database transaction costs the same round trips and the same flush to the disk for one request as for
-ten. So whoever comes while one runs waits for its end, and all who wait go together into the next. Those who
-were answered a moment ago are about to ask for the next thing: the next group waits for them, for a part of
-the time that the last one took. A request that comes alone after others that came alone is done at once.
+A database transaction costs the same round trips and the same flush to the disk for one request as for ten.
+So a thread whose request comes while a transaction runs waits for its end, and all waiting requests go into
+the next one. Threads that were answered a moment ago are about to make their next request: the next group
+waits for them, for a part of the time that the last group took. A lone request after lone requests is done
+at once.
 
-A thread that has something better to do than to wait leaves a request there, and whoever does the group tells
-the answer: a server's threads do, because to wake each of them costs more than the request itself.
+A server's thread does not wait. It leaves its request in the group, and the thread that does the group writes
+the answer, because waking the server's thread would cost more than the request itself.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Tell = Callable[[Callable[[], T]], None]
-"""Is given what returns an answer, or raises the error that there is instead."""
+"""Receives a function that returns the request's answer or raises its error."""
 
 _LARGEST_GROUP = 64
 # How long a group waits for those of the last one: this part of its time, and no longer than this.
@@ -42,7 +43,7 @@ _IDLE_SECONDS = 1.0
 
 
 class GroupedRequest(Generic[T]):
-    """Something to be done; ``T`` is what the one who asks gets."""
+    """A request that can be done in a group; ``T`` is the type of its answer."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class _Left(_Member):
         self._group.lead_in_thread(self)
 
     def wake(self) -> None:
-        """Tell the answer."""
+        """Deliver the answer."""
         if self.answer is not None or self.error is not None:
             self._told()
         else:
@@ -129,13 +130,13 @@ class _Left(_Member):
         try:
             self._tell(lambda: self._group.outcome(self))
         except Exception:
-            log.exception("an answer could not be told")
+            log.exception("the answer to a grouped request could not be delivered")
 
 
 class GroupCommit:
     """Requests of one kind, of all threads of this process.
 
-    The first of those who wait leads: its thread does the whole group, and the next leader's the next.
+    The thread that has waited longest is the leader and does the whole group. The next group has another.
 
     :param operation: how they are done.
     :param engine: runs it.
@@ -167,20 +168,20 @@ class GroupCommit:
             if self._leader is member:
                 self._lead(member)
         except BaseException:
-            # A signal's handler raised: nobody may wait for a leader who is gone.
+            # A signal's handler raised. No other thread may wait for a leader that is gone.
             self._leave(member)
             raise
         return self.outcome(member)  # type: ignore[no-any-return]
 
     def leave(self, request: GroupedRequest[T], tell: Tell[T]) -> None:
-        """As :meth:`do`, without waiting while others lead; when nobody does this thread does the group.
+        """As :meth:`do`, without waiting for another leader. Without one, this thread does the group.
 
-        :param tell: called once, maybe in another thread, where others wait for it to return.
+        :param tell: called once, maybe in the leader's thread, which goes on when it returns.
         """
         member = _Left(request, tell, self)
         with self._guard:
             if self._thread is None:
-                # Now: when it is to lead, others would suffer from its not being there.
+                # Started now, so that no group waits for it later.
                 thread = threading.Thread(target=self._lead_all, name="metastore-groups", daemon=True)
                 thread.start()
                 self._thread = thread
@@ -194,7 +195,7 @@ class GroupCommit:
         self._to_lead.put(leader)
 
     def outcome(self, member: _Member) -> Any:
-        """The answer to a request that was in a group; what could not be done there is done now."""
+        """The answer to a request that was in a group; one that the group left out is done now, alone."""
         if member.error is not None:
             raise member.error
         if member.answer is not None:
@@ -227,7 +228,7 @@ class GroupCommit:
                 leader.wake()
 
     def _lead(self, leader: _Member) -> None:
-        """Do all that waits, which begins with the leader's own."""
+        """Do all waiting requests, the leader's own first."""
         with self._guard:
             self._all_are_there.wait_for(lambda: len(self._waiting) >= self._expected, self._patience)
             group, self._waiting = self._waiting[:_LARGEST_GROUP], self._waiting[_LARGEST_GROUP:]
@@ -240,7 +241,7 @@ class GroupCommit:
             lost = None
         except MetastoreUnavailableError as error:
             leader.error, lost = error, str(error)
-        except Exception:  # noqa: BLE001 - nothing was done; whose mistake it is shows when each is alone
+        except Exception:  # noqa: BLE001 - nothing was done; each request is done alone and gets its own error
             lost = None
         finally:
             self._patience = min(_PATIENCE * (time.monotonic() - began), _LONGEST_WAIT_SECONDS)
@@ -255,7 +256,7 @@ class GroupCommit:
                     member.wake()
 
     def _leave(self, member: _Member) -> None:
-        """Wait for nothing any more, and let the next one lead."""
+        """Stop waiting, and let the next thread lead."""
         with self._guard:
             if member in self._waiting:
                 self._waiting.remove(member)

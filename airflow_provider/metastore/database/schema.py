@@ -165,7 +165,7 @@ txns = Table(  # TXNS
     Column("host", Text, nullable=False),
     Column("agent", Text),
     Column("commit_on_recovery", Boolean, nullable=False),
-    Column("timeout_ms", BigInteger),  # null: whoever looks for timed-out ones says how long
+    Column("timeout_ms", BigInteger),  # null: recovery says how long
     Column("opened_at", BigInteger, nullable=False),
     Column("heartbeat_at", BigInteger, nullable=False),
     Column("closed_at", BigInteger),

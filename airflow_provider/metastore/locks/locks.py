@@ -3,11 +3,11 @@
 A lock has one or more components and is acquired with all of them or waits with all of them.
 First come, first served: it waits for every earlier lock that it cannot be held together with,
 also for one that itself still waits (Hive: EnqueueLockFunction, CheckLockFunction). Ids come
-from a counter whose row stays locked until the new lock is in the database; so whoever checks a
-lock sees all locks with lower ids, and two checks at once cannot both acquire.
+from a counter whose row stays locked until the new lock is in the database; so a check of a
+lock sees all locks with lower ids, and of two checks at once only one acquires.
 
 A lock ends when it is unlocked, with its transaction, or when there was no heartbeat for its
-timeout; from that moment on nobody can renew it, and it is removed when it is in the way.
+timeout. From that moment on no heartbeat renews it, and the next lock that would wait for it removes it.
 """
 
 from __future__ import annotations

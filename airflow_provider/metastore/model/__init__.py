@@ -52,6 +52,8 @@ from airflow_provider.metastore.model.objects import (
     TableInfo,
     partition_key,
     partition_order,
+    partition_texts,
+    partition_values,
 )
 from airflow_provider.metastore.model.reader import NOW, Reader, ReaderSession
 from airflow_provider.metastore.model.table_name import is_location, split_table_name
@@ -120,6 +122,8 @@ __all__ = [
     "must_wait",
     "partition_key",
     "partition_order",
+    "partition_texts",
+    "partition_values",
     "split_table_name",
     "storage_descriptor",
     "system_user",

@@ -1,4 +1,4 @@
-"""Notification events, and who reads them."""
+"""Notification events, and the consumers that read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MESSAGE_FORMAT = "json-0.2"
 
 
 class EventType(StrEnum):
-    """What an event tells; Hive's names (EventMessage.EventType). A rename is ALTER_TABLE."""
+    """The types of events, by Hive's names (EventMessage.EventType). A rename is ALTER_TABLE."""
 
     CREATE_DATABASE = "CREATE_DATABASE"
     ALTER_DATABASE = "ALTER_DATABASE"

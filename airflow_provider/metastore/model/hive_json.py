@@ -13,7 +13,6 @@ from typing import Any
 
 from airflow_provider.exceptions import MetastoreError
 from airflow_provider.metastore.model.objects import (
-    DEFAULT_PARTITION,
     MANAGED_TABLE,
     NO_WRITE_ID,
     Column,
@@ -21,6 +20,8 @@ from airflow_provider.metastore.model.objects import (
     FunctionInfo,
     PartitionInfo,
     TableInfo,
+    partition_texts,
+    partition_values,
 )
 
 _Struct = dict[str, dict[str, Any]]
@@ -60,7 +61,7 @@ def encode_table(table: TableInfo, write_id: int = NO_WRITE_ID) -> str:
 
 
 def decode_table(text: str) -> TableInfo:
-    """Read a table; what :class:`TableInfo` has no name for goes into its ``hive_fields``.
+    """Read a table; fields that :class:`TableInfo` has no name for go into its ``hive_fields``.
 
     :raises MetastoreError: when the text is no Table struct.
     """
@@ -91,7 +92,7 @@ def decode_write_id(text: str) -> int:
 
 def encode_partition(table: TableInfo, partition: PartitionInfo, write_id: int = NO_WRITE_ID) -> str:
     """A partition as a message carries it; parameters as :func:`encode_table`."""
-    values = [DEFAULT_PARTITION if value is None else value for value in partition.values]
+    values = partition_texts(partition.values)
     return _written(
         {
             "1": {"lst": ["str", len(values), *values]},
@@ -113,7 +114,7 @@ def decode_partition(text: str) -> PartitionInfo:
     values = _value(fields, "1", "lst", ["str", 0])[2:]
     storage = _struct(fields, "6")
     return PartitionInfo(
-        tuple(None if value == DEFAULT_PARTITION else value for value in values),
+        partition_values(values),
         _value(storage, "2", "str", ""),
         _read_map(fields, "7"),
         storage_descriptor(storage),

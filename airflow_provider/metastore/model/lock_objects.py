@@ -1,6 +1,6 @@
 """What a lock of the metastore is, and which locks exclude each other: Hive's model.
 
-Apart from the database's side of it, so that who asks a server needs no SQLAlchemy.
+They are apart from the database's functions, so that a client of a server needs no SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class LockInfo:
     acquired_at: float | None
 
 
-# Requested: what held or earlier requested types it waits for.
+# By requested type: the types, held or requested earlier, that it waits for.
 _WAITS_FOR: Mapping[LockType, frozenset[LockType]] = {
     LockType.SHARED_READ: frozenset({LockType.EXCLUSIVE}),
     LockType.SHARED_WRITE: frozenset({LockType.EXCL_WRITE, LockType.EXCLUSIVE}),

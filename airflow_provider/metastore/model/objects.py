@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ NO_WRITE_ID = -1
 """What Hive's messages and requests say where no write id belongs to a change."""
 
 NO_ID = -1
-"""The id of what a server does not tell the id of."""
+"""The id of an object whose server does not tell it."""
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """What Hive writes for a null partition value."""
@@ -180,13 +180,22 @@ def partition_key(table: TableInfo, values: Sequence[str | None]) -> str:
                 "that is not empty, or None for null",
                 table=table.full_name,
             )
-    normal = [None if value == DEFAULT_PARTITION else value for value in values]
-    return json.dumps(normal, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(partition_values(values), ensure_ascii=False, separators=(",", ":"))
 
 
-def partition_order(partition: PartitionInfo) -> tuple[str, ...]:
+def partition_values(texts: Iterable[str | None]) -> PartitionValues:
+    """Values with null in place of Hive's word for it, ``__HIVE_DEFAULT_PARTITION__``."""
+    return tuple(None if text == DEFAULT_PARTITION else text for text in texts)
+
+
+def partition_texts(values: Iterable[str | None]) -> list[str]:
+    """Values with Hive's word for null, ``__HIVE_DEFAULT_PARTITION__``, in its place."""
+    return [DEFAULT_PARTITION if value is None else value for value in values]
+
+
+def partition_order(partition: PartitionInfo) -> list[str]:
     """The order in which partitions are listed: Hive's, which is that of their names.
 
     The null partition's name, ``__HIVE_DEFAULT_PARTITION__``, comes before small letters and after digits.
     """
-    return tuple(DEFAULT_PARTITION if value is None else value for value in partition.values)
+    return partition_texts(partition.values)

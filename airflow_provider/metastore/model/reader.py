@@ -1,4 +1,4 @@
-"""Who reads tables: what it says with every read, and what it has seen so far."""
+"""A reader of tables: what it sends with every read, and what it has seen so far."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class ValidWriteIdList:
 
 @dataclass(frozen=True)
 class TableSnapshot:
-    """What a reader has to say to be sure of what it reads.
+    """What a reader sends with a read, so that the answer is not older than its snapshot.
 
     :param table_id: which table is meant, whatever it is called.
     :param write_ids: which of its write ids the reader sees.

@@ -33,13 +33,13 @@ class Server(NamedTuple):
 
 @dataclass(frozen=True)
 class ThriftUrl:
-    """The servers of one metastore, and what they ask of a client.
+    """The servers of one metastore, and how a client reaches them.
 
     :param servers: the first that can be reached is used until it fails.
     :param username: for SASL's mechanism PLAIN; None where the metastore asks for none.
     :param password: the user's.
     :param tls: ``on`` or ``off``.
-    :param tls_ca: PEM file of who may sign the servers' certificates; None for the system's.
+    :param tls_ca: PEM file of the authorities that may sign the servers' certificates; None for the system's.
     :param tls_certificate: PEM file of the client's own certificate, where the metastore asks for one.
     :param tls_key: PEM file of its key; None when it is in the same file.
     :raises InvalidInputError: when they cannot work together; also for a password that would cross the
@@ -108,7 +108,8 @@ def parse_thrift_url(url: str, **apart: str | None) -> ThriftUrl:
     :param url: ``thrift://user:password@host:port,host2:port2?tls=on&tls_ca=/ca.pem``, of which all but one
         host may be left out. Each server may have its own ``thrift://``, as in Hive's
         ``hive.metastore.uris``. The port is 9083 where none is given; user and password are percent-encoded.
-    :param apart: what was kept apart from it, by the names of :class:`ThriftUrl`; None for what was not.
+    :param apart: fields that are kept outside of the URL, such as a password, by the names of
+        :class:`ThriftUrl`; None for the others.
     :raises InvalidInputError: when it has another form. The message does not hold the URL.
     """
     if not url.startswith(SCHEME):
@@ -133,7 +134,7 @@ def shows_password(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, so that nobody else reads along."""
+    """Whether a host is this machine, so that no network is crossed."""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 

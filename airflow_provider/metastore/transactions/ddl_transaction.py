@@ -2,8 +2,8 @@
 
 Every change of a managed table is made under a write id of its own transaction (Hive's client
 advances the write id for every DDL: ``AcidUtils.advanceWriteId``). So a reader's list of valid write
-ids tells whether a cached copy of the table is fresh. Whoever changes a table outside a
-transaction, as old clients do, gets one around just that change.
+ids tells whether a cached copy of the table is fresh. A change outside a transaction, as old
+clients make it, gets a transaction of its own.
 """
 
 from __future__ import annotations
@@ -63,6 +63,6 @@ class DdlTransaction:
         return allocated.write_id
 
     def end(self) -> None:
-        """Commit what was opened here; to be called when the change is made."""
+        """Commit the transaction that was opened here; call it when the change is made."""
         for txn_id, _ in self._own.values():
             transactions.commit_txn(self._connection, txn_id)

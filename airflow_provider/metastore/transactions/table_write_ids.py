@@ -64,7 +64,7 @@ def allocate_table_write_id(
 
 
 def next_write_id(connection: Connection, database: str, table: str) -> AllocatedWriteId:
-    """Move a table's sequence of write ids; what it gives has to be mapped: :func:`map_write_id`."""
+    """Take the next write id of a table; the caller maps it to a transaction by :func:`map_write_id`."""
     database, table = database.lower(), table.lower()
     sequence = {"database_name": database, "table_name": table, "last_write_id": 0}
     insert_if_absent(connection, write_id_sequences, sequence)
@@ -89,10 +89,10 @@ def map_write_id(
     *,
     table_id: int | None,
 ) -> None:
-    """Record which transaction has a write id, and tell it.
+    """Record which transaction has a write id, and append its event.
 
     :param table_id: as in :func:`allocate_table_write_id`. The event carries it beside Hive's fields, so
-        that who follows the log need not know what the table was called at that moment.
+        that a consumer of the log need not know what the table was called at that moment.
     """
     connection.execute(
         insert(txn_write_ids).values(
@@ -107,7 +107,7 @@ def map_write_id(
 def allocation_event(
     txn_id: int, database: str, table: str, write_id: int | str, *, table_id: int | str | None
 ) -> NewEvent:
-    """What tells that a transaction has a write id; the last parameter as in :func:`map_write_id`."""
+    """The event of a write id that a transaction has taken; the last parameter as in :func:`map_write_id`."""
     database, table = database.lower(), table.lower()
     message = {
         "dbName": database,

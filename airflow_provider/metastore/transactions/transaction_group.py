@@ -53,7 +53,7 @@ class CommitTxn(GroupedRequest[int]):
 
 
 def _parted(requests: Sequence[OpenTxn | CommitTxn]) -> tuple[dict[int, OpenTxn], dict[int, int]]:
-    """What is opened, and what is committed, by the positions of the requests."""
+    """The requests that open and the transactions to be committed, by the positions of the requests."""
     return (
         {
             at: one

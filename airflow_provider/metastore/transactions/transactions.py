@@ -86,19 +86,19 @@ def open_txn(
     }
     connection.execute(_OPEN, row)
     if txn_type == TxnType.READ_ONLY:
-        # Nobody who follows the log has anything to do for it (DbNotificationListener).
+        # Hive writes no event either (DbNotificationListener): no consumer has anything to do for it.
         return txn_id
     append_events(connection, [open_event(txn_id)])
     return txn_id
 
 
 def open_event(txn_id: int | str) -> NewEvent:
-    """What tells that a transaction was opened."""
+    """The event of a transaction that was opened."""
     return NewEvent(EventType.OPEN_TXN, {"txnIds": [txn_id], "fromTxnId": txn_id, "toTxnId": txn_id})
 
 
 def commit_event(txn_id: int | str) -> NewEvent:
-    """What tells that a transaction was committed."""
+    """The event of a transaction that was committed."""
     # Hive fills these only when it dumps the log; its readers join with ALLOC_WRITE_ID.
     unfilled = ("writeIds", "databases", "tables", "partitions", "tableObjs", "partitionObjs", "files")
     return NewEvent(EventType.COMMIT_TXN, {"txnid": txn_id, **dict.fromkeys(unfilled)})
@@ -160,7 +160,7 @@ def abort_txn(connection: Connection, txn_id: int) -> int:
 def lock_open(connection: Connection, txn_id: int) -> TxnType:
     """Keep a transaction open until this database transaction ends.
 
-    :return: what it is for.
+    :return: its type.
     :raises NoSuchTransactionError: when it is unknown or committed.
     :raises TransactionAbortedError: when it was aborted.
     """

@@ -29,7 +29,8 @@ class AllocateWriteId(GroupedRequest[int]):
     table: str
 
 
-# One round trip. It waits for nobody but for the sequences, by their ids, and then for the event counter.
+# One round trip. It waits for the rows of the sequences, by their ids, then for the event counter, and for
+# no other row.
 _ALL = text("""
 WITH asked AS (
     SELECT * FROM ROWS FROM (jsonb_to_recordset(CAST(:asked AS jsonb)) AS (

@@ -66,7 +66,7 @@ class CatalogClient(ThriftClient):
         comment: str | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> DatabaseInfo:
-        """See :meth:`AnyMetastore.alter_database`; what is not given is sent as it was a moment before.
+        """See :meth:`AnyMetastore.alter_database`; a field that is not given is sent as it was.
 
         A Hive of version 2 changes nothing but the parameters.
         """
@@ -149,7 +149,7 @@ class CatalogClient(ThriftClient):
         hive_fields: Mapping[str, Any] | None = None,
         txn_id: int | None = None,
     ) -> TableInfo:
-        """See :meth:`AnyMetastore.alter_table`; what is not given is sent as it was a moment before.
+        """See :meth:`AnyMetastore.alter_table`; a field that is not given is sent as it was a moment before.
 
         :raises UnsupportedByServerError: with ``txn_id``, from a Hive of version 2: it has no write ids.
         """

@@ -106,7 +106,7 @@ class NotificationClient(ThriftClient):
 
     @contextmanager
     def _expired_after(self, after: int | None) -> Iterator[None]:
-        """The protocol tells an error's text only: asks for what machines have to know of it."""
+        """The protocol carries an error's text only; this asks the server for its numbers."""
         try:
             yield
         except EventsExpiredError as error:

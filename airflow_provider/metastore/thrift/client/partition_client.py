@@ -1,4 +1,4 @@
-"""A server's partitions, and what is inserted into them."""
+"""A server's partitions, and the INSERT events of tables and partitions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from airflow_provider.metastore.model import (
     TableInfo,
     partition_key,
     partition_order,
+    partition_texts,
 )
 from airflow_provider.metastore.thrift.client.connections import ThriftConnections
 from airflow_provider.metastore.thrift.client.notification_client import current_event_id
@@ -24,7 +25,6 @@ from airflow_provider.metastore.thrift.protocol import (
     hive,
     partition_name,
     partition_struct,
-    partition_texts,
     read_partition,
     read_table,
 )
@@ -83,7 +83,7 @@ class PartitionClient(ThriftClient):
         parameters: Mapping[str, str] | None = None,
         txn_id: int | None = None,
     ) -> PartitionInfo:
-        """See :meth:`AnyMetastore.alter_partition`; what is not given is sent as it was a moment before."""
+        """See :meth:`AnyMetastore.alter_partition`; a field that is not given is sent as it was."""
         owner = self._tables.get(database, table, **as_of_now())
         struct = self._partition_struct(owner, values, as_of_now())
         if location is not None:

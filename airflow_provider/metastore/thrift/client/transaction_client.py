@@ -23,13 +23,14 @@ from airflow_provider.metastore.model import (
     TxnType,
     ValidTxnList,
     ValidWriteIdList,
+    partition_texts,
 )
 from airflow_provider.metastore.thrift.client.connections import NO_AGENT
 from airflow_provider.metastore.thrift.client.notification_client import current_event_id
 from airflow_provider.metastore.thrift.client.partition_client import register_partitions
 from airflow_provider.metastore.thrift.client.thrift_client import ThriftClient
 from airflow_provider.metastore.thrift.client.write_ids import allocate_write_id
-from airflow_provider.metastore.thrift.protocol import hive, partition_texts
+from airflow_provider.metastore.thrift.protocol import hive
 from airflow_provider.metastore.timeouts import TimeoutApi
 
 _STATES = {
@@ -43,7 +44,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
     """See :class:`~airflow_provider.metastore.interface.AnyMetastore`.
 
     Hive's protocol does not say what a transaction wrote, nor which event ended it. A server of ours has
-    methods for that beside Hive's; what another server does is said where it matters.
+    methods for that beside Hive's; each method says what another server does.
     """
 
     def open_txn(
@@ -73,8 +74,9 @@ class TransactionClient(ThriftClient, TimeoutApi):
     def get_txn(self, txn_id: int) -> TxnInfo:
         """See :meth:`AnyMetastore.get_txn`.
 
-        Of a committed transaction a Hive tells only that: then ``user`` and ``host`` are empty, times 0.
-        It never tells events: ``event_id`` is the last one of now, or None while the transaction is open.
+        Of a committed transaction a Hive knows only that it is committed: ``user`` and ``host`` are empty,
+        times 0. It does not tell its event: ``event_id`` is the last one of now, or None while the
+        transaction is open.
         """
         try:
             return _txn(self._server.read("get_txn", txn_id))
@@ -143,7 +145,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
                 # What comes after the commit cannot belong to it any more.
                 belongs_to = txn_id if state is TxnState.OPEN else None
                 register_partitions(self._server, self._tables, *place, specs, belongs_to)
-        # Not what an absent field means to a server: that nobody else can have written the same.
+        # An absent field would mean to a server that no other transaction can have written the same.
         request = hive.CommitTxnRequest(txnid=txn_id, exclWriteEnabled=False)
         self._server.read("commit_txn", request)
         return current_event_id(self._server)
@@ -254,7 +256,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         self._ours(lambda: self._server.read("record_table_write", write), None)
 
     def writes_of(self, txn_id: int) -> list[TableWriteInfo]:
-        """See :meth:`AnyMetastore.writes_of`; a Hive tells of none."""
+        """See :meth:`AnyMetastore.writes_of`; a Hive answers an empty list."""
         return [
             TableWriteInfo(
                 one.txnId, one.dbName, one.tableName, one.location, one.writeId, one.instant or None
@@ -263,7 +265,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         ]
 
     def timed_out(self, timeout_seconds: float) -> list[int]:
-        """See :meth:`TimeoutApi.timed_out`; a Hive aborts them itself, and tells of none."""
+        """See :meth:`TimeoutApi.timed_out`; a Hive aborts them itself, and answers an empty list."""
         return list(self._ours(lambda: self._server.read("get_timed_out_txns", timeout_seconds), []))
 
     def end_timed_out(self, txn_id: int, timeout_seconds: float, *, commit: bool) -> int | None:
@@ -273,7 +275,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         return event_id
 
     def _ours(self, ask: Callable[[], Any], otherwise: Any) -> Any:
-        """What a server of ours says; what to take from one that is asked in vain, because it is a Hive."""
+        """The answer of a server of ours; ``otherwise`` from a Hive, which does not have the method."""
         try:
             return ask()
         except UnsupportedByServerError:

@@ -51,7 +51,7 @@ _FROM_HIVE: Mapping[str, type[TableServiceError]] = {
 
 
 def in_hive(error: TableServiceError, declared: Collection[str]) -> tuple[str | None, str]:
-    """What a client is told.
+    """The exception that a client gets.
 
     :param error: what happened.
     :param declared: the exceptions that the method declares.
@@ -64,7 +64,7 @@ def in_hive(error: TableServiceError, declared: Collection[str]) -> tuple[str | 
 
 
 def from_hive(exception: str, text: str) -> TableServiceError:
-    """What a server said.
+    """The error that a server's exception stands for.
 
     :param exception: the exception's name.
     :param text: its text.

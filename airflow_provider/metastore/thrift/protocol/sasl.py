@@ -1,7 +1,7 @@
-"""SASL for connections of a server: who is there, and by which password.
+"""SASL for connections of a server: authentication by user and password.
 
 The mechanisms are those of ``pysasl``; here is Thrift's way of carrying them (``TSaslTransport``: a status
-byte, a length, the payload). Kerberos is not among them: what speaks GSSAPI may stand in for
+byte, a length, the payload). Kerberos is not among them: a GSSAPI implementation may stand in for
 :class:`SaslPlain`, see :data:`~airflow_provider.metastore.thrift.server.Authenticate`.
 """
 
@@ -32,9 +32,9 @@ _MECHANISM = PlainMechanism()
 
 
 class SaslPlain:
-    """Lets in who knows a password, by SASL's mechanism PLAIN; use it with TLS only.
+    """Authenticates users by their passwords, with SASL's mechanism PLAIN; use it with TLS only.
 
-    :param digests: by user, what :func:`password_digest` made of the password.
+    :param digests: by user, the :func:`password_digest` of the password.
     """
 
     def __init__(self, digests: Mapping[str, str]) -> None:

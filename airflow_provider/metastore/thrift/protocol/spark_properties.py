@@ -1,7 +1,7 @@
 """Table properties from which Spark takes the schema of a table of a data source.
 
 Spark's own (``HiveExternalCatalog``); Hudi's Hive sync writes the same. They follow from the columns and
-so are made for whoever asks, not stored.
+so are made for each answer, not stored.
 """
 
 from __future__ import annotations

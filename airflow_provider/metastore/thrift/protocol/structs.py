@@ -19,7 +19,6 @@ from thriftpy2.utils import serialize
 
 from airflow_provider.exceptions import NoSuchObjectError
 from airflow_provider.metastore.model import (
-    DEFAULT_PARTITION,
     EXTERNAL_TABLE,
     HUDI,
     MANAGED_TABLE,
@@ -28,10 +27,11 @@ from airflow_provider.metastore.model import (
     DatabaseInfo,
     FunctionInfo,
     PartitionInfo,
-    PartitionValues,
     TableInfo,
     decode_table,
     encode_table,
+    partition_texts,
+    partition_values,
     storage_descriptor,
 )
 from airflow_provider.metastore.thrift.protocol.idl import hive
@@ -88,7 +88,7 @@ class TableStructs:
         if found is not None and found[0]() is table:
             return found[1]
         made = EncodedTable(serialize(self.of(table)))
-        # Whoever lets go of a table holds any lock: what is to be forgotten is only noted.
+        # The thread that drops the last reference may hold any lock, so it only notes the key.
         kept = (weakref.ref(table, lambda _: self._gone.append(key)), made)
         with self._lock:
             self._drop_gone()
@@ -140,7 +140,7 @@ def table_struct(table: TableInfo, *, clients_have_hudi: bool = True) -> Any:
 
 
 def read_table(struct: Any) -> TableInfo:
-    """A table as the other side describes it, without what follows from the rest and what says nothing."""
+    """A table as the other side describes it, without derived properties and without empty fields."""
     table = _decoded(struct)
     nothing = _says_nothing()
     for name in [name for name, value in table.hive_fields.items() if nothing.get(name) == value]:
@@ -150,7 +150,7 @@ def read_table(struct: Any) -> TableInfo:
 
 @lru_cache(maxsize=1)
 def _says_nothing() -> dict[str, Any]:
-    """What every table has beside its fields of :class:`TableInfo`."""
+    """The fields of an empty Table struct beside those of :class:`TableInfo`."""
     return _decoded(hive.Table()).hive_fields
 
 
@@ -163,7 +163,7 @@ def _decoded(struct: Any) -> TableInfo:
 
 
 def _set(struct: Any) -> Any:
-    """The struct with what must be there, and with the type that Hive gives it."""
+    """The struct with its required fields, and with the table type that Hive gives it."""
     struct, storage = copy.copy(struct), copy.copy(struct.sd or hive.StorageDescriptor())
     struct.sd, struct.privileges, struct.fileMetadata, struct.dictionary = storage, None, None, None
     # A list of lists, which the protocol's writer does not know.
@@ -175,7 +175,7 @@ def _set(struct: Any) -> Any:
 
 
 def _without_derived(table: TableInfo) -> TableInfo:
-    """Without what :func:`table_struct` adds, which a client that alters the table sends back."""
+    """Without what :func:`table_struct` has added; a client that alters the table sends it back."""
     storage = table.hive_fields.get("7", {}).get("rec", {})
     if storage.get("3", {}).get("str") == _HUDI_INPUT:
         table.parameters[PROVIDER] = HUDI
@@ -223,7 +223,7 @@ def partition_struct(table: TableInfo, of_table: Any, partition: PartitionInfo) 
     storage = copy.copy(of_table.sd if own is None else _storage_struct(own))
     storage.location = partition.location
     return hive.Partition(
-        values=[DEFAULT_PARTITION if value is None else value for value in partition.values],
+        values=partition_texts(partition.values),
         dbName=table.database,
         tableName=table.name,
         createTime=of_table.createTime or 0,
@@ -275,22 +275,11 @@ def read_partition(struct: Any) -> PartitionInfo:
     )
 
 
-def partition_values(texts: Sequence[str]) -> PartitionValues:
-    """Values with Hive's word for null as null."""
-    return tuple(None if text == DEFAULT_PARTITION else text for text in texts)
-
-
-def partition_texts(values: PartitionValues) -> list[str]:
-    """The other way."""
-    return [DEFAULT_PARTITION if value is None else value for value in values]
-
-
 def partition_name(table: TableInfo, values: Sequence[str | None]) -> str:
     """``year=2013/month=1``, escaped as Hive does."""
-    texts = (DEFAULT_PARTITION if value is None else value for value in values)
     return "/".join(
         f"{escape_path_name(key.name.lower())}={escape_path_name(text)}"
-        for key, text in zip(table.partition_keys, texts, strict=True)
+        for key, text in zip(table.partition_keys, partition_texts(values), strict=True)
     )
 
 

@@ -1,4 +1,4 @@
-"""Who follows the notification log: what Hive's protocol has no words for."""
+"""Consumers of the notification log, which Hive's protocol does not have."""
 
 from __future__ import annotations
 

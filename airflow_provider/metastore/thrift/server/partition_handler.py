@@ -11,13 +11,14 @@ from sqlalchemy import Connection
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
 from airflow_provider.metastore.catalog import alter_partition, get_table_and_partitions
 from airflow_provider.metastore.model import (
-    DEFAULT_PARTITION,
     NO_WRITE_ID,
     PartitionInfo,
     PartitionSpec,
     PartitionValues,
     Reader,
     TableInfo,
+    partition_texts,
+    partition_values,
 )
 from airflow_provider.metastore.partition_filter import partition_filter
 from airflow_provider.metastore.thrift.protocol import (
@@ -25,7 +26,6 @@ from airflow_provider.metastore.thrift.protocol import (
     hive,
     partition_name,
     partition_struct,
-    partition_values,
     read_storage_descriptor,
     values_in_name,
 )
@@ -46,7 +46,7 @@ def _beginning(values: Sequence[str]) -> Choice:
     """Partitions whose first values are these; an empty one is any."""
 
     def keep(partition: PartitionInfo) -> bool:
-        own = [DEFAULT_PARTITION if value is None else value for value in partition.values]
+        own = partition_texts(partition.values)
         return all(asked in ("", had) for asked, had in zip(values, own, strict=False))
 
     return lambda table: keep
@@ -56,10 +56,7 @@ def _named(names: Sequence[str]) -> Choice:
     """Partitions by names such as ``year=2013/month=1``."""
 
     def choice(table: TableInfo) -> Callable[[PartitionInfo], bool]:
-        known = {
-            tuple(None if value == DEFAULT_PARTITION else value for value in values_in_name(table, name))
-            for name in names
-        }
+        known = {partition_values(values_in_name(table, name)) for name in names}
         return lambda partition: partition.values in known
 
     return choice
@@ -228,7 +225,7 @@ class PartitionHandler:
         return hive.PartitionsByExprResult(partitions=found, hasUnknownPartitions=False)
 
     def read_partitions(self, request: Any) -> Any:
-        """What our own client asks by: Hive's lists of partitions have no place for what was seen."""
+        """Our own client's request; Hive's requests for partitions have no field for the reader's session."""
         reader = self._reads.reader(request.validWriteIdList, request.id, request.seenEventId)
         place = (request.dbName, request.tblName)
         if request.values is not None:
@@ -269,7 +266,7 @@ class PartitionHandler:
         txn_id = txn_id or self._txn(*place, partition.writeId)
         new_values = partition_values(partition.values)
         changes: dict[str, Any] = {"values": new_values}
-        # As in Hive: what the client says of the folder does not count.
+        # As in Hive, the location that the client sends does not count.
         if self._warehouse.moves_with_values(owner, before.location, partition_name(owner, before.values)):
             changes["location"] = f"{owner.location.rstrip('/')}/{partition_name(owner, new_values)}"
             with self._warehouse.moved(before.location, changes["location"]):

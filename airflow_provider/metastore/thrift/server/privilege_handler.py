@@ -1,7 +1,7 @@
-"""Roles and privileges, as a Hive answers in which nobody ever granted anything.
+"""Roles and privileges, answered as by a Hive without any grant.
 
-Hive's default authorization checks nothing, and neither is anything checked here: who is let in may do
-everything. Trino asks all the same, and shows what it is told.
+Like Hive's default authorization, this metastore checks nothing: an authenticated user may do everything.
+Trino asks all the same, and shows the answers.
 """
 
 from __future__ import annotations

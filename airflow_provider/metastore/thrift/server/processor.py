@@ -29,11 +29,11 @@ _EVENT_ID_NUMBER = next(at for at, spec in hive.GetTableResult.thrift_spec.items
 
 @dataclass(frozen=True)
 class Grouped(Generic[T]):
-    """What a method returns that is done together with what others ask for.
+    """The result of a method whose request is done in a group with those of other clients.
 
     :param engine: does it.
-    :param operation: how.
-    :param request: what.
+    :param operation: how the request is done.
+    :param request: the request.
     :param answer: makes the method's answer of the request's.
     """
 
@@ -47,7 +47,10 @@ class Grouped(Generic[T]):
         return self.answer(self.engine.write_together(self.operation, self.request))
 
     def later(self, tell: Callable[[Callable[[], Any]], None]) -> None:
-        """Have it told; see :meth:`~airflow_provider.metastore.database.group_commit.GroupCommit.leave`."""
+        """Have the answer delivered.
+
+        See :meth:`~airflow_provider.metastore.database.group_commit.GroupCommit.leave`.
+        """
         self.engine.leave_with_others(
             self.operation, self.request, lambda outcome: tell(lambda: self.answer(outcome()))
         )
@@ -56,7 +59,7 @@ class Grouped(Generic[T]):
 class Later(Protocol):
     """Of a connection: how answers are written by another thread than the one that reads its requests.
 
-    :param protocol: what they are written to; it must not wait for the client.
+    :param protocol: writes the answers; it must not wait for the client.
     """
 
     protocol: Any
@@ -118,10 +121,10 @@ class MetastoreProcessor(TProcessor):
         self.send_exception(oprot, method, told, number)
 
     def _outcome(self, method: str, call: Any) -> Grouped[Any] | Callable[[], Any]:
-        """What is left to others, or what returns the answer or raises its error."""
+        """A grouped request, or a function that returns the answer or raises its error."""
         try:
             found = self._called(method, call)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client is to be told
+        except Exception as error:  # noqa: BLE001 - the client gets every error
             return functools.partial(_raise, error)
         return found if isinstance(found, Grouped) else lambda: found
 
@@ -130,7 +133,7 @@ class MetastoreProcessor(TProcessor):
     ) -> None:
         try:
             self._answer(later.protocol, method, number, result, outcome)
-        except Exception as error:  # noqa: BLE001 - those who wait with it are not to blame
+        except Exception as error:  # noqa: BLE001 - other requests of the group must not suffer
             later.hang_up(error)
         finally:
             later.end()
@@ -208,7 +211,7 @@ class _Methods:
         return ""
 
     def flushCache(self) -> None:  # noqa: N802
-        """Nothing: no copy is ever older than its reader has to have it."""
+        """Does nothing: no copy is ever older than its reader's snapshot."""
 
 
 def _waited_for(answer: Any) -> Any:
@@ -238,7 +241,7 @@ def _unknown(method: str) -> TApplicationException:
 
 
 def _told(method: str, error: Exception, result: Any) -> TException:
-    """What a client is told: one of the exceptions that the method declares, if one fits."""
+    """The exception that a client gets: one that the method declares, if one fits."""
     if isinstance(error, TApplicationException):
         return error
     declared = {spec[2].__name__: spec[2] for at, spec in result.thrift_spec.items() if at != 0}

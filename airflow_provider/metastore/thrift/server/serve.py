@@ -1,4 +1,4 @@
-"""A metastore as a service: one or several processes on one port, until they are told to stop."""
+"""A metastore as a service: one or several processes on one port, until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ class ServiceOptions:
     :param event_ttl: seconds that notification events are kept; None for ever.
     :param tls_certificate: file with the server's certificate; None for no TLS.
     :param tls_key: file with its key.
-    :param tls_client_ca: file with who may sign clients' certificates; None to ask for none.
+    :param tls_client_ca: file with the authorities that may sign clients' certificates; None to ask for
+        no certificate.
     :param users: file of users, see :func:`~airflow_provider.metastore.thrift.protocol.read_users`; None
         to let everybody in.
     :param limits: what one request may ask for at most.
@@ -120,7 +121,9 @@ def serve(options: ServiceOptions, ready: Callable[[str], None], *, recover: Rec
             f"passwords would cross the network in clear text: give --tls-certificate for host {options.host}"
         )
     if not is_loopback(options.host) and options.users is None and options.tls_client_ca is None:
-        log.warning("whoever reaches %s may change everything: nobody is authenticated", options.host)
+        log.warning(
+            "every client that reaches %s may change everything: no client is authenticated", options.host
+        )
     with _stop_signal() as stopping:
         if options.processes == 1:
             with served(options, recover=recover) as server:
@@ -137,7 +140,7 @@ def served(
     """A server in threads of this process, which listens already.
 
     :param options: how; ``processes`` does not count.
-    :param housekeeping: whether it also looks for what timed out.
+    :param housekeeping: whether it also ends timed-out transactions and locks.
     :param recover: see :func:`serve`.
     """
     store: Metastore | CachedStore
@@ -167,7 +170,7 @@ def serving(
 ) -> Iterator[MetastoreServer]:
     """As :func:`served`, of a metastore or a replica that is open already, and stays open.
 
-    :param options: what they say of a database and a replica does not count.
+    :param options: those of the database and the replica do not count.
     """
     metastore = store.metastore if isinstance(store, CachedStore) else store
     keeper = Housekeeper(
@@ -255,7 +258,7 @@ def _serve_processes(
     stopping: threading.Event,
     recover: Recover | None,
 ) -> None:
-    # Before the others begin: only one has to migrate, and what is wrong is said once.
+    # Before the processes start: one migration, and one error message if the database cannot be used.
     open_embedded_metastore(options.url).close()
     listening = _SPAWN.Semaphore(0)
     children = [

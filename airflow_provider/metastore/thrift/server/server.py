@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 Authenticate = Callable[[Any], Any]
 """Takes a connection's ``TSocket`` before the first request, and gives the transport to go on with; raises
-``TTransportException`` to let nobody in. What does Kerberos for an installation goes here."""
+``TTransportException`` to refuse it. An installation's Kerberos goes here."""
 
 _BROKEN = (OSError, EOFError, TTransportException, TProtocolException)
 _HANDSHAKE_SECONDS = 10.0
@@ -39,13 +39,13 @@ _DRAIN_SECONDS = 2.0
 class MetastoreServer(socketserver.ThreadingTCPServer):
     """Unframed binary protocol, Hive's default. Several processes may listen on one port.
 
-    :param processor: what answers.
+    :param processor: answers the requests.
     :param host: the address to listen on.
     :param port: the port, 0 for any that is free.
     :param tls: what TLS needs; None for none.
     :param authenticate: see :data:`Authenticate`.
     :param limits: of each request.
-    :raises InvalidInputError: when nobody can listen there.
+    :raises InvalidInputError: when the address or the port cannot be listened on.
     """
 
     allow_reuse_address = True
@@ -75,7 +75,7 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
             super().__init__((host, port), _Connection)
         except OSError as error:
             raise InvalidInputError(
-                f"nobody can listen on {host}:{port}: {error.strerror}; give another --host or --port"
+                f"cannot listen on {host}:{port}: {error.strerror}; give another --host or --port"
             ) from error
 
     @property
@@ -97,7 +97,7 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
                 del self._open[connection]
 
     def stop(self, grace_seconds: float = 10.0) -> None:
-        """Accept nobody any more, let requests that are under way end, and close all connections.
+        """Accept no more connections, let running requests end, and close all connections.
 
         :param grace_seconds: how long a request may take to end.
         """
@@ -106,7 +106,7 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
         with self._lock:
             under_way = dict(self._open)
         for connection in under_way:
-            # Who waits for a request reads the end; who works on one may still answer.
+            # A thread that waits for a request reads the end; a thread that works on one may still answer.
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RD)
         until = time.monotonic() + grace_seconds
@@ -120,7 +120,7 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
     def _begun(self, connection: socket.socket) -> LimitedProtocol:
         """The connection's protocol, after TLS and authentication."""
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # No idle timeout: Spark keeps a connection for as long as it lives. Who is gone is found this way.
+        # No idle timeout: Spark keeps a connection for as long as it lives. Keepalive finds dead clients.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection.settimeout(_HANDSHAKE_SECONDS)
         if self._tls is not None:
@@ -175,7 +175,7 @@ class _Later:
 
     def begin(self) -> None:
         self.wait()
-        if self._is_hung_up:  # what it has sent before that can still be read, and nobody would know of it
+        if self._is_hung_up:  # requests sent before that can still be read, but could not be answered
             self.end()
             raise TTransportException(TTransportException.END_OF_FILE, "the connection was hung up")
 

@@ -28,8 +28,9 @@ from airflow_provider.metastore.model import (
     TxnType,
     ValidTxnList,
     ValidWriteIdList,
+    partition_values,
 )
-from airflow_provider.metastore.thrift.protocol import hive, partition_values, read_partition
+from airflow_provider.metastore.thrift.protocol import hive, read_partition
 from airflow_provider.metastore.thrift.server.limits import Limits
 from airflow_provider.metastore.thrift.server.processor import Grouped
 from airflow_provider.metastore.transactions import (
