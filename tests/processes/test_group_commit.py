@@ -89,7 +89,7 @@ def exclusive(table: str) -> Lock:
     )
 
 
-def test_what_nothing_stands_in_the_way_of_is_locked_at_once_and_the_rest_is_left(
+def test_free_locks_are_entered_by_one_statement_and_the_rest_is_left(
     metastore: Metastore,
 ) -> None:
     held = metastore.lock(exclusive("held").components, "me", "here").lock_id
@@ -146,7 +146,7 @@ def test_a_group_that_never_gets_its_turn_leaves_its_locks_to_be_entered_alone(m
     assert turns == 3
 
 
-def test_processes_never_hold_at_once_what_excludes_each_other(server: str, metastore: Metastore) -> None:
+def test_processes_never_hold_exclusive_locks_together(server: str, metastore: Metastore) -> None:
     holding: set[int] = set()
     met: list[set[int]] = []
     acquired = 0
@@ -177,7 +177,7 @@ def test_processes_never_hold_at_once_what_excludes_each_other(server: str, meta
     assert not metastore.show_locks("of_locks", "one")
 
 
-def test_who_was_cut_off_is_told_so_and_the_next_one_gets_another_connection(
+def test_a_cut_connection_is_an_error_and_the_next_request_gets_another(
     metastore: Metastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No ping finds it out before.

@@ -290,7 +290,7 @@ def test_our_server_answers_as_it_does(port: int, tmp_path: Path) -> None:
         assert list(answers(client)) == expected
 
 
-def test_nobody_there() -> None:
+def test_no_server_can_be_reached() -> None:
     ports = free_port(), free_port()
     metastore = ThriftMetastore(f"thrift://127.0.0.1:{ports[0]},thrift://localhost:{ports[1]}")
     with pytest.raises(MetastoreUnavailableError, match="cannot be reached") as raised:

@@ -167,7 +167,7 @@ def test_a_write_whose_answer_got_lost_is_not_sent_again(
         ),
     ],
 )
-def test_what_is_the_same_once_as_twice_is_sent_again_and_done_once(
+def test_an_idempotent_write_is_sent_again_and_done_once(
     client: AnyMetastore,
     database: Metastore,
     proxies: list[TcpProxy],

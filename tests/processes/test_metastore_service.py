@@ -183,7 +183,7 @@ class TestProcesses:
 
 
 class TestRecovery:
-    def test_what_timed_out_ends_as_its_timeline_says(self, tmp_path: Path) -> None:
+    def test_a_timed_out_transaction_ends_as_its_timeline_says(self, tmp_path: Path) -> None:
         """The writer committed on the timeline, and died before it told anybody."""
         url, location = f"sqlite:///{tmp_path}/m.db", str(tmp_path / "trips")
         table = HudiTable.create(

@@ -40,7 +40,7 @@ class TestReading:
         assert r1.get_table("lake", "flights", **before).owner == "ops"
         assert missed(r1) == []
 
-    def test_a_newer_copy_is_not_served_to_who_wants_it_exact(
+    def test_a_newer_copy_is_not_served_to_a_reader_that_wants_its_exact_snapshot(
         self, metastore: Metastore, replica: Callable[..., CachedStore]
     ) -> None:
         store = replica(serve_newer=False)
@@ -83,7 +83,7 @@ class TestReading:
         assert len(r1.get_partitions("lake", "flights", **after)) == 2
         assert missed(r1) == []
 
-    def test_what_is_not_there_is_an_error_from_memory_too(
+    def test_a_missing_object_is_an_error_from_memory_too(
         self, metastore: Metastore, r1: CachedStore
     ) -> None:
         reader = now(metastore)

@@ -180,7 +180,7 @@ class TestWithoutWriteIds:
 
 
 class TestMonotonicReads:
-    def test_what_was_committed_is_not_lost_by_going_to_another_replica(
+    def test_a_reader_sees_a_commit_at_another_replica_too(
         self, metastore: Metastore, replica: Callable[..., CachedStore]
     ) -> None:
         ahead, behind = replica("ahead"), replica("behind")
@@ -194,7 +194,7 @@ class TestMonotonicReads:
         assert missed(ahead) == []
         assert missed(behind) == [MissReason.STALE] * 5
 
-    def test_a_session_does_not_lose_what_is_not_committed_either(
+    def test_a_session_sees_an_uncommitted_change_at_another_replica_too(
         self, metastore: Metastore, replica: Callable[..., CachedStore]
     ) -> None:
         metastore.create_table("lake", "logs", location="/l", schema=[], table_type=EXTERNAL)
@@ -266,7 +266,7 @@ class TestDatabasesAndFunctions:
 
 
 class TestMemory:
-    def test_what_was_not_used_for_longest_goes_first(
+    def test_the_least_recently_used_copy_is_evicted_first(
         self, metastore: Metastore, replica: Callable[..., CachedStore]
     ) -> None:
         names = [f"t{number}" for number in range(4)]
@@ -355,7 +355,9 @@ class TestLife:
         assert not [one for one in threading.enumerate() if one.name == "replica-r1"]
         assert [one.name for one in metastore.consumers()] == ["r1"]
 
-    def test_who_does_not_follow_the_log_keeps_nothing(self, metastore: Metastore, url: str) -> None:
+    def test_a_replica_that_does_not_follow_the_log_keeps_nothing(
+        self, metastore: Metastore, url: str
+    ) -> None:
         metastore.create_table("lake", "logs", location="/l", schema=[], table_type=EXTERNAL)
         store = CachedStore(open_metastore(url), "r1")
 

@@ -108,7 +108,7 @@ def test_a_table_exists_once(metastore: AnyMetastore) -> None:
     assert metastore.current_event_id() == before
 
 
-def test_what_does_not_exist_says_so(metastore: AnyMetastore) -> None:
+def test_a_missing_object_is_named_by_the_error(metastore: AnyMetastore) -> None:
     with pytest.raises(NoSuchObjectError, match=r"table lake\.trains does not exist"):
         metastore.get_table("lake", "trains")
     with pytest.raises(NoSuchObjectError, match="database 'sea' does not exist"):

@@ -66,7 +66,7 @@ def of_table(client: Client, *columns: str, engine: str = "hive") -> list[Column
     return client.get_table_statistics_req(asked).tableStats
 
 
-def test_what_was_told_last_is_known(client: Client) -> None:
+def test_the_last_update_of_statistics_counts(client: Client) -> None:
     fare = DecimalColumnStatsData(Decimal(2, b"\x01"), Decimal(2, b"\x7f"), 0, 3)
     odd = ColumnStatisticsObj("dest", "decimal(7,2)", ColumnStatisticsData(decimalStats=fare))
     update(client, long("ID", 5), odd)
@@ -118,7 +118,7 @@ def test_a_column_that_is_another_now_has_none(client: Client, by_database: Meta
         of_table(client, "id")
 
 
-def test_they_are_forgotten_when_told(client: Client, partition: str) -> None:
+def test_statistics_are_deleted_on_request(client: Client, partition: str) -> None:
     update(client, long("id", 5), long("dest", 5))
     update(client, long("id", 6), partition=partition)
     assert client.delete_table_column_statistics("lake", "flights", "ID", "hive")
@@ -131,7 +131,7 @@ def test_they_are_forgotten_when_told(client: Client, partition: str) -> None:
         client.delete_partition_column_statistics("lake", "flights", partition, "id", "hive")
 
 
-def test_what_cannot_be_kept(client: Client, partition: str) -> None:
+def test_statistics_that_cannot_be_kept(client: Client, partition: str) -> None:
     with pytest.raises(InvalidObjectException, match="no column 'nope'"):
         update(client, long("nope", 5))
     with pytest.raises(NoSuchObjectException, match="has no partition"):

@@ -100,14 +100,14 @@ def after_a_gate(metastore: Metastore, groups: Groups, names: Sequence[str]) -> 
     return first, others
 
 
-def test_who_waits_goes_together(by_database: Metastore) -> None:
+def test_waiting_requests_are_one_group(by_database: Metastore) -> None:
     groups = Groups()
     first, others = after_a_gate(by_database, groups, ["a", "b", "odd", "c"])
     assert groups.together == [["gate"], ["a", "b", "odd", "c"]]
     assert [first.result(), *(one.result() for one in others)] == ["GATE", "A", "B", "odd alone", "C"]
 
 
-def test_a_group_waits_for_those_who_were_there_a_moment_ago(
+def test_a_group_waits_for_the_threads_of_the_last_group(
     by_database: Metastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commit, "_PATIENCE", 1e9)
@@ -126,7 +126,7 @@ def test_a_group_waits_for_those_who_were_there_a_moment_ago(
     assert groups.together == [["gate"], ["a", "b"]]
 
 
-def test_who_comes_alone_after_one_that_came_alone_waits_for_nobody(
+def test_a_lone_request_after_a_lone_request_does_not_wait(
     by_database: Metastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commit, "_PATIENCE", 1e9)
@@ -148,7 +148,7 @@ def test_one_that_breaks_a_group_breaks_only_itself(by_database: Metastore) -> N
     assert sorted(groups.alone) == ["a", "b", "bad"]
 
 
-def test_a_group_whose_database_is_gone_is_told_so_and_not_done_again(by_database: Metastore) -> None:
+def test_a_group_whose_database_is_gone_gets_the_error_and_is_not_done_again(by_database: Metastore) -> None:
     def gone() -> None:
         raise MetastoreUnavailableError("gone")
 
@@ -195,7 +195,7 @@ def left_after_a_gate(metastore: Metastore, groups: Groups, names: Sequence[str]
     return told
 
 
-def test_what_nobody_waits_for_is_done_together_and_told(by_database: Metastore) -> None:
+def test_left_requests_are_done_together_and_answered(by_database: Metastore) -> None:
     groups = Groups()
     told = left_after_a_gate(by_database, groups, ["a", "deaf", "odd", "b"])
     assert [one.result() for one in told] == ["GATE", "A", "DEAF", "odd alone", "B"]
@@ -204,7 +204,7 @@ def test_what_nobody_waits_for_is_done_together_and_told(by_database: Metastore)
     assert told[1].by is told[4].by is not told[3].by
 
 
-def test_what_nobody_waits_for_breaks_only_itself(by_database: Metastore) -> None:
+def test_a_left_request_that_breaks_a_group_breaks_only_itself(by_database: Metastore) -> None:
     groups = Groups()
     gate, a, bad = left_after_a_gate(by_database, groups, ["a", "bad"])
     assert (gate.result(), a.result()) == ("GATE", "a alone")
@@ -212,7 +212,7 @@ def test_what_nobody_waits_for_breaks_only_itself(by_database: Metastore) -> Non
         bad.result()
 
 
-def test_a_database_that_is_gone_is_told_to_those_who_do_not_wait(by_database: Metastore) -> None:
+def test_left_requests_get_the_error_of_a_database_that_is_gone(by_database: Metastore) -> None:
     def gone() -> None:
         raise MetastoreUnavailableError("gone")
 
@@ -223,7 +223,7 @@ def test_a_database_that_is_gone_is_told_to_those_who_do_not_wait(by_database: M
     assert a.result() == "A"
 
 
-def test_who_waits_and_who_does_not_are_one_group(by_database: Metastore) -> None:
+def test_waiting_and_left_requests_are_one_group(by_database: Metastore) -> None:
     groups, gate, told = Groups(), Gate(), Told()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(by_database.engine.write_together, groups.operation, gate)
@@ -249,7 +249,7 @@ def test_the_thread_that_leads_ends_when_nothing_comes_and_begins_again(
         assert not a.by.is_alive()
 
 
-def test_who_waits_does_not_wait_for_a_leader_that_was_interrupted(by_database: Metastore) -> None:
+def test_a_waiting_thread_does_not_wait_for_an_interrupted_leader(by_database: Metastore) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
@@ -274,7 +274,7 @@ def test_who_waits_does_not_wait_for_a_leader_that_was_interrupted(by_database: 
     assert len(told) == 1
 
 
-def test_one_that_is_interrupted_while_it_waits_is_waited_for_by_nobody(by_database: Metastore) -> None:
+def test_no_group_waits_for_a_thread_that_was_interrupted_while_it_waited(by_database: Metastore) -> None:
     groups, gate = Groups(), Gate()
 
     def interrupted(*_: object) -> None:
@@ -320,7 +320,7 @@ def test_a_transaction_that_cannot_be_stored_leaves_the_others_of_its_group(by_d
     assert [event.event_id for event in by_database.next_events(2)] == list(range(3, 12))
 
 
-def test_a_commit_of_what_is_not_open_is_told_to_its_own_thread_only(by_database: Metastore) -> None:
+def test_a_commit_of_an_unknown_transaction_fails_in_its_own_thread_only(by_database: Metastore) -> None:
     txn_ids = [by_database.open_txn("me", "here") for _ in range(8)]
     barrier = threading.Barrier(9)
 
@@ -336,7 +336,7 @@ def test_a_commit_of_what_is_not_open_is_told_to_its_own_thread_only(by_database
             unknown.result()
 
 
-def test_a_lock_of_a_transaction_that_ended_meanwhile_is_in_nobodys_way(
+def test_a_lock_of_a_transaction_that_ended_meanwhile_blocks_no_lock(
     by_database: Metastore, url: str
 ) -> None:
     component = LockComponent(LockType.EXCLUSIVE, "lake", "flights")

@@ -81,7 +81,7 @@ def test_the_compatibility_matrix_on_one_table(
 
 
 @pytest.mark.parametrize(("requested_on", "held_on"), list(product(PLACES, PLACES)))
-def test_the_matrix_on_what_contains_each_other(
+def test_the_matrix_on_a_database_its_tables_and_their_partitions(
     metastore: AnyMetastore, requested_on: tuple[str, ...], held_on: tuple[str, ...]
 ) -> None:
     for requested, held, waits in MATRIX:
@@ -134,7 +134,7 @@ def test_first_come_first_served_also_behind_one_that_waits(metastore: AnyMetast
     assert metastore.check_lock(late_reader) is LockState.ACQUIRED
 
 
-def test_who_gives_up_waiting_lets_the_others_pass(metastore: AnyMetastore) -> None:
+def test_a_lock_that_gives_up_waiting_lets_the_others_pass(metastore: AnyMetastore) -> None:
     lock(metastore, (READ, TABLE))
     writer, _ = lock(metastore, (EXCLUSIVE, TABLE))
     late_reader, _ = lock(metastore, (READ, TABLE))
@@ -165,7 +165,7 @@ def test_ids_grow_over_all_tables(metastore: AnyMetastore) -> None:
     assert lock(metastore, (READ, TABLE))[0] == 5
 
 
-def test_who_does_not_wait_leaves_nothing_behind(metastore: AnyMetastore) -> None:
+def test_a_lock_that_does_not_wait_leaves_nothing_behind(metastore: AnyMetastore) -> None:
     held, _ = lock(metastore, (EXCLUSIVE, TABLE))
     exclusive = [LockComponent(EXCLUSIVE, *TABLE)]
     refused = metastore.lock(exclusive, "me", "here", wait=False)
@@ -177,7 +177,7 @@ def test_who_does_not_wait_leaves_nothing_behind(metastore: AnyMetastore) -> Non
     assert metastore.lock(exclusive, "me", "here", wait=False).state is LockState.ACQUIRED
 
 
-def test_unlock_of_what_is_not_there_is_silent(metastore: AnyMetastore) -> None:
+def test_unlock_of_a_missing_lock_is_silent(metastore: AnyMetastore) -> None:
     metastore.unlock(99)
     held, _ = lock(metastore, (EXCLUSIVE, TABLE))
     metastore.unlock(held)
@@ -227,7 +227,7 @@ class TestTimeouts:
         assert lock(metastore, (EXCLUSIVE, TABLE))[1] is LockState.ACQUIRED
 
     @pytest.mark.parametrize("ask", ["heartbeat_lock", "check_lock"])
-    def test_too_late_is_lost_although_nobody_took_over(
+    def test_a_late_heartbeat_loses_the_lock_although_no_other_lock_took_over(
         self, metastore: AnyMetastore, silence_lock: Timeout, ask: str
     ) -> None:
         held, _ = lock(metastore, (EXCLUSIVE, TABLE))
@@ -255,7 +255,7 @@ class TestTimeouts:
         assert metastore.check_lock(heir) is LockState.ACQUIRED
 
     @only_database
-    def test_the_reaper_removes_what_is_in_nobodys_way(
+    def test_the_reaper_removes_locks_that_block_no_other(
         self, metastore: AnyMetastore, silence_lock: Timeout
     ) -> None:
         dead = [lock(metastore, (READ, TABLE))[0] for _ in range(2)]
@@ -342,7 +342,7 @@ def test_a_lock_goes_on_when_its_table_is_renamed(metastore: AnyMetastore) -> No
     assert metastore.check_lock(held) is LockState.ACQUIRED
 
 
-def test_what_is_shown(metastore: AnyMetastore) -> None:
+def test_show_locks_lists_each_component(metastore: AnyMetastore) -> None:
     txn_id = metastore.open_txn("me", "here")
     metastore.lock([LockComponent(EXCLUSIVE, *PARTITION)], "me", "here", agent="dag.task", txn_id=txn_id)
     lock(metastore, (WRITE, TABLE))

@@ -103,7 +103,7 @@ def test_retention_removes_old_events_from_the_front(
     assert metastore.current_event_id() == 4
 
 
-def test_a_reader_that_fell_behind_is_told_how_to_go_on(
+def test_the_error_says_how_a_consumer_that_fell_behind_goes_on(
     metastore: AnyMetastore, by_database: Metastore, url: str
 ) -> None:
     age_events(url, 2 * DAY, through=2)

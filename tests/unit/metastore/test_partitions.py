@@ -102,7 +102,7 @@ def test_more_than_one_statement_can_hold(metastore: AnyMetastore) -> None:
     assert len(events_of(metastore, EventType.ADD_PARTITION)) == 1
 
 
-def test_dropping_tells_what_was_there(metastore: AnyMetastore) -> None:
+def test_dropping_returns_the_partitions_that_existed(metastore: AnyMetastore) -> None:
     metastore.add_partitions("lake", "flights", [spec("2013", "1"), spec("2013", "2")])
     dropped = metastore.drop_partitions("lake", "flights", [("2013", "2"), ("2013", "9")])
     assert [one.values for one in dropped] == [("2013", "2")]

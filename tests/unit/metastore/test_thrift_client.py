@@ -52,7 +52,7 @@ class TestUrls:
         assert "p:w" not in f"{url} {url!r}"
         assert str(url).startswith("thrift://a%40b:***@127.0.0.1:9083,[::1]:1?tls=on")
 
-    def test_what_is_kept_apart_comes_in(self) -> None:
+    def test_fields_outside_of_the_url_are_used(self) -> None:
         url = parse_thrift_url("thrift://ana@127.0.0.1", username=None, password="geheim")
         assert url == ThriftUrl((Server("127.0.0.1", 9083),), "ana", "geheim")
 
@@ -68,13 +68,13 @@ class TestUrls:
             ("thrift://hms?tls=on&tls_ca=/no/ca.pem", r"cannot be used \(/no/ca.pem\)"),
         ],
     )
-    def test_what_cannot_work_is_said_without_the_password(self, url: str, said: str) -> None:
+    def test_an_error_about_the_url_does_not_show_the_password(self, url: str, said: str) -> None:
         with pytest.raises(InvalidInputError, match=said) as raised:
             ThriftMetastore(url)
         assert "geheim" not in str(raised.value)
 
 
-def test_who_only_locks_imports_no_sqlalchemy() -> None:
+def test_the_lock_client_imports_no_sqlalchemy() -> None:
     code = """
 import sys
 from airflow_provider.locks import open_lock
@@ -97,7 +97,7 @@ class TestErrors:
         ],
     )
     @pytest.mark.parametrize("kind", ERRORS)
-    def test_they_arrive_as_what_they_were(self, kind: type[TableServiceError], declared: list[str]) -> None:
+    def test_errors_arrive_with_their_class(self, kind: type[TableServiceError], declared: list[str]) -> None:
         exception, text = in_hive(kind("table lake.t: it is: so"), declared)
         assert exception in (*declared, None)
         heard = from_hive(str(exception), text)
@@ -112,7 +112,7 @@ class TestErrors:
             ("UnknownDBException", "", "NoSuchObjectError"),
         ],
     )
-    def test_what_a_hive_says_is_kept_whole(self, exception: str, text: str, kind: str) -> None:
+    def test_the_text_of_a_hives_error_is_kept_whole(self, exception: str, text: str, kind: str) -> None:
         heard = from_hive(exception, text)
         assert (type(heard).__name__, str(heard)) == (kind, text)
 
@@ -126,7 +126,7 @@ class TestProtocol:
             "remove_timed_out_locks",
         ],
     )
-    def test_what_it_has_no_word_for(self, metastore: ThriftMetastore, method: str) -> None:
+    def test_methods_that_hives_protocol_does_not_have(self, metastore: ThriftMetastore, method: str) -> None:
         assert hasattr(Metastore, method)
         with pytest.raises(UnsupportedByServerError, match=rf"no word for {method}\(\).*SQLAlchemy URL"):
             getattr(metastore, method)("name")
@@ -144,7 +144,9 @@ class TestProtocol:
             metastore.next_events(1)
         assert metastore.next_events(2) == []
 
-    def test_hive_is_told_that_a_table_is_external(self, metastore: ThriftMetastore, raw: Any) -> None:
+    def test_an_external_table_has_the_property_that_hive_reads(
+        self, metastore: ThriftMetastore, raw: Any
+    ) -> None:
         made = metastore.create_table(
             "lake", "logs", location="/l", schema=[Column("id", "int")], table_type="EXTERNAL_TABLE"
         )
@@ -153,7 +155,7 @@ class TestProtocol:
         assert metastore.alter_table("lake", "logs", parameters={"a": "b"}).parameters == {"a": "b"}
         assert raw.get_table("lake", "logs").parameters == {"a": "b", "EXTERNAL": "TRUE"}
 
-    def test_what_it_has_no_names_for_stays(self, metastore: ThriftMetastore, raw: Any) -> None:
+    def test_fields_without_a_name_here_stay(self, metastore: ThriftMetastore, raw: Any) -> None:
         raw.create_table(hives_table())
         before = raw.get_table("lake", "places")
         altered = metastore.alter_table("lake", "places", owner="ops")

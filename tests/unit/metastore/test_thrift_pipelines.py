@@ -123,7 +123,7 @@ def test_one_that_reads_none_of_its_answers_is_hung_up_on(server: MetastoreServe
         assert 1 < answers(other, ["open_txns"])[0].txn_ids[0] < asked / 2
 
 
-def test_what_is_under_way_is_answered_when_the_server_stops(server: MetastoreServer, url: str) -> None:
+def test_a_stopping_server_answers_the_requests_that_are_under_way(server: MetastoreServer, url: str) -> None:
     with connected(server) as connection:
         connection.sendall(open_txn() + commit_txn(1))
         assert answers(connection, ["open_txns", "commit_txn"])[0].txn_ids == [1]

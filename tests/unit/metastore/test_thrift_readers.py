@@ -120,7 +120,7 @@ class TestMonotonicReads:
         assert read(client(servers[1]), **reader) == old
         assert missed(behind) == []
 
-    def test_who_carries_no_session_does(
+    def test_a_reader_without_a_session_goes_back(
         self, by_database: Metastore, pair: list[CachedStore], serve: Serve, raw: Callable[..., Any]
     ) -> None:
         """As in the document: nothing that was committed when the snapshot was taken; all else may go."""
@@ -261,7 +261,7 @@ class TestRequiredWriteIds:
         assert ours.rename_table("lake", "made", "lake", "renamed").name == "renamed"
         ours.create_table("lake", "logs", location="/l", schema=[], table_type=EXTERNAL)
 
-    def test_a_replica_says_so_of_what_it_has_in_memory(self, replica: Callable[..., CachedStore]) -> None:
+    def test_a_replica_refuses_a_table_in_its_memory_too(self, replica: Callable[..., CachedStore]) -> None:
         store = replica(require_write_ids=True)
         store.updater.prewarm()
         with pytest.raises(WriteIdsRequiredError):

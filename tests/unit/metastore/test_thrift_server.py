@@ -426,7 +426,7 @@ class TestTransactions:
 class TestMemory:
     """What comes from a replica's memory, and what from the database."""
 
-    def test_only_who_names_write_ids_is_answered_from_memory(self, r1: CachedStore) -> None:
+    def test_only_a_request_with_write_ids_is_answered_from_memory(self, r1: CachedStore) -> None:
         snapshot = r1.metastore.read_snapshot([("lake", "flights")]).tables["lake.flights"]
         reads = CatalogReads(r1)
         assert reads.table("lake", "flights").name == "flights"
@@ -472,7 +472,7 @@ class TestMemory:
             with pytest.raises(InvalidInputError, match=r"lake\.flights is managed"):
                 reads.table("lake", "flights", reads.reader(None, -1))
 
-    def test_what_hives_clients_say_reaches_memory_by_the_log(self, r1: CachedStore) -> None:
+    def test_changes_by_hives_clients_reach_memory_by_the_log(self, r1: CachedStore) -> None:
         handler = CatalogHandler(CatalogReads(r1), TableStructs(), Warehouse(None))
         changed = TableStructs().of(r1.metastore.get_table("lake", "flights"))
         changed.sd.numBuckets, changed.viewOriginalText = 7, "sélect"
@@ -518,7 +518,7 @@ class TestHudi:
         assert properties["spark.sql.partitionProvider"] == "catalog"
 
     @pytest.mark.parametrize("have_hudi", [True, False])
-    def test_what_is_added_for_a_client_is_not_kept(self, have_hudi: bool) -> None:
+    def test_derived_properties_are_not_stored(self, have_hudi: bool) -> None:
         found = read_table(table_struct(self.TABLE, clients_have_hudi=have_hudi))
         assert replace(found, hive_fields={}) == self.TABLE
         assert found.hive_fields.keys() <= {"4", "14", "18"}

@@ -202,7 +202,7 @@ def test_a_transaction_with_a_write_is_left_to_recovery(
     assert metastore.get_txn(txn_id).state == TxnState.OPEN
 
 
-def test_what_a_transaction_wrote(metastore: AnyMetastore) -> None:
+def test_the_writes_of_a_transaction(metastore: AnyMetastore) -> None:
     metastore.create_table("lake", "trains", location="/lake/trains", schema=[Column("id", "bigint")])
     txn_id, write_id = open_with_write_id(metastore)
     metastore.record_write(txn_id, "lake", "flights", "20250102000000000")
@@ -264,7 +264,7 @@ def test_recovery_asks_about_a_write_id_without_an_instant(metastore: AnyMetasto
     assert metastore.valid_write_id_list("lake", "flights").is_valid(write_id)
 
 
-def test_recovery_aborts_what_wrote_nothing_or_must_not_be_committed(
+def test_recovery_aborts_transactions_without_writes_or_without_a_commit_request(
     metastore: AnyMetastore, silence: Silence
 ) -> None:
     nothing = metastore.open_txn("me", "here")
@@ -349,7 +349,7 @@ def test_new_partitions_and_the_commit_are_one_change(metastore: AnyMetastore) -
     assert len(metastore.get_partitions("lake", "flights")) == 1
 
 
-def test_insertions_are_told_with_the_commit_and_once(metastore: AnyMetastore) -> None:
+def test_insert_events_come_with_the_commit_and_once(metastore: AnyMetastore) -> None:
     txn_id, write_id = open_with_write_id(metastore)
     january = PartitionSpec(("2013", "1"), "/p")
     place = ("lake", "flights")
@@ -384,7 +384,7 @@ def test_recovery_committed_first_and_the_owner_adds_its_partitions_later(metast
     assert len(metastore.get_partitions("lake", "flights")) == 1
 
 
-def test_a_transaction_that_only_reads_is_seen_by_nobody(metastore: AnyMetastore) -> None:
+def test_a_transaction_that_only_reads_is_in_no_snapshot(metastore: AnyMetastore) -> None:
     reading = metastore.open_txn("me", "here", txn_type=TxnType.READ_ONLY)
     assert metastore.get_txn(reading).txn_type == TxnType.READ_ONLY
     assert str(metastore.valid_txn_list()) == f"{reading}:{NO_OPEN}::"

@@ -126,7 +126,7 @@ def test_databases_and_external_tables_get_folders(
         "nosuch://x",
     ],
 )
-def test_what_is_not_below_a_listed_location_is_not_deleted(
+def test_a_folder_outside_of_the_listed_locations_is_not_deleted(
     house: tuple[CatalogHandler, PartitionHandler],
     tmp_path: Path,
     location: str,
@@ -147,7 +147,7 @@ def test_what_is_not_below_a_listed_location_is_not_deleted(
     assert all((tmp_path / name / "keep").is_dir() for name in ("victim", "listed-not", "warehouse"))
 
 
-def test_what_is_below_a_listed_location_is_deleted(
+def test_a_folder_below_a_listed_location_is_deleted(
     house: tuple[CatalogHandler, PartitionHandler], tmp_path: Path
 ) -> None:
     catalog, partitions = house
@@ -189,7 +189,7 @@ def test_a_folder_that_cannot_be_made_leaves_nothing_registered(
     assert by_database.get_partitions("lake", "t") == []
 
 
-def test_a_folder_that_cannot_be_deleted_is_told_to_the_log_not_to_who_has_dropped_the_table(
+def test_an_error_in_deleting_a_folder_is_logged_and_the_drop_succeeds(
     house: tuple[CatalogHandler, PartitionHandler],
     by_database: Metastore,
     tmp_path: Path,
