@@ -239,6 +239,35 @@ class TestCatalog:
         [found] = client.get_partitions("lake", "flights", -1)
         assert [one.name for one in found.sd.cols] == ["other"]
 
+    def test_partition_keys_cannot_be_changed(self, client: Any) -> None:
+        client.create_table(table())
+        changed = client.get_table("lake", "places")
+        for keys in (
+            [],
+            [hive.FieldSchema(name="year", type="string")],
+            [hive.FieldSchema(name="y", type="int")],
+        ):
+            changed.partitionKeys = keys
+            with pytest.raises(hive.InvalidOperationException, match="partition keys cannot be changed"):
+                client.alter_table("lake", "places", changed)
+        changed.partitionKeys = [hive.FieldSchema(name="Year", type="INT", comment="another comment")]
+        client.alter_table("lake", "places", changed)
+
+    @pytest.mark.parametrize("values", [[], ["2013", "1"]])
+    def test_values_that_do_not_fit_the_partition_keys_are_refused_by_name(
+        self, client: Any, values: list[str]
+    ) -> None:
+        client.create_table(table())
+        said = r"table lake\.places: partition .* has . values, the table has 1 partition keys \['year'\]"
+        with pytest.raises(hive.InvalidObjectException, match=said):
+            client.add_partition(hive.Partition(values=values, dbName="lake", tableName="places"))
+
+    def test_a_table_that_is_named_twice_is_answered_once(self, client: Any) -> None:
+        names = ["flights", "nowhere", "FLIGHTS", "flights"]
+        request = hive.GetTablesRequest(dbName="lake", tblNames=names)
+        found = client.get_table_objects_by_name_req(request).tables
+        assert [one.tableName for one in found] == ["flights"]
+
     def test_a_name_pattern_is_matched_in_linear_time(self, client: Any) -> None:
         """With a matcher that backtracks this test does not end."""
         name = "a" * 100

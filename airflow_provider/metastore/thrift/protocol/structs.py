@@ -30,6 +30,7 @@ from airflow_provider.metastore.model import (
     TableInfo,
     decode_table,
     encode_table,
+    partition_key,
     partition_texts,
     partition_values,
     storage_descriptor,
@@ -276,7 +277,12 @@ def read_partition(struct: Any) -> PartitionInfo:
 
 
 def partition_name(table: TableInfo, values: Sequence[str | None]) -> str:
-    """``year=2013/month=1``, escaped as Hive does."""
+    """``year=2013/month=1``, escaped as Hive does.
+
+    :raises InvalidInputError: when the values do not fit the table's partition keys.
+    """
+    if len(values) != len(table.partition_keys):
+        partition_key(table, values)  # raises
     return "/".join(
         f"{escape_path_name(key.name.lower())}={escape_path_name(text)}"
         for key, text in zip(table.partition_keys, partition_texts(values), strict=True)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from airflow_provider.exceptions import MetastoreError, NoSuchObjectError
 from airflow_provider.metastore.catalog import catalog, replace_columns
-from airflow_provider.metastore.model import TableInfo
+from airflow_provider.metastore.model import Column, TableInfo
 from airflow_provider.metastore.patterns import name_pattern
 from airflow_provider.metastore.thrift.protocol import (
     TableStructs,
@@ -27,6 +27,7 @@ from airflow_provider.metastore.transactions import DdlTransaction, txn_of_write
 
 # StatsSetupConst.CASCADE, where Hive's clients put it.
 _CASCADE = "CASCADE"
+_VIEW = "VIRTUAL_VIEW"
 
 
 class CatalogHandler:
@@ -103,9 +104,9 @@ class CatalogHandler:
         struct.createTime = struct.createTime or int(time.time())
         table = read_table(struct)
         home = self._metastore.get_database(plain_name(table.database))
-        if not table.location and table.table_type != "VIRTUAL_VIEW":
+        if not table.location and table.table_type != _VIEW:
             table = replace(table, location=self._warehouse.table_location(home, table.name.lower()))
-        with self._warehouse.made(None if table.table_type == "VIRTUAL_VIEW" else table.location):
+        with self._warehouse.made(None if table.table_type == _VIEW else table.location):
             self._metastore.create_table(
                 home.name,
                 table.name,
@@ -236,6 +237,12 @@ class CatalogHandler:
         database, name = plain_name(database).lower(), name.lower()
         target = (plain_name(wanted.database).lower() or database, wanted.name.lower() or name)
         before = self._metastore.get_table(database, name)
+        if wanted.table_type != _VIEW and _types(wanted.partition_keys) != _types(before.partition_keys):
+            raise MetastoreError(
+                f"table {before.full_name}: partition keys cannot be changed, from "
+                f"{_types(before.partition_keys)} to {_types(wanted.partition_keys)}; create another table",
+                table=before.full_name,
+            )
         location = wanted.location or before.location
         home = self._metastore.get_database(database)
         moves = (
@@ -260,7 +267,7 @@ class CatalogHandler:
     def _tables(self, database: str, names: Iterable[str]) -> list[TableInfo]:
         """Those of the tables that are there."""
         found = []
-        for name in names:
+        for name in dict.fromkeys(one.lower() for one in names):
             try:
                 found.append(self._reads.table(database, name))
             except NoSuchObjectError:
@@ -326,6 +333,10 @@ def _txn(connection: Connection, table: tuple[str, str], write_id: int | None) -
     if write_id is None or write_id <= 0:
         return None
     return txn_of_write_id(connection, *table, write_id)
+
+
+def _types(columns: Iterable[Column]) -> dict[str, str]:
+    return {one.name.lower(): one.type.lower() for one in columns}
 
 
 def plain_name(database: str) -> str:
