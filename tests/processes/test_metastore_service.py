@@ -161,6 +161,19 @@ class TestProcesses:
                     found.append(probe.connect_ex((host, running.port)) == 0)
             assert found == [True, is_open]
 
+    @pytest.mark.parametrize(("first", "second"), [(1, 1), (2, 2), (1, 2), (2, 1)])
+    def test_a_second_service_cannot_share_the_port_and_its_clients(
+        self, tmp_path: Path, first: int, second: int
+    ) -> None:
+        ours, theirs = (f"sqlite:///{tmp_path}/{name}.db" for name in ("ours", "theirs"))
+        options = ("--processes", str(first))
+        with (
+            metastore_service(tmp_path / "first", ours, *options, port=free_port()) as service,
+            pytest.raises(RuntimeError, match=f"cannot listen on 127.0.0.1:{service.port}"),
+            metastore_service(tmp_path / "second", theirs, "--processes", str(second), port=service.port),
+        ):
+            pass
+
     def test_sigterm_ends_it_cleanly_with_clients_connected(self, tmp_path: Path) -> None:
         with metastore_service(tmp_path, f"sqlite:///{tmp_path}/m.db") as running:
             client = ThriftMetastore(running.uri)

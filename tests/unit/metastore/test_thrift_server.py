@@ -144,6 +144,13 @@ class TestConnections:
             client.get_config_value("hive.metastore.port", None)
         assert client.get_all_databases()
 
+    def test_a_port_is_listened_on_by_one_service(self, server: MetastoreServer, url: str) -> None:
+        with (
+            pytest.raises(InvalidInputError, match=f"cannot listen on 127.0.0.1:{server.port}"),
+            served(ServiceOptions(url, port=server.port), housekeeping=False),
+        ):
+            pass
+
     def test_a_stranger_is_hung_up_on(self, server: MetastoreServer, ours: ThriftMetastore) -> None:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")

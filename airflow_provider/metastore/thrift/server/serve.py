@@ -32,7 +32,7 @@ from airflow_provider.metastore.thrift.server.partition_handler import Partition
 from airflow_provider.metastore.thrift.server.privilege_handler import PrivilegeHandler
 from airflow_provider.metastore.thrift.server.processor import MetastoreProcessor
 from airflow_provider.metastore.thrift.server.reads import CatalogReads
-from airflow_provider.metastore.thrift.server.server import MetastoreServer
+from airflow_provider.metastore.thrift.server.server import MetastoreServer, wait_for_free_port
 from airflow_provider.metastore.thrift.server.statistics_handler import StatisticsHandler
 from airflow_provider.metastore.thrift.server.transaction_handler import TransactionHandler
 from airflow_provider.metastore.thrift.server.warehouse import Warehouse
@@ -46,6 +46,8 @@ _OF_ANSWERS = 0.25
 _LOOK_SECONDS = 0.2
 # Until a server that waits for connections notices that it is to stop.
 _STOP_SECONDS = 0.05
+# Processes of a service that was killed notice it within _LOOK_SECONDS.
+_FREE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,7 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
         tls=_tls(options),
         authenticate=authenticate,
         limits=options.limits,
+        shares_port=options.processes > 1,
     )
 
 
@@ -260,6 +263,7 @@ def _serve_processes(
 ) -> None:
     # Before the processes start: one migration, and one error message if the database cannot be used.
     open_embedded_metastore(options.url).close()
+    wait_for_free_port(options.host, options.port, _FREE_SECONDS)
     listening = _SPAWN.Semaphore(0)
     children = [
         _SPAWN.Process(target=_serve_child, args=(_of_process(options, number), number, listening, recover))

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import tenacity
 from thriftpy2.protocol import TBinaryProtocolFactory
 from thriftpy2.protocol.exc import TProtocolException
 from thriftpy2.transport import TBufferedTransportFactory, TTransportException
@@ -45,11 +46,11 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
     :param tls: what TLS needs; None for none.
     :param authenticate: see :data:`Authenticate`.
     :param limits: of each request.
+    :param shares_port: whether other processes of the same service listen on the port, too.
     :raises InvalidInputError: when the address or the port cannot be listened on.
     """
 
     allow_reuse_address = True
-    allow_reuse_port = True
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
@@ -63,7 +64,10 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
         tls: ssl.SSLContext | None = None,
         authenticate: Authenticate | None = None,
         limits: Limits | None = None,
+        shares_port: bool = False,
     ) -> None:
+        # SO_REUSEPORT of one process would let a service of another database have half of its clients.
+        self.allow_reuse_port = shares_port
         self._limits = limits or Limits()
         self._processor = processor
         self._tls = tls
@@ -152,6 +156,32 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
             if later is not None:
                 later.wait()
             protocol.trans.close()
+
+
+def wait_for_free_port(host: str, port: int, seconds: float) -> None:
+    """Wait until no process listens on a port, such as one of a service that was just killed.
+
+    :raises InvalidInputError: when one still does after so many seconds, or the host cannot be listened on.
+    """
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    attempts = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(OSError),
+        stop=tenacity.stop_after_delay(seconds),
+        wait=tenacity.wait_fixed(0.1),
+        reraise=True,
+    )
+
+    def bind() -> None:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+
+    try:
+        attempts(bind)
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot listen on {host}:{port}: {error.strerror}; give another --host or --port"
+        ) from error
 
 
 def _drain(connection: socket.socket) -> None:
