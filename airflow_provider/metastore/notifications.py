@@ -1,4 +1,4 @@
-"""The notification log: what happened, in one order that all readers agree on.
+"""The notification log: all events of the metastore, in one total order.
 
 An event's id is taken from a counter row inside the database transaction of the change
 that it tells; the row stays locked until that transaction ends. So ids are gapless, in

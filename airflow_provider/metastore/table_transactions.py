@@ -62,7 +62,7 @@ class TableTransaction:
     :param metastore: where.
     :param database: the table's database.
     :param table: the table; it must exist.
-    :param user: who writes; None for the operating system's user.
+    :param user: the writer's user; None for the operating system's user.
     :param host: from where; None for this host's name.
     :param agent: what writes, such as a task instance.
     :param txn_id: an open transaction to join: then it is neither opened nor ended here, and an error

@@ -73,7 +73,7 @@ class TimeoutApi(Protocol):
     def recover_timed_out(
         self, timeout_seconds: float, is_completed: Callable[[TableWriteInfo], bool]
     ) -> list[RecoveredTxn]:
-        """End the open transactions that timed out, as :meth:`abort_timed_out`, as their timelines say.
+        """End the open transactions that timed out, each as the timelines of its tables say.
 
         The timeline is the truth for a table: a transaction all of whose writes completed is
         committed (unless it was opened with ``commit_on_recovery=False`` and its commit was not

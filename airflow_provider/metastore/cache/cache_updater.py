@@ -99,7 +99,7 @@ class CacheUpdater:
         self._reported, self._reported_at = -1, 0.0
         # The last transaction that was opened before the log was followed.
         self._last_unseen_txn = 0
-        # Of later ones, as soon as they have any: write ids by table id; None where the database has to say.
+        # Of later transactions: write ids by table id; None where only the database knows them.
         self._seen: dict[int, dict[int, int] | None] = {}
 
     def start(self) -> None:
@@ -109,7 +109,7 @@ class CacheUpdater:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, and say how far it came."""
+        """Stop the thread, and record its position."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -176,7 +176,7 @@ class CacheUpdater:
 
         :param limit: at most so many.
         :return: how many were applied; 0 at the log's end.
-        :raises EventsExpiredError: when retention removed what comes next: :meth:`begin` anew.
+        :raises EventsExpiredError: when retention removed the next events: :meth:`begin` anew.
         """
         with self._stepping:
             events, last = self._metastore.engine.read(lambda connection: self._next(connection, limit))
@@ -228,7 +228,7 @@ class CacheUpdater:
                 self._stopping.wait(_RETRY_INTERVAL)
 
     def _report(self, *, even_if_early: bool = False) -> None:
-        """Tell the log how far this replica is, which also says that it lives."""
+        """Record the position of this replica in the log, which is its heartbeat, too."""
         at = self._state.event_id
         pause = _REPORT_INTERVAL if at != self._reported else self._expiry_seconds / 4
         if even_if_early or time.monotonic() - self._reported_at >= pause:

@@ -81,7 +81,7 @@ class CacheStatistics:
 
 @dataclass(frozen=True)
 class _Request:
-    """What a reader says about the table that it reads."""
+    """A read of a table, with what the reader sends."""
 
     database: str
     name: str
@@ -119,8 +119,8 @@ def open_cached_store(
     :param replica: its name, unique among those that live: it is a consumer of the notification log.
     :param max_megabytes: roughly, the memory that tables, partitions, databases and functions may take.
     :param timeout_seconds: how long a call may wait for other processes.
-    :param serve_newer: False to answer from memory only what is exactly what the reader sees, and not
-        also what is newer. The database is never older, so either is correct.
+    :param serve_newer: False to answer from memory only with exactly what the reader sees, and not
+        with a newer copy either. The database is never older, so either is correct.
     :param require_write_ids: refuse a read of a managed table without a write id list, instead of
         asking the database; each read may say otherwise.
     :param eventual_databases: answer reads of databases and functions that come without an event id from
@@ -227,7 +227,7 @@ class CachedStore:
     def get_partitions_by_filter(
         self, database: str, table: str, filter_text: str, **reader: Unpack[Reader]
     ) -> list[PartitionInfo]:
-        """The partitions that a filter keeps: what the document calls ``get_partitions_by_expr``.
+        """The partitions that a filter keeps; the design calls it ``get_partitions_by_expr``.
 
         Other parameters as :meth:`get_table`.
 
@@ -445,7 +445,7 @@ class CachedStore:
         return None
 
     def _known_catalog(self, catalog_event_id: int | None) -> CachedCatalog | None:
-        """The databases and functions, as new as asked for; None when the database has to tell."""
+        """The databases and functions, as new as asked for; None when only the database has them."""
         with self._lock:
             known, at = self._state.catalog, self._state.event_id
             if catalog_event_id is None and not self._eventual_databases:
@@ -465,7 +465,7 @@ class CachedStore:
 
 
 def asked(connection: Connection, session: ReaderSession | None, ask: Callable[[Connection], T]) -> T:
-    """What the database says, which the session takes note of."""
+    """The database's answer; the session takes note of its event."""
     answer = ask(connection)
     if session is not None:
         session.saw(current_event_id(connection))

@@ -1,4 +1,4 @@
-"""What a metastore can be asked, without saying who answers.
+"""The interface of a metastore; a database and a Thrift client implement it.
 
 The Protocols describe each method once: what it does, its arguments, its errors. The database's
 implementation is in :mod:`airflow_provider.metastore.api`, the Thrift client's in

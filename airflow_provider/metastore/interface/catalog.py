@@ -242,11 +242,11 @@ class Catalog(Protocol):
         replace: bool = False,
         txn_id: int | None = None,
     ) -> int:
-        """Tell that data was inserted (Hive: ``fire_listener_event`` with InsertEventRequestData).
+        """Append an INSERT event (Hive: ``fire_listener_event`` with InsertEventRequestData).
 
         :param files: URLs of the files that were added.
-        :param values: the partition into which; None for a table without partitions.
-        :param replace: whether what was there before is replaced.
+        :param values: the partition that has the files; None for a table without partitions.
+        :param replace: whether the files replace those that were there before.
         :param txn_id: as in :meth:`alter_table`.
         :return: the id of the INSERT event.
         :raises NoSuchObjectError: when the table or the partition does not exist.

@@ -28,8 +28,8 @@ class Locks(Protocol):
     ) -> LockResponse:
         """Ask for a lock; returns at once.
 
-        A lock that is WAITING has its place in the line and is to be asked for again by
-        :meth:`check_lock`, or given up by :meth:`unlock`.
+        A lock that is WAITING has its place in the line. The caller asks again by :meth:`check_lock`, or
+        gives the lock up by :meth:`unlock`.
 
         :param components: what to lock; all of it or nothing.
         :param user: who asks.
@@ -50,7 +50,7 @@ class Locks(Protocol):
         """
 
     def heartbeat_lock(self, lock_id: int) -> None:
-        """Say that the owner of a lock lives, and of its transaction if it has one.
+        """Renew the heartbeat of a lock, and of its transaction if it has one.
 
         :raises NoSuchLockError: see :meth:`check_lock`.
         """
@@ -69,7 +69,7 @@ class Locks(Protocol):
         *,
         txn_id: int | None = None,
     ) -> list[LockInfo]:
-        """Who holds locks, and who waits.
+        """The locks that are held, and those that wait.
 
         :param database: only components on this database, and on what is in it.
         :param table: only components on tables of this name, and on their partitions.

@@ -1,4 +1,4 @@
-"""The interface of a metastore, whoever answers: a database or a server."""
+"""The whole interface of a metastore, from its parts."""
 
 from __future__ import annotations
 

@@ -65,10 +65,10 @@ class NotificationLog(Protocol):
         """
 
     def restart_consumer(self, name: str, *, event_id: int | None = None) -> LogConsumer:
-        """Let a consumer that fell out of retention, or lost its own state, begin again.
+        """Start a consumer again that fell out of retention or lost its own state.
 
-        Call this first, then read the present state (the catalog, the tables), then follow
-        the events after the returned position: what changes in between comes twice, never not at all.
+        Call this first, then read the present state (the catalog, the tables), then follow the events after
+        the returned position. A change in between comes twice, and is never missed.
 
         :param event_id: the last event that it knows; None for the log's end.
         :return: the consumer at its new position.

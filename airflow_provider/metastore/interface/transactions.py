@@ -38,21 +38,21 @@ class Transactions(TimeoutApi, Protocol):
             :meth:`request_commit`, such as one around several ingestions; see :meth:`recover_timed_out`.
         :param txn_type: READ_ONLY for one that gets no write ids, leaves no events, and hides nothing
             from anybody's snapshot.
-        :param timeout_seconds: how long it may be without a heartbeat; None to leave that to whoever
-            looks for timed-out transactions.
+        :param timeout_seconds: how long it may be without a heartbeat; None for the timeout that
+            recovery uses.
         :raises InvalidInputError: when the timeout is not above zero.
         :return: its id, the last one's + 1.
         """
 
     def heartbeat_txn(self, txn_id: int) -> None:
-        """Say that a transaction's owner lives.
+        """Renew the heartbeat of a transaction.
 
         :raises TransactionAbortedError: when it was aborted.
         :raises NoSuchTransactionError: when it is committed or was never opened.
         """
 
     def request_commit(self, txn_id: int) -> None:
-        """Say that all work of a transaction is done and only its commit is missing.
+        """Record that all work of a transaction is done and only its commit is missing.
 
         From then on recovery may commit it, as if it had been opened with ``commit_on_recovery``.
 
@@ -71,8 +71,8 @@ class Transactions(TimeoutApi, Protocol):
 
         :param new_partitions: by (database, table), partitions to register in the same database
             transaction, so that no reader sees the commit without them; existing ones stay.
-        :param insertions: by (database, table), what is told by INSERT events before the COMMIT_TXN event, in
-            the same database transaction: who follows the log learns of both at once.
+        :param insertions: by (database, table), the insertions whose INSERT events are written before the
+            COMMIT_TXN event, in the same database transaction: a consumer of the log gets both at once.
         :return: the id of its COMMIT_TXN event; for a transaction that only reads, of the last event.
         :raises TransactionAbortedError: when it was aborted.
         :raises NoSuchTransactionError: when it was never opened.
@@ -82,8 +82,8 @@ class Transactions(TimeoutApi, Protocol):
     def abort_txn(self, txn_id: int) -> int:
         """Abort a transaction. Doing it again changes nothing.
 
-        Catalog changes made meanwhile stay, as in Hive; what was written under its write ids is
-        never seen by a reader with a snapshot.
+        Catalog changes made meanwhile stay, as in Hive; a reader with a snapshot never sees what was written
+        under its write ids.
 
         :return: the id of its ABORT_TXN event.
         :raises NoSuchTransactionError: when it is committed or was never opened.
@@ -100,7 +100,7 @@ class Transactions(TimeoutApi, Protocol):
         """
 
     def seed_write_id(self, database: str, table: str, last_write_id: int) -> int:
-        """Let a table's write ids go on above those that were used before it was registered here.
+        """Start a table's write ids above those that were used before it was registered here.
 
         The data of a table that was registered elsewhere carries write ids in its commit metadata; the
         next ones must not repeat them. Ids never move back. A table that is dropped and registered
