@@ -17,7 +17,7 @@ from airflow_provider.concurrency.conflicts import (
     writers_above,
 )
 from airflow_provider.concurrency.heartbeats import Heartbeat, HeartbeatInfo
-from airflow_provider.concurrency.log import CommitLog, Restore, Revert, find_rollback
+from airflow_provider.concurrency.log import CommitLog, Fate, Restore, Revert, fate_of, find_rollback
 from airflow_provider.exceptions import (
     CommitError,
     HigherPriorityWriteError,
@@ -189,6 +189,9 @@ class Write:
                     instant=self.instant,
                     conflicting_instant=undone,
                 )
+        if fate_of(self.storage, commit_log, self.instant) is Fate.DEAD:  # its rollback's entry is trimmed
+            told = f"{self} was rolled back so long ago that it is archived; run the write again"
+            return InstantRolledBackError(told, instant=self.instant)
         return None
 
     def __str__(self) -> str:

@@ -206,3 +206,16 @@ def test_a_reader_has_listed_what_was_archived_since_on_an_object_store(at: int)
     assert reader.failure is None
     (read,) = simulation.observed["reader"]
     assert read.rows.keys() >= {"a", "b"}
+
+
+@pytest.mark.parametrize("at", range(20, 40))
+def test_a_writer_whose_rollback_is_archived_is_told_that_it_was_rolled_back(at: int) -> None:
+    """Not that a file is missing."""
+    simulation = table_with("a", "b")
+    add_writer(simulation, "slow", "abn")
+    slow = simulation.actors[-1]
+    simulation.go_on(slow, at)
+    simulation.expire_heartbeats()
+    life_goes_on(simulation)
+    simulation.go_on(slow)
+    assert slow.failure is None  # or an error of its own, such as InstantRolledBackError
