@@ -1,6 +1,7 @@
 """A plugin of pytest for `make mutants`: few variants of each test, and not for ever.
 
-mutmut runs for each mutant the tests that call its function, the fastest first, until one of them fails.
+mutmut runs for each mutant the tests that call its function, the fastest first, until one of them fails. When
+``fate.py`` is changed, those of ``test_fate.py`` go before.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Take the rest of the tests out."""
     by_test = groupby(items, key=lambda item: item.nodeid.partition("[")[0])
     kept = [item for _, variants in by_test for item in _some(list(variants))]
+    # What a module's own tests notice, no other test has to.
+    module = os.environ.get("MUTANT_UNDER_TEST", "").rpartition(".")[0].rpartition(".")[2]
+    kept.sort(key=lambda item: item.path.name != f"test_{module}.py")
     if STATISTICS.exists() and not config.option.collectonly:
         took = json.loads(STATISTICS.read_text())["duration_by_test"]
         ends = accumulate(took.get(item.nodeid, 0.0) for item in kept)

@@ -160,6 +160,18 @@ def test_a_conflict_says_who_and_where() -> None:
         assert told in str(conflict)
 
 
+def test_a_conflict_of_an_overwrite_says_which_partitions_it_would_overwrite_unseen() -> None:
+    this = write(
+        "insert-overwrite", "20260101000005000", {A, FileGroupId("q", "c-0")}, 400, "inflight, alive"
+    )
+    new = {FileGroupId("q", "new-1"), FileGroupId("p", "new-0"), FileGroupId("r", "new-2")}
+    (conflict,) = conflicts_with(
+        this, [write("ingestion", "20260101000004000", new, 400, "completed")], ConflictPolicy()
+    )
+    assert (conflict.file_groups, conflict.overwritten) == (frozenset(), ("p", "q"))
+    assert "wrote to partition 'p', partition 'q', which is overwritten" in str(conflict)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
