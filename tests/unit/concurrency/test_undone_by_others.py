@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from airflow_provider.concurrency.commit import commit_point as door
+from airflow_provider.concurrency.commit.concurrent_changes import Moment
 from airflow_provider.concurrency.log.commit_log import CommitLog
 from airflow_provider.concurrency.log.fate import Fate, fate_of
-from airflow_provider.concurrency.log.log_entry import Commit, Revert
+from airflow_provider.concurrency.log.log_entry import Archival, Commit, LogEntry, Revert
 from airflow_provider.concurrency.write.operation_lookup import find_operation
 from airflow_provider.exceptions import InstantRolledBackError
 from airflow_provider.ingestion import ingest_arrow
@@ -99,6 +100,21 @@ class TestRolledBack:
         upsert(table, {2: 20.0})
         assert find_operation(table, "mine") is None
         assert fate_of(table.storage, CommitLog(table.storage), undone) is Fate.UNDONE
+
+    def test_whoever_comes_next_decides_behind_what_the_log_says_of_it(self, table: HudiTable) -> None:
+        upsert(table, {1: 10.0})
+        Jvm(table).roll_back(newest(table))
+        seen: list[LogEntry | None] = []
+
+        def decide(moment: Moment) -> Archival:
+            seen.append(moment.newest)
+            return Archival(priority=100)
+
+        entry = door.commit(table.storage, decide)
+        (before,) = seen
+        assert isinstance(before, Revert)
+        assert entry is not None
+        assert entry.sequence == before.sequence + 1
 
     def test_an_older_commit_by_a_restore(self, table: HudiTable) -> None:
         upsert(table, {1: 10.0}, operation_key="mine")
