@@ -40,9 +40,10 @@ def test_what_a_sleeper_left_in_the_trimmed_part_is_not_taken_for_the_head(tmp_p
         assert log.append(sequence, entry(sequence))
     log.trim(4)
     # Put by one who had stood still, and was killed before it found out; see CommitLog.append.
-    Storage(str(tmp_path / "t")).put_if_absent(
-        f"{COMMIT_LOG_FOLDER}/{3:020d}.json", entry(3, "the sleeper").to_json()
-    )
+    for place in (3, 4):
+        Storage(str(tmp_path / "t")).put_if_absent(
+            f"{COMMIT_LOG_FOLDER}/{place:020d}.json", entry(place, "the sleeper").to_json()
+        )
     assert late.newest() == entry(5)
     assert [each.sequence for each in late.backwards()] == [5]
     assert late.append(6, entry(6))
@@ -58,8 +59,10 @@ def rollback_of(instant: str, sequence: int) -> Rollback:
     )
 
 
-def test_nothing_is_archived_of_a_table_without_entries(tmp_path: Path) -> None:
-    assert CommitLog(Storage(str(tmp_path / "t"))).archived(None) == ""
+def test_of_a_log_without_entries(tmp_path: Path) -> None:
+    log = CommitLog(Storage(str(tmp_path / "t")))
+    assert (log.head(), log.newest(), log.trimmed(), log.archived(None)) == (0, None, 0, "")
+    assert (list(log.after(0)), list(log.backwards()), list(log.about("20240101000000001"))) == ([], [], [])
 
 
 def log_of(tmp_path: Path, entries: int) -> CommitLog:
