@@ -147,3 +147,12 @@ def test_who_finds_its_entry_archived_has_committed(tmp_path: Path) -> None:
     savepoint = Savepoint(instant=instant, priority=100, completion_time=mine.completion_time, sequence=2)
     with pytest.raises(InstantRolledBackError):
         log.append(2, savepoint)
+
+
+def test_of_a_table_that_was_made_anew_nothing_older_is_known(tmp_path: Path) -> None:
+    log = log_of(tmp_path, 3)
+    assert list(log.after(0)) == [entry(1), entry(2), entry(3)]
+    Storage(str(tmp_path / "t")).delete_folder(COMMIT_LOG_FOLDER)
+    anew = entry(1, "made anew")
+    assert CommitLog(Storage(str(tmp_path / "t"))).append(1, anew)
+    assert (log.newest(), list(log.after(0))) == (anew, [anew])
