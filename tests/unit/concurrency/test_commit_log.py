@@ -156,3 +156,24 @@ def test_of_a_table_that_was_made_anew_nothing_older_is_known(tmp_path: Path) ->
     anew = entry(1, "made anew")
     assert CommitLog(Storage(str(tmp_path / "t"))).append(1, anew)
     assert (log.newest(), list(log.after(0))) == (anew, [anew])
+
+
+class Unanswered(Storage):
+    """The answer to each put is lost, and perhaps the put."""
+
+    arrives = True
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if self.arrives:
+            super().put_if_absent(path, data)
+        raise OSError("no answer")
+
+
+def test_an_entry_whose_put_is_not_answered_counts_if_it_is_there(tmp_path: Path) -> None:
+    storage = Unanswered(str(tmp_path / "t"))
+    assert CommitLog(storage).append(1, entry(1))
+    with pytest.raises(OSError, match="no answer"):
+        CommitLog(storage).append(1, entry(1, "another"))
+    storage.arrives = False
+    with pytest.raises(OSError, match="no answer"):
+        CommitLog(storage).append(2, entry(2))
