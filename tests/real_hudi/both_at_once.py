@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider.concurrency.write import committing
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import open_lock
@@ -43,6 +44,8 @@ from .readers import Row
 from .shared_table import SCHEMA, SharedTable, row
 
 ROWS_A_WRITE = 12
+PATIENCE_SECONDS = 300.0
+"""For a write of the JVM that is at the same file groups; the product's is tuned to a machine that is not busy."""
 SERVICES_OF_THE_JVM = {
     "hoodie.clean.commits.retained": "3",
     "hoodie.keep.min.commits": "5",
@@ -253,6 +256,8 @@ class Ours:
 
 
 def _write(pipe: Connection, location: str, lock: dict[str, Any], beats: dict[str, Any], keys: range) -> None:
+    # How long a write of the JVM takes depends on the machine. That it is let finish must not.
+    committing.SECONDS_FOR_ANOTHER_ENGINE = PATIENCE_SECONDS
     provider = open_lock(lock, HudiTable.open(location).storage)
     while not pipe.poll():
         rows = some_rows(keys)

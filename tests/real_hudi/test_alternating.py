@@ -107,6 +107,7 @@ def test_rows_of_ours_without_an_ordering_value(hudi: Session, location: Path) -
     shared.check()
     with pytest.raises(HudiError, match=r"java.lang.Integer cannot be cast to class java.lang.Long"):
         shared.theirs([row(20, 200, 1)])
+    shared.theirs([row(30, 200, 1)])  # which rolls that back
     shared.ours(rows((20, 21, 22), 300, 1))
     shared.theirs([row(20, 400, 2)])
     shared.check()
