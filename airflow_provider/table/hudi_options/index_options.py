@@ -162,8 +162,8 @@ _COUNTED_BY = {
 class IndexOptions:
     """What the options say of the metadata table; Hudi's defaults where they say nothing.
 
-    :param enabled: whether the table is to have one (``hoodie.metadata.enable``); None where nobody says it.
-    :param partitions: those that are to be there, ``files`` first; none where nobody says it.
+    :param enabled: whether the table has a metadata table (``hoodie.metadata.enable``); None when not set.
+    :param partitions: the wanted partitions, ``files`` first; empty when not set.
     :param columns: of ``column_stats``; None for the first :attr:`max_columns` of the schema.
     :param max_columns: see there.
     :param file_groups: how many a partition begins with; of the record index see the next three.
@@ -222,7 +222,7 @@ def enabled_indexes(values: Mapping[str, Any]) -> tuple[MetadataPartition, ...]:
     :param values: typed values of options, by key.
     """
     stats = values.get(_ENABLED_BY[MetadataPartition.COLUMN_STATS])
-    # HoodieMetadataConfig: partition stats follow column stats where nobody says it.
+    # HoodieMetadataConfig: without a value, partition stats follow column stats.
     given = {_ENABLED_BY[MetadataPartition.PARTITION_STATS]: stats} | dict(values)
     return tuple(partition for partition, key in _ENABLED_BY.items() if given.get(key))
 

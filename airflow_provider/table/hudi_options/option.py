@@ -1,4 +1,4 @@
-"""What is known of an option."""
+"""The description of an option."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider.table.hudi_options.kinds import Kind
 
 
 class Topic(StrEnum):
-    """What an option is about, and so who asks for it."""
+    """The subject of an option, which decides the operators that use it."""
 
     CONCURRENCY = "Concurrency"
     LOCK = "Lock"
@@ -35,7 +35,7 @@ class Option:
     :param kind: what its value can be.
     :param meaning: what it means here; for people.
     :param argument: the operators' argument, or the lock provider's option, that says the same.
-    :param default: what holds here where nobody says it; None where nothing does.
+    :param default: this package's default; None when there is none.
     :param alternatives: Hudi's other names of it, mostly older ones.
     :param provider: the lock provider that it is about.
     :param is_secret: whether a value that is wrong may hold a password; it is never shown.

@@ -1,4 +1,4 @@
-"""Options as somebody gave them: read, checked, laid over each other, and as arguments."""
+"""Options as users give them: parsed, checked, combined, and turned into arguments."""
 
 from __future__ import annotations
 
@@ -123,10 +123,11 @@ class HudiOptions:
                     )
 
     def over(self, lower: HudiOptions) -> HudiOptions:
-        """These options, and those of others where these say nothing.
+        """These options, completed by others.
 
-        What belongs together is taken together: who says anything about what a clean keeps says it all,
-        and who names another lock provider does without the options of the one before.
+        Options that belong together come from one place. If these options have anything about what a clean
+        keeps, all such options come from here. If they name another lock provider, the options of the other
+        provider do not apply.
 
         :param lower: the others, such as a table's.
         """
@@ -165,10 +166,10 @@ class HudiOptions:
 
 @dataclass(frozen=True)
 class EffectiveOptions:
-    """What holds for one task: its own options, over those of its table.
+    """The options of one task: its own, completed by those of its table.
 
-    :param own: the task's.
-    :param table: the table's.
+    :param own: the task's options.
+    :param table: the table's options.
     :raises InvalidInputError: when they contradict each other.
     """
 
@@ -187,9 +188,9 @@ class EffectiveOptions:
         """What holds, by the names of the operator's arguments.
 
         :param topics: what the operator is about.
-        :param given: the operator's own arguments, None where it was not given one. They hold over the
-            table's options.
-        :return: those that somebody says.
+        :param given: the operator's own arguments, None for one that was not given. They override the table's
+            options.
+        :return: the arguments that have a value.
         :raises InvalidInputError: when an argument and one of the task's own options say different things.
         """
         explicit = {name: value for name, value in given.items() if value is not None}

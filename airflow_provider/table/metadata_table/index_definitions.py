@@ -1,7 +1,7 @@
-"""What the indexes of a table are made of: ``.hoodie/.index_defs/index.json``.
+"""The definitions of a table's indexes: ``.hoodie/.index_defs/index.json``.
 
 Source: ``HoodieIndexMetadata`` and ``HoodieIndexDefinition`` of Apache Hudi. Hudi reads statistics of
-columns by the version that stands here, so an index without a definition is misread.
+columns by the version in this file, so it misreads an index without a definition.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.storage import Storage
 
 DEFINITIONS_PATH = ".hoodie/.index_defs/index.json"
-"""Where they are; what property ``hoodie.table.index.defs.path`` says."""
+"""Path of the definitions, relative to the table; the value of ``hoodie.table.index.defs.path``."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class IndexDefinition:
     """One index.
 
     :param name: the metadata partition.
-    :param index_type: for example ``column_stats``; several secondary indexes are of one type.
-    :param function: what it keeps of its columns.
+    :param index_type: for example ``column_stats``; all secondary indexes have one type.
+    :param function: the function of its columns that it stores.
     :param source_fields: the indexed columns.
     :param options: further options, by their names in Hudi.
     :param version: ``V1`` or ``V2``: how its records are encoded.
@@ -39,7 +39,7 @@ class IndexDefinition:
 
 
 def column_stats_definition(columns: Iterable[str]) -> IndexDefinition:
-    """The definition of the statistics of these columns, whose records say their types."""
+    """The definition of the column statistics index, with records that have the columns' types."""
     name = MetadataPartition.COLUMN_STATS.value
     return IndexDefinition(name, name, name, tuple(columns), version="V2")
 
@@ -51,7 +51,7 @@ def record_index_definition() -> IndexDefinition:
 
 
 def read_index_definitions(table: Storage) -> dict[str, IndexDefinition]:
-    """The definitions of a table's indexes by name; none where the file is not there.
+    """The definitions of a table's indexes by name; empty when there is no file.
 
     :param table: the table's storage.
     :raises CorruptTableError: when the file cannot be read.

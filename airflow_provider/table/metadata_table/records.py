@@ -1,8 +1,8 @@
-"""The records of the metadata table: what they say, their bytes, and what two of one key mean.
+"""The records of the metadata table: their fields, their bytes, and how two records of one key are merged.
 
 Sources: ``HoodieMetadata.avsc``, ``HoodieMetadataPayload``, ``MetadataPartitionType``,
-``HoodieTableMetadataUtil`` and ``ValueType`` of Apache Hudi 1.1. The key is not in a record's bytes:
-it is the HFile's.
+``HoodieTableMetadataUtil`` and ``ValueType`` of Apache Hudi 1.1. A record's bytes do not have the key: the
+HFile has it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from airflow_provider.table.timeline import format_time, parse_time
 _NAME = "HoodieMetadataRecord"
 
 _MOST_LOCATIONS = 65_536
-"""Locations kept with their bytes: all keys of a base file have the same, so there are few of them."""
+"""The number of cached locations; there are few, because all keys of a base file share one."""
 
 
 class RecordType(IntEnum):
-    """What a record is about."""
+    """The type of a record."""
 
     ALL_PARTITIONS = 1
     FILES = 2
@@ -65,10 +65,10 @@ class ValueType(IntEnum):
 
 
 class FileInfo(NamedTuple):
-    """A file, or a partition, that a list adds or takes out.
+    """A file or a partition that a list adds or deletes.
 
     :param size: bytes; 0 for a partition.
-    :param is_deleted: whether it is taken out.
+    :param is_deleted: whether the list deletes it.
     """
 
     size: int
@@ -87,12 +87,12 @@ class FileList:
     record_type: RecordType = RecordType.FILES
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of the files that are there, by name."""
+        """Bytes of the existing files, by name."""
         return {name: info.size for name, info in self.files.items() if not info.is_deleted}
 
 
 Kind = tuple[ValueType | None, str | None]
-"""A type of values, and what there is to say of it: of a decimal ``precision,scale``."""
+"""A type of values with its parameters: ``precision,scale`` for a decimal."""
 
 
 @dataclass(frozen=True)
@@ -101,15 +101,15 @@ class ColumnStats:
 
     :param file_name: name of the file; of partition statistics, the partition path.
     :param column_name: the column.
-    :param min_value: smallest value; None when there is none or it is not known.
+    :param min_value: smallest value; None when there is none or it is unknown.
     :param max_value: largest value, likewise.
-    :param value_count: rows, also those with null.
+    :param value_count: number of rows, nulls included.
     :param null_count: rows with null.
     :param total_size: bytes, compressed.
     :param total_uncompressed_size: bytes, uncompressed.
-    :param is_deleted: whether this takes the statistics out.
-    :param is_tight_bound: whether there are rows with just these values: a newer record then stands
-        for itself. Else it widens what was known.
+    :param is_deleted: whether the record deletes the statistics.
+    :param is_tight_bound: whether rows have exactly these bounds. Such a record replaces an older one; other
+        records only widen its bounds.
     :param value_type: the column's type; None in an index of Hudi before 1.1.
     :param type_info: of a decimal, ``precision,scale``.
     :param record_type: ``COLUMN_STATS`` or ``PARTITION_STATS``.
@@ -131,7 +131,7 @@ class ColumnStats:
 
     @property
     def kind(self) -> Kind:
-        """What two statistics have to share for their values to compare."""
+        """The type of the values; values of two statistics compare only if it is the same."""
         return self.value_type, self.type_info
 
 
@@ -142,7 +142,7 @@ class StoredBloomFilter:
     :param type_code: ``SIMPLE`` or ``DYNAMIC_V0``.
     :param instant: requested time of the instant that wrote the file.
     :param footer: the filter as it is in the base file's footer.
-    :param is_deleted: whether this takes the filter out.
+    :param is_deleted: whether the record deletes the filter.
     """
 
     type_code: str
@@ -152,13 +152,13 @@ class StoredBloomFilter:
 
 
 class RecordLocation(NamedTuple):
-    """Where a record key lives.
+    """The location of a record key.
 
     :param partition_path: partition path relative to the table.
     :param file_id: id of the file group.
     :param instant_millis: requested time of the instant that put it there, in milliseconds since
         the epoch.
-    :param position: the row in the file; Hudi does not fill it yet.
+    :param position: number of the row in the file; Hudi does not fill it yet.
     """
 
     partition_path: str
@@ -179,7 +179,7 @@ class RecordLocation(NamedTuple):
 
 @dataclass(frozen=True)
 class SecondaryKey:
-    """That a secondary key belongs to a record key; both are in the key. Only Hudi writes it."""
+    """The entry of a secondary index; its key holds the secondary and the record key. Only Hudi writes it."""
 
     is_deleted: bool = False
 
@@ -188,7 +188,7 @@ Payload = FileList | ColumnStats | StoredBloomFilter | RecordLocation | Secondar
 
 
 def is_tombstone(payload: Payload) -> bool:
-    """Whether a record says no more than that what was there before it is gone."""
+    """Whether a record only deletes an earlier one."""
     return isinstance(payload, _WITH_TOMBSTONES) and payload.is_deleted
 
 
@@ -196,16 +196,16 @@ _WITH_TOMBSTONES = (ColumnStats, StoredBloomFilter, SecondaryKey)
 
 
 def merge(older: Payload | None, newer: Payload) -> Payload:
-    """What two records of one key mean together.
+    """Merge two records of one key.
 
-    Lists of files add up, and a file taken out is gone; where it was not there, that it is taken out
-    is kept. Partition statistics widen, unless the newer ones are tight. Of all else the newer one
-    counts. Hudi widens statistics of a file as well: that is the same, as a file never changes, but
-    for the counts, which it doubles when the same file was logged twice.
+    Lists of files are united. A deletion removes its file from the older list; if the older list lacks the
+    file, the deletion stays in the result. Partition statistics are widened, unless the newer ones are tight.
+    For all other types the newer record wins. (Hudi widens statistics of a file, too. The bounds are the
+    same, because a file never changes, but the counts double when a file was logged twice.)
 
     :param older: the record before; None when there is none.
     :param newer: the record after it.
-    :raises CorruptTableError: when one is about another thing than the other.
+    :raises CorruptTableError: when the records are of different types.
     """
     if older is None:
         return newer
@@ -237,7 +237,7 @@ def _merged_files(older: Mapping[str, FileInfo], newer: Mapping[str, FileInfo]) 
 
 
 def _widened(older: ColumnStats, newer: ColumnStats) -> ColumnStats:
-    # Of a column whose type has changed the values do not compare, and nobody knows its bounds any more.
+    # Values of two types do not compare, so the bounds of such a column are unknown.
     is_same = older.kind == newer.kind
     smallest = [each for each in (older.min_value, newer.min_value) if is_same and each is not None]
     largest = [each for each in (older.max_value, newer.max_value) if is_same and each is not None]
@@ -254,7 +254,7 @@ def _widened(older: ColumnStats, newer: ColumnStats) -> ColumnStats:
 
 
 def _ordered(stats: ColumnStats, wrapped: WrappedValue) -> Any:
-    # The bytes of a decimal are a signed number of any length.
+    # The bytes of a decimal are a signed integer of any length.
     if stats.value_type is ValueType.DECIMAL:
         return int.from_bytes(wrapped.value, "big", signed=True)
     return wrapped.value

@@ -44,7 +44,7 @@ def converted(
 ) -> pa.ChunkedArray:
     """A column's values as those of another type.
 
-    What is nested is found by name: what is not there is null, and what nobody asks for is left out.
+    Nested columns are matched by name: a missing one is null, and one that the new type lacks is left out.
 
     :param column: the values.
     :param kind: the type to be.
@@ -132,7 +132,7 @@ def _plain(values: pa.Array, kind: pa.DataType, exact: bool) -> pa.Array:
     if is_text(kind) and not is_text(source):
         return _as_text(values, exact).cast(kind)
     if pa.types.is_floating(kind) and pa.types.is_floating(source):
-        # The binary value of a float has digits that nobody wrote: 1.1 is 1.10000002384...
+        # As a double, a float has digits that were never written: 1.1 is 1.10000002384...
         return values.cast(pa.string()).cast(kind) if source.bit_width < kind.bit_width else values.cast(kind)
     if pa.types.is_floating(kind) and pa.types.is_integer(source):
         return values.cast(kind, safe=exact)

@@ -1,8 +1,8 @@
-"""The schema of a table: what its newest commit says (Hudi's ``TableSchemaResolver``).
+"""The schema of a table, from the metadata of its newest commit (Hudi's ``TableSchemaResolver``).
 
-The newest commit is the one that was requested last, among those that may change the schema. Where none says
-it, the properties say what the table was created with. So what other Hudi writers have added or widened is
-seen, and a snapshot of the past has the columns of then.
+The newest commit is the one that was requested last, among those that may change the schema. Without such a
+commit, the schema is the one that the table was created with, from its properties. So readers see columns
+that other Hudi writers have added or widened, and a snapshot of the past has the columns of that time.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TableSchema:
     def version(self) -> int | None:
         """Which version of a table with schema on read it is; None for another table.
 
-        Who writes files of one version cannot commit on another: the same columns may have other names.
+        A write of one version cannot commit on another one, in which the same columns may have other names.
         """
         return None if self.ids is None else self.ids.version
 

@@ -1,9 +1,9 @@
 """The archived timeline: instants that were moved out of the active one.
 
 Layout 2 is Hudi's LSM timeline (``LSMTimeline``): Parquet files in ``.hoodie/timeline/history``,
-named ``<first instant>_<last instant>_<level>.parquet``. ``manifest_<n>`` says which of them count,
-and ``_version_`` which manifest does. A manifest is complete when it is there, so the newest one is
-believed here, also while ``_version_`` is behind it.
+named ``<first instant>_<last instant>_<level>.parquet``. ``manifest_<n>`` lists the valid files, and
+``_version_`` names the valid manifest. A manifest is complete as soon as it exists, so this module uses the
+newest one, even while ``_version_`` still names an older one.
 
 Layout 1 (table version 6) has log files with Avro blocks in ``.hoodie/archived``; see
 :mod:`airflow_provider.table.timeline.legacy_archive`.
@@ -40,9 +40,9 @@ _COLUMNS = ("instantTime", "completionTime", "action")
 class ArchivedInstant:
     """An instant with its content, as it was when it was archived.
 
-    :param instant: completed.
-    :param metadata: content of the completed instant, Avro; None where it was empty.
-    :param plan: content of the requested instant, Avro; None where it was empty.
+    :param instant: the completed instant.
+    :param metadata: content of the completed instant, Avro; None when it was empty.
+    :param plan: content of the requested instant, Avro; None when it was empty.
     """
 
     instant: Instant
@@ -63,7 +63,7 @@ class ArchivedInstant:
 class HistoryFile(NamedTuple):
     """A Parquet file of the archived timeline.
 
-    :param name: without its folder.
+    :param name: its name, without its folder.
     :param size: bytes.
     """
 
@@ -82,15 +82,15 @@ class HistoryFile(NamedTuple):
 
     @property
     def level(self) -> int:
-        """How often its instants were merged into a larger file."""
+        """The number of times that its instants were merged into a larger file."""
         return int(self.name.removesuffix(".parquet").split("_")[2])
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Which files make up the archived timeline.
+    """The list of the files of the archived timeline.
 
-    :param version: its number; 0 where nothing was archived.
+    :param version: its number; 0 when no instant is archived.
     :param files: in the order in which they were added.
     """
 
@@ -110,13 +110,13 @@ class Manifest:
         try:
             return cls.read(storage, version)
         except FileNotFoundError:
-            return cls.newest(storage)  # newer ones have come, and this one went
+            return cls.newest(storage)  # deleted, because there are newer ones
 
     @classmethod
     def read(cls, storage: Storage, version: int) -> Manifest:
         """One manifest of a table.
 
-        :raises FileNotFoundError: when there is no such one, or it is too old.
+        :raises FileNotFoundError: when it does not exist, or is deleted already.
         :raises CorruptTableError: when it is not a manifest.
         """
         content = storage.read(manifest_path(version))
@@ -138,7 +138,7 @@ class Manifest:
 
 
 def manifest_path(version: int) -> str:
-    """Where a manifest lies, relative to the table.
+    """The path of a manifest, relative to the table.
 
     :param version: its number.
     """
@@ -146,14 +146,14 @@ def manifest_path(version: int) -> str:
 
 
 def manifest_versions(storage: Storage) -> list[int]:
-    """The numbers of the manifests that are there."""
+    """The numbers of the existing manifests."""
     found = (_MANIFEST.match(name) for name in storage.names(HISTORY_FOLDER))
     return [int(match[1]) for match in found if match]
 
 
 @contextmanager
 def reading(storage: Storage, file: HistoryFile) -> Iterator[None]:
-    """While a file of the archived timeline is read.
+    """A context that reads a file of the archived timeline, and translates its errors.
 
     :raises CorruptTableError: when it is no such file.
     """
@@ -169,8 +169,8 @@ def reading(storage: Storage, file: HistoryFile) -> Iterator[None]:
 def newest_archived(storage: Storage) -> str:
     """Requested time of the last archived instant of a table of layout 2; empty when there is none.
 
-    Archival goes from the oldest instant on and never past one that is pending or not undone yet. So
-    whatever is not after this one has ended.
+    Archival begins with the oldest instant and stops before one that is pending or not undone yet. So every
+    instant up to this one has ended.
 
     :param storage: the table's storage.
     """
@@ -195,14 +195,14 @@ def archived_instants(
 ) -> Iterator[Instant]:
     """Completed instants that were archived, without their content.
 
-    Of an LSM timeline only the columns with times and actions are read, and no file whose instants were
-    all requested too early.
+    From an LSM timeline this reads only the columns with times and actions, and skips files whose instants
+    were all requested too early.
 
     :param storage: the table's storage.
     :param layout: timeline layout version.
-    :param actions: leave others out.
-    :param requested_after: leave out what was requested at or before this time.
-    :param completed_after: leave out what completed at or before this time.
+    :param actions: the wanted actions.
+    :param requested_after: only instants that were requested after this time.
+    :param completed_after: only instants that completed after this time.
     :raises CorruptTableError: when the archived timeline cannot be read.
     """
     wanted = _Wanted(frozenset(actions), requested_after or "", completed_after or "")
@@ -233,7 +233,7 @@ def archived_commits(
 
 
 def archived_since(storage: Storage, timeline: Timeline, upto: str, moment: str) -> Instant | None:
-    """A commit that completed after a moment and was archived: other Hudi readers show it as of then too.
+    """An archived commit that completed after a moment; other Hudi readers show it as of that moment too.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
@@ -252,14 +252,14 @@ def replaced_by_archived(
     *,
     completed_after: str = "",
 ) -> set[tuple[str, str]]:
-    """Which file groups archived replacecommits took out.
+    """The file groups that archived replacecommits have replaced.
 
-    The newest history is read first, and no more of it than it takes to find all of them.
+    It reads the newest history first, and stops once all file groups are found.
 
     :param storage: the table's storage.
     :param file_groups: partition path and file id of each.
-    :param is_shown: asked for the requested time of a replacecommit: whether it counts.
-    :param completed_after: leave out what completed at or before this time.
+    :param is_shown: tells by the requested time whether a replacecommit counts.
+    :param completed_after: only replacecommits that completed after this time.
     """
     wanted = _Wanted(frozenset({Action.REPLACE_COMMIT}), completed_after=completed_after)
 
@@ -314,7 +314,7 @@ def find_archived(storage: Storage, requested_time: str, layout: int = 2) -> Arc
 
 
 def read_completed(storage: Storage, timeline: Timeline, instant: Instant) -> bytes:
-    """The content of a completed instant of a timeline, also where it was archived since that was loaded.
+    """The content of a completed instant of a timeline, even if it was archived meanwhile.
 
     :param storage: the table's storage.
     :param timeline: a timeline that shows the instant.
@@ -324,7 +324,7 @@ def read_completed(storage: Storage, timeline: Timeline, instant: Instant) -> by
     try:
         return timeline.read(instant)
     except NoSuchInstantError:
-        # Its content is in the archived timeline before it leaves the active one.
+        # Archival copies an instant to the archived timeline before it deletes its file.
         kept = find_archived(storage, instant.requested_time, instant.layout)
         if kept is None:
             raise
@@ -332,14 +332,14 @@ def read_completed(storage: Storage, timeline: Timeline, instant: Instant) -> by
 
 
 def metadata_of(storage: Storage, timeline: Timeline, commit: Instant) -> CommitMetadata:
-    """What a commit of a timeline did; see :func:`read_completed`."""
+    """The metadata of a commit of a timeline; see :func:`read_completed`."""
     return decode_commit_metadata(read_completed(storage, timeline, commit))
 
 
 def find_commit(
     storage: Storage, timeline: Timeline, requested_time: str, layout: int = 2
 ) -> tuple[Instant, CommitMetadata] | None:
-    """A completed commit of a timeline or of the archived one, and what it did.
+    """A completed commit of a timeline or of the archived one, with its metadata.
 
     :param storage: the table's storage.
     :param timeline: an active timeline.
@@ -361,7 +361,7 @@ def find_commit(
 def archived_write_ids(storage: Storage) -> Iterator[int]:
     """The write ids of archived commits that belonged to metastore transactions.
 
-    Files that were written here say them in their footers.
+    Files that this package has written have them in their footers.
 
     :param storage: the table's storage.
     """
@@ -377,9 +377,9 @@ def archived_write_ids(storage: Storage) -> Iterator[int]:
 
 
 def write_ids_of(instants: Iterable[ArchivedInstant]) -> list[int]:
-    """The write ids that instants say in their commit metadata."""
+    """The write ids in the commit metadata of instants."""
     writes = (each for each in instants if each.metadata and each.instant.action in WRITE_ACTIONS)
-    # Most say none, and need not be decoded to see that: Hudi compresses no commit metadata.
+    # Most have none. The bytes show this without decoding, because Hudi does not compress commit metadata.
     commits = (each.commit_metadata for each in writes if each.metadata and b"write_id" in each.metadata)
     found = (commit.extra_metadata.get("write_id") for commit in commits)
     return sorted(int(each) for each in found if each is not None)
@@ -448,7 +448,7 @@ def _rows_in(
 
 
 def _of_newest(storage: Storage, read: Callable[[Manifest], list[_T]]) -> list[_T]:
-    """What the files of the newest manifest say; of a newer one where they were merged meanwhile."""
+    """The content of the files of the newest manifest; of a newer one if they were merged meanwhile."""
     while True:
         manifest = Manifest.newest(storage)
         try:

@@ -1,10 +1,10 @@
-"""Instants: what happened to a table, when, and how far it got.
+"""Instants: the actions on a table, with their times and states.
 
 File names are those of timeline layout 2 (table version 8 and later): Hudi's
 ``InstantFileNameGeneratorV2``. A completed instant carries both its requested and its
 completion time: ``<requested>_<completed>.<action>``. Layout 1 (table version 6,
 ``InstantFileNameGeneratorV1``) has no completion time: ``<requested>.<action>``. Readers of such
-tables order commits by their requested times, so that stands for the completion time here.
+tables order commits by requested time, so this module takes it as the completion time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airflow_provider.exceptions import InvalidInputError
 
 
 class Action(StrEnum):
-    """What an instant does, in Hudi's words; an archival is one of the commit log only."""
+    """The action of an instant, by Hudi's names; an archival exists in the commit log only."""
 
     COMMIT = "commit"
     DELTA_COMMIT = "deltacommit"
@@ -49,7 +49,7 @@ class Action(StrEnum):
     def holds_fence(self) -> bool:
         """Whether a pending instant of this action can still show rows, so that fenced readers wait for it.
 
-        Table services change no row, an indexing neither, and a rollback takes away what nobody has seen.
+        Table services and indexing change no row, and a rollback removes rows that no reader has seen.
         """
         return self in WRITE_ACTIONS
 
@@ -65,7 +65,7 @@ WRITE_ACTIONS = frozenset({Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_CO
 
 
 class State(StrEnum):
-    """How far an instant got."""
+    """The state of an instant."""
 
     REQUESTED = "requested"
     INFLIGHT = "inflight"
@@ -84,10 +84,10 @@ class Instant:
     """One state of one action on the timeline.
 
     :param requested_time: ``yyyyMMddHHmmssSSS``, in the table's time zone; unique in a table.
-    :param action: what it does.
-    :param state: how far it got.
-    :param completion_time: as the requested time; only when completed.
-    :param layout: timeline layout version, which says how its file is named.
+    :param action: its action.
+    :param state: its state.
+    :param completion_time: in the form of the requested time; None unless completed.
+    :param layout: timeline layout version, which decides the name of its file.
     """
 
     requested_time: str
@@ -110,9 +110,9 @@ class Instant:
     @classmethod
     @lru_cache(maxsize=4_096)  # a timeline is listed again and again
     def parse(cls, file_name: str, layout: int = 2) -> Instant | None:
-        """The instant that a timeline file stands for; None for any other file.
+        """The instant of a timeline file; None for any other file.
 
-        :param file_name: without its folder.
+        :param file_name: the file's name, without its folder.
         :param layout: timeline layout version.
         """
         if match := _INFLIGHT_COMMIT.match(file_name):
@@ -171,7 +171,7 @@ def now(zone: tzinfo = UTC) -> str:
 def age(text: str, now: float, zone: tzinfo = UTC) -> float:
     """Seconds since an instant time.
 
-    0 for one that is ahead of the clock, as times are where many commits complete in one millisecond.
+    0 for a time ahead of the clock, which occurs when many commits complete in one millisecond.
 
     :param text: the instant time.
     :param now: seconds since the epoch, by :meth:`~airflow_provider.table.storage.storage.Storage.clock`.
