@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.exceptions import InvalidConnectionError, LockLostError, LockTimeoutError
+from airflow_provider.exceptions import (
+    InvalidConnectionError,
+    LockLostError,
+    LockTimeoutError,
+    LockUnavailableError,
+)
 from airflow_provider.locks import LockProvider, lease, open_lock
 from airflow_provider.table.storage.storage import Storage
 
@@ -176,3 +181,11 @@ def test_in_process_serves_first_come_first(tmp_path: Path) -> None:
 def test_wrong_configuration_is_refused(config: dict[str, object], message: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidConnectionError, match=message):
         open_lock(config, Storage(str(tmp_path)))
+
+
+def test_a_metastore_that_is_away_is_reported_alike_by_every_question(tmp_path: Path) -> None:
+    config = {"provider": "metastore", "url": "thrift://127.0.0.1:1", "connection_timeout_seconds": 1}
+    lock = open_lock(config, Storage(str(tmp_path)))
+    for ask in (lock.holder, lock.waiters, lock.acquire):
+        with pytest.raises(LockUnavailableError, match=str(tmp_path)):
+            ask()
