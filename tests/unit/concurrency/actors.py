@@ -1,4 +1,4 @@
-"""Who takes part in a simulated run: writers, table services and readers, on the engine's own API.
+"""The actors of a simulated run: writers, table services and readers, on the engine's own API.
 
 Clustering is the real one, but for what its data files look like; so is cleaning.
 """

@@ -1,4 +1,4 @@
-"""Whoever begins, goes on, stands still or dies at whatever storage operation: the invariants hold.
+"""Actors begin, go on, stand still and die at any storage operation: the invariants hold.
 
 ``INTERLEAVINGS`` says how many are tried. A counterexample is printed as the calls that lead to it; what
 is learnt from one becomes a test with a name in ``test_interleavings.py``.

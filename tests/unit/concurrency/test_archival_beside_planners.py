@@ -1,4 +1,4 @@
-"""An archiver beside those who look at the table: it may take what they have listed and not yet read."""
+"""An archiver beside readers and planners: it may archive an instant that they have listed and not yet read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An archiver that has lost its lock, beside restores, savepoints and reverts, at whatever operation."""
+"""An archiver that has lost its lock, beside restores, savepoints and reverts, at any operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who stands still for longer than an archival, wakes up, and goes on: what was archived stays as it is."""
+"""An actor stands still for longer than an archival, wakes up and goes on: archived instants stay as they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commit log where its beginning was trimmed while somebody stood still."""
+"""The commit log after its beginning was trimmed while a writer stood still."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one door to the commit log: what it asks, how often, and what it leaves behind."""
+"""The one function that appends to the commit log: what it asks, how often, and what it leaves behind."""
 
 from __future__ import annotations
 

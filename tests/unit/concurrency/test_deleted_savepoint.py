@@ -1,4 +1,4 @@
-"""A savepoint that was deleted does not come back, whoever stood still or died while publishing it."""
+"""A deleted savepoint does not come back when its publisher stood still, or was killed."""
 
 from __future__ import annotations
 

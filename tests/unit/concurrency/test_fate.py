@@ -1,4 +1,4 @@
-"""How an instant has ended: the commit log says it, and the archived timeline where the log has forgotten."""
+"""How an instant has ended: by the commit log, and by the archived timeline once the log is trimmed."""
 
 from __future__ import annotations
 

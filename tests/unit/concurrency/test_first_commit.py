@@ -1,4 +1,4 @@
-"""The first write of a table dies: what it writes late must not be taken for an archived commit's."""
+"""The first write of a table dies: readers must not take its late files for those of an archived commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards that hold where nothing else does: each of these fails when its guard is left out."""
+"""Guards of the protocol: each of these tests fails when its guard is left out."""
 
 from __future__ import annotations
 

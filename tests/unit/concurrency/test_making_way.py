@@ -1,4 +1,4 @@
-"""Who waits before it begins, for whom, and for how long."""
+"""A write waits for writers of higher priority before it begins: for which ones, and for how long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How old something on storage is says the storage's clock, whatever this machine's clock says."""
+"""The storage's clock tells how old a file is, whatever this machine's clock says."""
 
 from __future__ import annotations
 

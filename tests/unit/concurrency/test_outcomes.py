@@ -1,4 +1,4 @@
-"""The full table of the conflict rules: who does what about whom."""
+"""The full table of the conflict rules: what each write does about each other one."""
 
 from __future__ import annotations
 

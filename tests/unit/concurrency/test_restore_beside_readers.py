@@ -1,4 +1,4 @@
-"""A restore takes commits away one after the other; a reader sees all of them, or none."""
+"""A restore hides commits one after the other; a reader sees all files of a commit, or none."""
 
 from __future__ import annotations
 

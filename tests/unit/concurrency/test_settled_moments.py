@@ -1,4 +1,4 @@
-"""The snapshot as of a moment, while writers stand still: what a reader was told once stays true."""
+"""The snapshot as of a moment, while writers stand still: once read, it stays the same."""
 
 from __future__ import annotations
 

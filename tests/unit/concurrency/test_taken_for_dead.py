@@ -1,4 +1,4 @@
-"""Writers that others took for dead, and heartbeats that say what others have to know.
+"""Writers that others took for dead, and what their heartbeats tell.
 
 Each of these was found by killing and stopping real processes.
 """

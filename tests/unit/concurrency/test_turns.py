@@ -1,4 +1,4 @@
-"""A commit waits for its turn only where somebody has one: what makes it safe is the log."""
+"""A commit waits for the lock only if somebody holds it: the log alone makes a commit safe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indexes are planned, built and dropped beside everybody else, who begins, stands still or dies anywhere.
+"""Indexes are planned, built and dropped beside actors that begin, stand still and die anywhere.
 
 A tenth of ``INTERLEAVINGS`` are tried.
 """

@@ -1,4 +1,4 @@
-"""What can be asked for, what it makes on storage, and what a drop leaves."""
+"""Which indexes can be built, their files on storage, and what a drop leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two instant tables in the text of RFC-45: computed, and the larger one played."""
+"""The two instant tables in the text of RFC-45: computed, and the larger one carried out."""
 
 from __future__ import annotations
 

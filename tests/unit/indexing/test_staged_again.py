@@ -1,4 +1,4 @@
-"""What a write logs to the indexes before it commits is staged again by a rebase, beside readers."""
+"""A rebase stages the index records of a write again, beside readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another Hudi writer did not log is logged by the next of ours, whatever becomes of it meanwhile."""
+"""The next commit of this package logs what another Hudi writer did not, whatever happens meanwhile."""
 
 from __future__ import annotations
 

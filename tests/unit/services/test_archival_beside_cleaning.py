@@ -1,4 +1,4 @@
-"""Files that a cleaner has deleted and did not get to say so: the index `files` still lists them."""
+"""A cleaner dies after its deletions, before it has logged them: the index `files` still lists the files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a clean deletes, for whom it keeps what, and what it leaves on disk."""
+"""What a clean deletes, which files it keeps for whom, and what it leaves on disk."""
 
 from __future__ import annotations
 

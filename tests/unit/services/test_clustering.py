@@ -1,4 +1,4 @@
-"""Carrying clustering plans out: the same rows afterwards, whoever else writes, dies or comes second."""
+"""Carrying clustering plans out beside writers, dead executors and second executors: no row changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction of the metadata table: what is planned, what is said before and after, who may be late."""
+"""Compaction of the metadata table: its plan, the same answers before and after it, and late writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compactors that are killed, or stand still, at whatever storage operation."""
+"""Compactors that are killed, or stand still, at any storage operation."""
 
 from __future__ import annotations
 

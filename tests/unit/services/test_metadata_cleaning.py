@@ -1,4 +1,4 @@
-"""What of the metadata table goes after a compaction, and what stays for whom."""
+"""Which files of the metadata table are deleted after a compaction, and which ones stay for whom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A savepoint of a commit after which one completed that was archived, which others take for older."""
+"""A savepoint of a commit, when a commit that completed later was archived: other readers show that, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of the past after archival, and what is refused, and why."""
+"""Which queries of the past are answered after archival, which are refused, and why."""
 
 from __future__ import annotations
 
