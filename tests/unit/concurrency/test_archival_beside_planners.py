@@ -1,4 +1,4 @@
-"""An archiver beside readers and planners: it may archive an instant that they have listed and not yet read."""
+"""An archiver beside readers and planners: it archives instants that they have listed, not read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An actor stands still for longer than an archival, wakes up and goes on: archived instants stay as they are."""
+"""An actor that stands still for longer than an archival goes on: archived instants stay as they are."""
 
 from __future__ import annotations
 
