@@ -112,7 +112,7 @@ class TestNames:
     ) -> None:
         """It begins a partition of its own; ours is built once more."""
         from airflow_provider.exceptions import WriteConflictError
-        from airflow_provider.indexing import run as running
+        from airflow_provider.indexing import index_run as running
 
         schedule_index(table, ["files"])
         stage, storage = running.stage_base_files, metadata_storage(table.storage)
