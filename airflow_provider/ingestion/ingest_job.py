@@ -64,12 +64,18 @@ class Source:
     :param source_format: a format of Spark's ``DataFrameReader``.
     :param source_options: options of that reader.
     :param window: the part of the rows that is written; all of them when None.
+    :raises InvalidInputError: when a path is no text.
     """
 
     paths: tuple[str, ...] = ()
     source_format: str = "parquet"
     source_options: Mapping[str, str] = field(default_factory=dict)
     window: Window | None = None
+
+    def __post_init__(self) -> None:
+        for path in self.paths:
+            if not isinstance(path, str) or not path.strip():
+                raise InvalidInputError(f"source must be paths, URLs or patterns, not {path!r}")
 
     def __str__(self) -> str:
         return ", ".join(self.paths) or "DataFrame"
@@ -151,6 +157,7 @@ class IngestJob(TableJob):
     :param serves: whether a process that gets this job does not write, but waits for requests to write
         windows of it; see :mod:`airflow_provider.spark.job_request`.
     :raises UnknownOperationError: when the operation is not known; names the known ones.
+    :raises InvalidInputError: when extra metadata is no text.
     """
 
     kind_of_job: ClassVar[str] = "ingestion"
@@ -170,6 +177,11 @@ class IngestJob(TableJob):
                 f"operation {self.operation!r} is not known; known: {', '.join(OPERATIONS)}",
                 operation=self.operation,
             )
+        for name, value in self.extra_metadata.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise InvalidInputError(
+                    f"extra_metadata must map texts to texts, not {name!r} to {value!r}: Hudi keeps no other"
+                )
 
     @classmethod
     def of(cls, location: str, source: Source | str | Sequence[str] = (), **settings: Any) -> Self:
@@ -179,6 +191,8 @@ class IngestJob(TableJob):
         """
         if isinstance(source, Source):
             return super().of(location, source=source, **settings)
+        if not isinstance(source, Sequence):
+            raise InvalidInputError(f"source must be a path, URL or pattern, or several, not {source!r}")
         paths = (source,) if isinstance(source, str) else tuple(source)
         return super().of(location, paths=paths, **settings)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.metastore import AnyMetastore
 from airflow_provider.metastore.model import is_location, split_table_name
 
@@ -38,6 +39,8 @@ def resolve_table(given: str, metastore: Callable[[], AnyMetastore]) -> Resolved
     :raises InvalidInputError: when it is none of these.
     :raises NoSuchObjectError: when the metastore does not know the name.
     """
+    if not isinstance(given, str) or given.strip() in ("", "None"):
+        raise InvalidInputError(f"table must be database.table, an absolute path or a URL, not {given!r}")
     if is_location(given):
         return ResolvedTable(given, given)
     database, name = split_table_name(given)

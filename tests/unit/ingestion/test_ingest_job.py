@@ -85,6 +85,11 @@ def test_an_unknown_setting_names_the_known_ones() -> None:
         ({"small_file_limit": -1}, "small_file_limit"),
         ({"heartbeat_interval": 0}, "heartbeat_interval must be above 0"),
         ({"tolerable_misses": 0}, "tolerable_misses at least 1"),
+        ({"target_file_size": "100MB"}, "target_file_size must be a whole number of bytes, not '100MB'"),
+        ({"source": None}, "source must be a path, URL or pattern, or several, not None"),
+        ({"source": [3]}, "source must be paths, URLs or patterns, not 3"),
+        ({"source": [""]}, "source must be paths"),
+        ({"extra_metadata": {"a": 1}}, "extra_metadata must map texts to texts, not 'a' to 1"),
     ],
 )
 def test_numbers_that_cannot_work(changes: dict[str, Any], message: str) -> None:
