@@ -96,14 +96,17 @@ def test_three_ways_leave_the_same(metastore, new_table, tmp_path, spark_connect
         loads.append(tmp_path / f"load{number}")
         loads[-1].mkdir()
         write_rows(loads[-1] / "rows.parquet", rows)
-    with patch.dict(os.environ):  # where it says to every child that this is a client of Spark Connect
+    # Where this process is a client of Spark Connect, which its children must not take for their own mode.
+    client = {"SPARK_CONNECT_MODE_ENABLED": "1"}
+    with patch.dict(os.environ, client):
         session = SparkSession.builder.remote(f"sc://127.0.0.1:{spark_connect_port}").create()
 
     def by_operator(name: str, load: Path) -> dict[str, Any]:
         return ingest(load, table=name, spark_conn_id=spark_connect).execute({})
 
     def by_spark(name: str, load: Path) -> dict[str, Any]:
-        return ingest_by_spark(session, IngestJob.of(name, (f"{load}/*.parquet",)), metastore=metastore)
+        with patch.dict(os.environ, client):
+            return ingest_by_spark(session, IngestJob.of(name, (f"{load}/*.parquet",)), metastore=metastore)
 
     def by_arrow(name: str, load: Path) -> dict[str, Any]:
         return ingest_arrow(name, pq.read_table(load / "rows.parquet"), metastore=metastore)
@@ -113,7 +116,8 @@ def test_three_ways_leave_the_same(metastore, new_table, tmp_path, spark_connect
         table, before = new_table(way.__name__), metastore.current_event_id()
         results = [way(f"lake.{table.config.name}", load) for load in loads]
         left[way.__name__] = state(metastore, table, before, results)
-    session.stop()
+    with patch.dict(os.environ, client):
+        session.stop()
     for way in ("by_spark", "by_arrow"):
         for result, operators in zip(left[way]["results"], left["by_operator"]["results"], strict=True):
             # An operator says it with fewer words.
