@@ -45,7 +45,7 @@ from .shared_table import SCHEMA, SharedTable, row
 
 ROWS_A_WRITE = 12
 PATIENCE_SECONDS = 300.0
-"""For a write of the JVM that is at the same file groups; the product's is tuned to a machine that is not busy."""
+"""For a write of the JVM at the same file groups; the product waits for as long as an idle JVM takes."""
 SERVICES_OF_THE_JVM = {
     "hoodie.clean.commits.retained": "3",
     "hoodie.keep.min.commits": "5",
