@@ -84,6 +84,7 @@ bench: setup     ## Side by side with peers
 	$(RUN) python -m benchmarks.imports
 	$(RUN) python -m benchmarks.indexing
 	$(RUN) python -m benchmarks.metastore
+	$(RUN) python -m benchmarks.page
 	$(RUN) python -m benchmarks.beside_hudi
 
 soak: setup $(CLASSES) ## 100,000 interleavings and many more examples, for a night

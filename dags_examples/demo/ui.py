@@ -32,7 +32,9 @@ def main() -> None:
     }
     page = f"{url}/plugin/table-services"
     console.print(f"[bold]Tables[/]   {page}")
-    console.print(f"[bold]a table[/]  {page}?metastore=table_metastore_default&table=lake.flights")
+    console.print(
+        f"[bold]a table[/]  {page}?metastore=table_metastore_default&table=lake.flights", soft_wrap=True
+    )
     console.print(f"[bold]Airflow[/]  {url}\n[dim]It answers in some seconds; Ctrl+C ends it.[/]")
     with (HOME / "api-server.log").open("w") as log:
         server = subprocess.Popen(
