@@ -98,8 +98,9 @@ def _page(
     made = sum(counts.total() for counts in figures.values())
     day = f"{datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M} UTC"
     lines += [
-        f"The last mutant was tried on {day}: {tried} of {made} mutants until then. Those that the type",
-        f"checker let through took {seconds:.1f} s each, one after the other.",
+        f"The last mutant was tried on {day}: {tried} of {made} mutants until then.",
+        f"Those that the type checker let through took {seconds:.1f} s each, one after the other.",
+        "The next `make mutants` goes on with those that were not tried.",
         "",
         "| module | mutants | killed by a test | by the type checker | survived | not tried |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",

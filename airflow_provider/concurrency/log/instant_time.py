@@ -15,7 +15,7 @@ from airflow_provider.table.timeline import after, before, now, timeline_zone
 
 
 def request_instant(
-    storage: Storage, log: CommitLog, newest: LogEntry | None, info: HeartbeatInfo, *, later_than: str = ""
+    storage: Storage, log: CommitLog, newest: LogEntry | None, info: HeartbeatInfo, *, later_than: str
 ) -> tuple[str, LogEntry | None]:
     """Take a requested time that no other instant of the table has or will have.
 
