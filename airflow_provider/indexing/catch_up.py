@@ -20,6 +20,7 @@ from airflow_provider.concurrency import CommitLog, PendingInstant, pending_inst
 from airflow_provider.concurrency.commit import find_unlogged_commits, log_unlogged_commits, publish_head
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo
 from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.log import fate_of
 from airflow_provider.exceptions import IndexCatchUpTimeoutError
 from airflow_provider.locks import LockProvider
 from airflow_provider.table.hudi_table import HudiTable
@@ -70,7 +71,13 @@ def is_foreign(storage: Storage, pending: PendingInstant) -> bool:
     :param storage: the table's storage.
     :param pending: the instant.
     """
-    return pending.owner == _UNKNOWN and not _is_known_here(CommitLog(storage), pending.instant)
+    if pending.owner != _UNKNOWN:
+        return False
+    commit_log = CommitLog(storage)
+    # It may have ended since the look at the timeline, and its entry may be trimmed.
+    return not _is_known_here(commit_log, pending.instant) and (
+        fate_of(storage, commit_log, pending.instant) is None
+    )
 
 
 def _is_known_here(commit_log: CommitLog, instant: str) -> bool:

@@ -17,6 +17,9 @@ from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import IndexRunSettings, pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.services.archival import archive
+from airflow_provider.services.compaction import compact
+from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 from airflow_provider.table.timeline.instant import Action, State
@@ -324,6 +327,22 @@ def test_a_run_that_stood_still_deletes_nothing_that_another_run_has_built(is_dr
         simulation.go_on(sleeper)
         assert sleeper.failure is None or isinstance(sleeper.failure, NoSuchInstantError)
         assert_indexes_equal_a_rebuild(HudiTable.at(simulation.table().storage), INDEXES)
+
+
+@pytest.mark.parametrize("at", range(24, 36, 2))
+def test_a_plan_that_was_built_and_trimmed_meanwhile_is_not_taken_for_another_hudi_writers(at: int) -> None:
+    simulation = written(BEFORE[runs])
+    sleeper = begins(simulation, runs, at)
+    simulation.expire_heartbeats()
+    runs(simulation.table())
+    for name in "xyz":
+        add_writer(simulation, name, name)
+        simulation.go_on(simulation.actors[-1])
+        compact(simulation.table(), CompactionSettings(max_delta_commits=1), lock=NoLock())
+    archive(simulation.table(), keep_min=1, keep_max=2, lock=NoLock())
+    simulation.go_on(sleeper)
+    assert sleeper.failure is None or isinstance(sleeper.failure, NoSuchInstantError)
+    assert_indexes_equal_a_rebuild(HudiTable.at(simulation.table().storage), INDEXES)
 
 
 def test_who_stood_still_begins_no_run_of_a_plan_that_was_dropped() -> None:
