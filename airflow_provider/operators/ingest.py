@@ -14,11 +14,13 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import earlier_result
 from airflow_provider.managed import ManagedWrite, ResolvedTable, TransactionIds
 from airflow_provider.operators._base import SparkOperator, TaskOperation, priority_of_run
+from airflow_provider.operators._base.lineage import event_extra, lineage_of, outlet_of
 from airflow_provider.operators.transaction import transaction_id
 from airflow_provider.table.hudi_options import EffectiveOptions, Topic
 from airflow_provider.table.hudi_table import HudiTable
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
 
@@ -105,6 +107,10 @@ class IngestOperator(SparkOperator):
     :param extra_metadata: goes into the commit's metadata (templated).
     :param txn_id: an open transaction, which another task ends; a transaction of its own when None
         (templated).
+    :param asset: whether the table's asset (:func:`~airflow_provider.assets.table_asset`) is an outlet of the
+        task, so that a DAG with it as schedule starts. Its event has instant, completion time, rows and event
+        id as ``extra``. A write in somebody's transaction has no such outlet, because its rows are not shown
+        yet, nor has a table whose name is a template.
     """
 
     template_fields: Sequence[str] = (
@@ -147,9 +153,13 @@ class IngestOperator(SparkOperator):
         tolerable_misses: int | None = None,
         extra_metadata: Mapping[str, str] | None = None,
         txn_id: Any = None,
+        asset: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        outlet = outlet_of(self.table) if asset and txn_id is None else None
+        if outlet is not None:
+            self.outlets = [*self.outlets, outlet]
         self.source = source
         self.source_format = source_format
         self.source_options = source_options
@@ -169,6 +179,7 @@ class IngestOperator(SparkOperator):
         self.tolerable_misses = tolerable_misses
         self.extra_metadata = extra_metadata
         self.txn_id = txn_id
+        self._lineage: dict[str, Any] = {}
 
     @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
@@ -198,7 +209,25 @@ class IngestOperator(SparkOperator):
             operation_since=operation.since,
             spark_conf=dict(self.spark_conf or {}),
         )
-        return self._result(self._ingest(self._managed(resolved, table, operation, job), operation, job))
+        self._lineage = {"sources": job.source.paths, "table": self.table, "location": resolved.location}
+        result = self._result(self._ingest(self._managed(resolved, table, operation, job), operation, job))
+        self._lineage |= {"schema": table.schema, "result": result}
+        outlet = outlet_of(self.table)
+        if outlet is not None and outlet in self.outlets and "outlet_events" in context:
+            context["outlet_events"][outlet].extra = event_extra(result)
+        return result
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """The sources as inputs, the table as output; what Airflow's OpenLineage provider asks for.
+
+        :param task_instance: of the task; not needed.
+        :return: None where the write ended before it was known what it writes.
+        """
+        return lineage_of(**self._lineage) if self._lineage else None
+
+    def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """The same without version and statistics; see :meth:`get_openlineage_facets_on_complete`."""
+        return self.get_openlineage_facets_on_complete(task_instance)
 
     def _operation(self, context: Context) -> TaskOperation:
         return TaskOperation(context)

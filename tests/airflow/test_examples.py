@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +39,9 @@ def run_dags(tmp_path, new_airflow_database, spark_connect_port):
         "FLIGHTS_BACKFILL_SPARK_CONN_ID": "old",
         "AIRFLOW_CONN_STEADY": connection(spark_connect_port),
         "AIRFLOW_CONN_OLD": connection(spark_connect_port),
+        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+            {"type": "file", "log_file_path": str(tmp_path / "lineage.jsonl"), "append": True}
+        ),
     }
     program = [sys.executable, "-m", "dags_examples.demo.runs", str(tmp_path / "runs.jsonl")]
     started: list[subprocess.Popen] = []
@@ -77,6 +83,43 @@ def test_history_beside_steady_ingestion(tmp_path, run_dags):
     metastore = open_metastore(f"sqlite:///{tmp_path}/airflow/table_services/metastore.db")
     assert len(metastore.get_partitions("lake", "flights")) == 3
     assert "; 2 of 2 windows done" in log
+    check_lineage(tmp_path, table)
+    check_asset_events(tmp_path / "airflow.db", table)
+
+
+def check_asset_events(database: Path, table: HudiTable) -> None:
+    """Each commit is an event of the table's asset, which starts the DAGs that have it as schedule."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        stored = connection.execute(
+            "SELECT asset_event.extra FROM asset_event JOIN asset ON asset.id = asset_id WHERE uri = 'hudi://lake/flights'"
+        ).fetchall()
+    told = {json.loads(extra)["instant"] for (extra,) in stored}
+    commits = table.timeline().commits()
+    assert told <= {commit.requested_time for commit in commits}
+    # A backfill's event comes once, with the newest of its windows.
+    assert len(told) == len(commits) - 1
+
+
+def check_lineage(folder: Path, table: HudiTable) -> None:
+    """What Airflow's OpenLineage provider has written to its file: each load's source, and the table."""
+    told = map(json.loads, (folder / "lineage.jsonl").read_text().splitlines())
+    completed = [each for each in told if each["eventType"] == "COMPLETE" and each["outputs"]]
+    steady = [each for each in completed if each["job"]["name"] == "flights_steady.ingest"]
+    timeline = table.timeline()
+    commits = {commit.requested_time: timeline.commit_metadata(commit) for commit in timeline.commits()}
+    for each in steady:
+        [source], [output] = each["inputs"], each["outputs"]
+        assert source["namespace"] == "file"
+        assert source["name"].startswith(f"{folder}/landing/day=2013-")
+        assert (output["namespace"], output["name"]) == ("file", table.location)
+        facets = output["facets"]
+        written = commits[facets["version"]["datasetVersion"]].write_stats
+        assert output["outputFacets"]["outputStatistics"]["fileCount"] == len(written)
+        assert output["outputFacets"]["outputStatistics"]["rowCount"] > 0
+        assert [column["name"] for column in facets["schema"]["fields"]] == table.schema.names
+        assert facets["symlinks"]["identifiers"][0]["name"] == "lake.flights"
+    assert steady
+    assert "flights_history.history" in {each["job"]["name"] for each in completed}
 
 
 def test_two_tables_in_one_transaction(tmp_path, run_dags):
