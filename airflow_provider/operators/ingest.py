@@ -13,8 +13,14 @@ from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import earlier_result
 from airflow_provider.managed import ManagedWrite, ResolvedTable, TransactionIds
-from airflow_provider.operators._base import SparkOperator, TaskOperation, priority_of_run
-from airflow_provider.operators._base.lineage import event_extra, lineage_of, outlet_of
+from airflow_provider.operators._base import (
+    SparkOperator,
+    TaskOperation,
+    event_extra,
+    lineage_of,
+    outlet_of,
+    priority_of_run,
+)
 from airflow_provider.operators.transaction import transaction_id
 from airflow_provider.table.hudi_options import EffectiveOptions, Topic
 from airflow_provider.table.hudi_table import HudiTable

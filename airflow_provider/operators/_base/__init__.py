@@ -3,6 +3,7 @@
 Nothing here is public. A concrete operator has at most three of these classes below it.
 """
 
+from airflow_provider.operators._base.lineage import event_extra, lineage_of, outlet_of
 from airflow_provider.operators._base.long_running_job import LongRunningSparkJob
 from airflow_provider.operators._base.priority import priority_number, priority_of_run
 from airflow_provider.operators._base.spark_operator import SparkOperator
@@ -16,7 +17,10 @@ __all__ = [
     "TableOperator",
     "TaskOperation",
     "count",
+    "event_extra",
     "flag",
+    "lineage_of",
+    "outlet_of",
     "priority_number",
     "priority_of_run",
     "seconds",
