@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,17 @@ def test_hive_reads_a_partition_and_we_read_it_again(hive: Hive) -> None:
     partition = hive.read("Partition", encode_partition(TABLE, PARTITION))
     assert list(partition.getValues()) == ["__HIVE_DEFAULT_PARTITION__"]
     assert (partition.getDbName(), partition.getTableName()) == ("lake", "flights")
-    assert decode_partition(hive.write(partition)) == PARTITION
+    again = decode_partition(hive.write(partition))
+    # Hive's partition says the formats, columns and serializer that ours takes from its table.
+    assert again.storage_descriptor is not None
+    assert [column["str"] for column in _columns(again)] == [column.name for column in TABLE.schema]
+    assert replace(again, storage_descriptor=None) == PARTITION
+
+
+def _columns(partition: PartitionInfo) -> list[dict[str, str]]:
+    """The names of a partition's own columns, as Thrift's JSON has them."""
+    assert partition.storage_descriptor is not None
+    return [column["1"] for column in json.loads(partition.storage_descriptor)["1"]["lst"][2:]]
 
 
 def test_hive_reads_a_database(hive: Hive) -> None:
@@ -171,7 +182,7 @@ def told(tmp_path: Path) -> dict[str, Any]:
     with served(ServiceOptions(url, port=0), housekeeping=False) as server:
         client = ThriftConnections(parse_thrift_url(f"thrift://127.0.0.1:{server.port}"), 60)
         request = protocol.NotificationEventRequest(lastEvent=0)
-        found = client.call("get_next_notification", request, repeatable=True).events
+        found = client.read("get_next_notification", request).events
         client.close()
     return {one.eventType: one for one in found}
 
