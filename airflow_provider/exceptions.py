@@ -273,6 +273,12 @@ class MetastoreUnavailableError(MetastoreError):
     """Raised when the metastore's database or server cannot be reached."""
 
 
+class MetastoreAccessError(MetastoreError):
+    """Raised when a metastore does not let a user in."""
+
+    retryable = False
+
+
 class ServiceStoppedError(TableServiceError):
     """Raised when a table service has failed so often in a row on a table that it stops by itself."""
 

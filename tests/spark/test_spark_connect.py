@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from airflow_provider.ingestion import IngestJob
 from tests.ingestion_contract.lake import KIB
 from tests.spark.lake import SparkLake
 
@@ -61,7 +62,7 @@ def test_over_spark_connect(lake: SparkLake, tmp_path: Path) -> None:
         {"operation": "upsert", "source": [source("nulls", [row(None, "b", 0)])]},
         {"operation": "upsert", "source": [str(tmp_path / "missing")]},
     ]
-    texts = [json.dumps({"location": table.location, **job}) for job in jobs]
+    texts = [IngestJob.of(table.location, **job).to_json() for job in jobs]
     environment = {
         name: value
         for name, value in os.environ.items()

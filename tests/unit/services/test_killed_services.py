@@ -181,7 +181,10 @@ def test_a_killed_restore_is_done_or_finished_by_the_next_writer(killed_at: int)
     if undone:
         parsed = {status.name.rpartition("_")[2] for status in table.storage.list(PARTITION)}
         assert not {f"{commit}.parquet" for commit in commits[2:]} & parsed
-    assert not [path for path in simulation.files if "staged" in path]
+    # Who dies between the two steps of a move leaves what has been moved already; archival deletes it.
+    completed = {instant.requested_time for instant in table.timeline().completed()}
+    staged = (path.rpartition("/")[2] for path in simulation.files if "staged" in path)
+    assert {name.partition(".")[0] for name in staged} <= completed
 
 
 @pytest.mark.parametrize("order", list(Order))

@@ -21,7 +21,7 @@ from airflow_provider.exceptions import (
     LockTimeoutError,
     ServiceStoppedError,
 )
-from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing import IndexRunSettings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.services.archival import archive, archive_when_due
 from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retention
@@ -79,7 +79,11 @@ SERVICES = [
         lambda _: f"{HISTORY_FOLDER}/manifest_1",
         archive,
     ),
-    Broken(Service.INDEXING, planned_index, run_index),
+    Broken(
+        Service.INDEXING,
+        planned_index,
+        lambda table, **most: run_index(table, settings=IndexRunSettings(**most)),
+    ),
 ]
 
 

@@ -1,10 +1,11 @@
 """Hudi's options where they are used: locks, indexes and tables; their defaults, and their page."""
 
 from collections import ChainMap
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from inspect import getmro, signature
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -83,6 +84,17 @@ def test_every_option_of_a_lock_is_one_of_its_provider(option):
 # --- what holds where nobody says anything -----------------------------------------------------
 
 
+def defaults_of(settings) -> dict[str, Any]:
+    """The defaults of a dataclass's fields, and of those of its parts."""
+    found = {}
+    for each in fields(settings):
+        if is_dataclass(each.default_factory):
+            found |= defaults_of(each.default_factory)
+        else:
+            found[each.name] = each.default
+    return found
+
+
 def test_the_defaults_are_those_of_what_the_options_are_for(tmp_path):
     def said(topic, *, provider=""):
         return {
@@ -99,8 +111,7 @@ def test_the_defaults_are_those_of_what_the_options_are_for(tmp_path):
         (Topic.CLUSTERING, ClusteringSettings),
         (Topic.INDEX, CompactionSettings),
     ):
-        defaults = {field.name: field.default for field in fields(used)}
-        assert said(topic).items() <= defaults.items()
+        assert said(topic).items() <= defaults_of(used).items()
     assert said(Topic.CLEANING)["policy"] == Retention().policy
     for option in (each for each in OPTIONS.values() if each.argument == "retained"):
         policy = option.arguments(option.default)["policy"]

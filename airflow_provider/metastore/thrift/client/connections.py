@@ -21,6 +21,7 @@ from thriftpy2.transport import (
 )
 
 from airflow_provider.exceptions import (
+    MetastoreAccessError,
     MetastoreError,
     MetastoreUnavailableError,
     TableServiceError,
@@ -198,7 +199,7 @@ class _Connection:
         except TTransportException as error:
             if error.type != TTransportException.NOT_OPEN:
                 raise
-            raise MetastoreError(
+            raise MetastoreAccessError(
                 f"metastore {url} did not let user {url.username!r} in: it has no such user, or another "
                 "password of theirs"
             ) from None
