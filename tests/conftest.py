@@ -23,6 +23,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     put_in_order(items)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A Spark Connect client of an earlier test in this worker decides nothing for this one."""
+    os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
+
+
 # Tests that several suites run import from there.
 pytest.register_assert_rewrite("tests.ingestion_contract")
 

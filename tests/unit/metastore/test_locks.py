@@ -205,9 +205,9 @@ class TestTimeouts:
     def test_a_silent_holder_makes_way(self, metastore: AnyMetastore, silence_lock: Timeout) -> None:
         dead, _ = lock(metastore, (EXCLUSIVE, TABLE))
         heir, _ = lock(metastore, (EXCLUSIVE, TABLE))
-        silence_lock(dead, 299)
+        silence_lock(dead, 200)
         assert metastore.check_lock(heir) is LockState.WAITING
-        silence_lock(dead, 2)
+        silence_lock(dead, 101)
         assert metastore.check_lock(heir) is LockState.ACQUIRED
         with pytest.raises(NoSuchLockError):
             metastore.heartbeat_lock(dead)
