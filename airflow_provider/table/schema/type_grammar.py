@@ -26,7 +26,7 @@ member: _member -> field
      | _MAP "<" type "," type ">"                 -> map
      | _STRUCT "<" member ("," member)* ">"       -> struct
      | _DECIMAL ("(" NUMBER ("," NUMBER)? ")")?   -> decimal
-     | NAME                                       -> simple
+     | NAME ("(" NUMBER ("," NUMBER)* ")")?       -> simple
 name: NAME | QUOTED
 nulls: (NOT _NULL)?
 
@@ -129,10 +129,12 @@ class _Columns(Transformer[Token, Any]):
     def name(self, token: Token) -> str:
         return token[1:-1].replace("``", "`") if token.startswith("`") else str(token)
 
-    def simple(self, token: Token) -> pa.DataType:
+    def simple(self, token: Token, *numbers: Token) -> pa.DataType:
         name = token.lower()
         if name not in SIMPLE_TYPES:
             raise InvalidInputError(f"type {name!r} is not known; known: {KNOWN_TYPES}")
+        if numbers:
+            raise InvalidInputError(f"type {name!r} takes no ({', '.join(numbers)})")
         return SIMPLE_TYPES[name]
 
     def array(self, element: pa.DataType) -> pa.DataType:
