@@ -219,7 +219,7 @@ class TestMetastoreHook:
             ({"extra": {"url": "no url"}}, "cannot be parsed"),
             ({"extra": {"url": "sqlite:///relative.db"}}, "has no absolute path"),
             ({"extra": {"dialect": "sqlite"}}, "has no absolute path"),
-            ({"extra": {"uri": "sqlite:////a.db"}}, "extra 'uri' is not known; known: dialect, lock_conn_id, storage_conn_id"),
+            ({"extra": {"uri": "sqlite:////a.db"}}, "extra 'uri' is not known; known: dialect, lock_conn_id"),
             (
                 {"extra": {"url": "postgresql://u:hunter22@h/d"}},
                 "put it into the connection's field 'Password'",

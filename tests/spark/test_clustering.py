@@ -68,7 +68,7 @@ def test_all_readers_see_the_same_rows(
     assert (result["groups_done"], result["files_replaced"], result["files_written"]) == (3, 12, 6)
     assert rows_and_meta(table) == before
     table.check()
-    assert "; 3 of 3 groups done" in caplog.messages[-1]
+    assert any("; 3 of 3 groups done" in message for message in caplog.messages)
     if layout == "linear":  # one task's file goes on where the other one's ends
         ranges = sorted(
             (rows["x"][0].as_py(), rows["x"][-1].as_py())
