@@ -65,7 +65,7 @@ def test_a_renewal_whose_answer_got_lost_is_a_renewal(table: Storage, s3: TcpPro
 
 def test_a_renewal_refuses_who_read_the_lock_before_it(table: Storage) -> None:
     store = ConditionalStore(table, 10)
-    holder = storage_lock(table, lease_seconds=3)
+    holder = storage_lock(table, lease_seconds=12)
     holder.acquire()
     found = store.get(LOCK)
     assert found is not None
