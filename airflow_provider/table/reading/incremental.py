@@ -51,7 +51,7 @@ from airflow_provider.table.reading.logged_changes import (
     slices_touched,
     without_outer_log_compactions,
 )
-from airflow_provider.table.reading.slices import FileSlice
+from airflow_provider.table.reading.slices import FileSlice, slices_of
 from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
@@ -164,7 +164,8 @@ class Increment:
         whole = replace(SliceReader.of(self.table, self.view), schema=self.schema)
         if (times := self.commit_times) is None:
             return whole
-        by_group = {each.file_group: each for each in slices_touched(self.table, self.view, None)}
+        partitions = sorted({each.partition_path for each in self.slices})
+        by_group = {each.file_group: each for each in slices_of(self.table, self.view, partitions)}
         window = replace(whole, shown=frozenset(times))
         return WindowReader(**vars(window), whole=whole, slices=by_group)
 
