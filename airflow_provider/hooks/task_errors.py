@@ -1,4 +1,4 @@
-"""Which errors Airflow retries."""
+"""What surrounds every ``execute``: which errors Airflow retries, and what its stats are told."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider.exceptions import TableServiceError
+from airflow_provider.hooks.stats import task_stats
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -21,6 +22,7 @@ def fail_unless_retryable(
 
     The error's class decides; see :mod:`airflow_provider.exceptions`. A retryable error, and an error of
     another library, keeps its type, and Airflow retries it as the task says (``retries``, ``retry_policy``).
+    What the task measures goes to Airflow's stats (:mod:`airflow_provider.hooks.stats`).
 
     :raises AirflowFailException: in place of such an error, and caused by it; its text begins with the
         error's type.
@@ -29,7 +31,8 @@ def fail_unless_retryable(
     @functools.wraps(execute)
     def wrapped(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
-            return execute(self, *args, **kwargs)
+            with task_stats(self):
+                return execute(self, *args, **kwargs)
         except TableServiceError as error:
             if error.retryable:
                 raise

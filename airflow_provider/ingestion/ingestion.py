@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
 
+from airflow_provider import metrics
 from airflow_provider.concurrency import (
     CommitResult,
     Rebase,
@@ -109,6 +110,7 @@ def write_rows(
         ):
             raise WriteConflictError(f"{lost}{why_no_turn_helps(takes, bound)}", **lost.details) from None
         log.info("begun again: %s", lost)
+        metrics.count("rebases", **writer.tags)
     result["rebases"] += begun_again
     maintain(table, commit.sequence, build=build, lock=lock)
     return result

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Self
 
+from airflow_provider import metrics
 from airflow_provider.exceptions import (
     InvalidConnectionError,
     LockLostError,
@@ -67,7 +68,8 @@ class Contender(ABC):
         return []
 
     def __enter__(self) -> Self:
-        self.acquire()
+        with metrics.timed("lock_wait", table=self._place):
+            self.acquire()
         return self
 
     def __exit__(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 _HERE = str(Path(__file__).resolve().parent)
 sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 
+from airflow_provider import metrics  # noqa: E402
 from airflow_provider.exceptions import TableServiceError  # noqa: E402
 from airflow_provider.indexing import IndexJob  # noqa: E402
 from airflow_provider.ingestion.ingest_job import IngestJob  # noqa: E402
@@ -62,15 +63,16 @@ def main(arguments: list[str]) -> int:
     parent.watch()
     signal.signal(signal.SIGTERM, _terminate)
     job = _read(Path(arguments[0]).read_text())
-    try:
-        answer = success(_run(job, parent))
-    except Terminated as error:
-        answer = failure(error)
-    except Exception as error:  # whatever it is, the operator has to know
-        if not isinstance(error, TableServiceError):
-            log.exception("job %s failed", job.job_id)
-        answer = failure(error)
-    _tell(job, answer)
+    with metrics.collected() as measured:
+        try:
+            answer = success(_run(job, parent))
+        except Terminated as error:
+            answer = failure(error)
+        except Exception as error:  # whatever it is, the operator has to know
+            if not isinstance(error, TableServiceError):
+                log.exception("job %s failed", job.job_id)
+            answer = failure(error)
+    _tell(job, {**answer, "measured": measured})
     return 0 if answer["status"] == "success" else 1
 
 

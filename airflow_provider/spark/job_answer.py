@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from airflow_provider import exceptions
+from airflow_provider import exceptions, metrics
 from airflow_provider.table.properties import PROPERTIES_PATH
 from airflow_provider.table.storage import Storage
 
@@ -74,11 +74,12 @@ def take_answer(storage: Storage, job_id: str) -> dict[str, Any] | None:
 
 
 def result_of_answer(answer: dict[str, Any]) -> dict[str, Any]:
-    """The result that an answer tells of.
+    """The result that an answer tells of; what the job measured is told in this process.
 
-    :param answer: from :func:`success` or :func:`failure`.
+    :param answer: from :func:`success` or :func:`failure`, with ``measured``, if any.
     :raises TableServiceError: what the job raised, as the type it was there.
     """
+    metrics.tell_again(answer.get("measured", ()))
     if answer["status"] != "success":
         raise exceptions.from_dict(answer["error"])
     result: dict[str, Any] = answer["result"]

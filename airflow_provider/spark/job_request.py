@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider import metrics
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window
@@ -87,16 +88,17 @@ def serve(
     number = 1
     while (request := _next(storage, job.job_id, number, idle_seconds)) not in (None, JobRequest()):
         spark = spark or open_session()
-        try:
-            answer = success(_do(spark, job, request or JobRequest(), is_alive))
-        except Exception as error:  # the operator has to know of any error
-            if not isinstance(error, TableServiceError):
-                log.exception("request %d of job %s failed", number, job.job_id)
-            answer = failure(error)
-        except BaseException as error:
-            write_answer(storage, request_id(job.job_id, number), failure(error))
-            raise
-        write_answer(storage, request_id(job.job_id, number), answer)
+        with metrics.collected() as measured:
+            try:
+                answer = success(_do(spark, job, request or JobRequest(), is_alive))
+            except Exception as error:  # the operator has to know of any error
+                if not isinstance(error, TableServiceError):
+                    log.exception("request %d of job %s failed", number, job.job_id)
+                answer = failure(error)
+            except BaseException as error:
+                write_answer(storage, request_id(job.job_id, number), failure(error))
+                raise
+        write_answer(storage, request_id(job.job_id, number), {**answer, "measured": measured})
         number += 1
     return {"served": number - 1}
 

@@ -16,6 +16,7 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
 )
 from airflow_provider.hooks.metastore import MetastoreHook
+from airflow_provider.hooks.stats import consumer_lags
 from airflow_provider.metastore import AnyMetastore, LogConsumer, TxnState, open_metastore
 from airflow_provider.triggers.polling import PollingTrigger, Progress, while_briefly_unavailable
 
@@ -53,6 +54,7 @@ class CatchUp:
         :raises TransactionAbortedError: when it was aborted.
         :raises ConsumerGoneError: when a consumer that is waited for is gone.
         """
+        consumer_lags(metastore)
         awaited = self._awaited(metastore)
         until = self._event(metastore)
         if until is None:

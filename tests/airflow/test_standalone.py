@@ -20,11 +20,13 @@ from dags_examples.demo.flights import land
 from tests.airflow.example_flights import EXAMPLES, check_rows, connection, some_flights
 from tests.airflow.processes import processes_of, session_of_writer, until
 from tests.airflow.standalone import Airflow
+from tests.airflow.statsd import StatsdServer, statsd_server
 from tests.processes.servers import postgresql
 
 DAGS = """
 from datetime import datetime, timedelta
 from airflow.sdk import DAG, Asset, AssetWatcher, task
+from airflow_provider.assets import table_asset
 from airflow_provider.operators import CreateTableOperator, IngestOperator
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
 from airflow_provider.triggers import NotificationLogEventTrigger
@@ -48,6 +50,15 @@ for name, spark_conn_id in (("load", "steady"), ("load_here", None)):
             spark_conn_id=spark_conn_id,
         )
         create >> ingest
+
+with DAG("loaded", schedule=[table_asset("lake.loads")], start_date=datetime(2024, 1, 1)):
+
+    @task
+    def rows_of_the_load(triggering_asset_events=None):
+        [events] = triggering_asset_events.values()
+        return [event.extra for event in events]
+
+    rows_of_the_load()
 
 params = {{"until": 0, "before": ""}}
 with DAG("wait", schedule=None, start_date=datetime(2024, 1, 1), params=params):
@@ -82,7 +93,13 @@ def database() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory, database, spark_connect_port):
+def statsd() -> Iterator[StatsdServer]:
+    with statsd_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory, database, spark_connect_port, statsd):
     home = tmp_path_factory.mktemp("standalone")
     lake = home / "lake"
     lake.mkdir()
@@ -97,9 +114,17 @@ def airflow(tmp_path_factory, database, spark_connect_port):
         AIRFLOW_VAR_FLIGHTS_LANDING=str(home / "landing"),
         FLIGHTS_STEADY_SPARK_CONN_ID="steady",
         AIRFLOW_CONN_STEADY=connection(spark_connect_port),
+        AIRFLOW__METRICS__STATSD_ON="True",
+        AIRFLOW__METRICS__STATSD_HOST="127.0.0.1",
+        AIRFLOW__METRICS__STATSD_PORT=str(statsd.port),
+        AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED="True",
+        # Of Airflow's own hundreds a second the listener needs none.
+        AIRFLOW__METRICS__METRICS_ALLOW_LIST="^table_services",
     )
     try:
-        running.start("load", "wait", "arrived", "flights_table", "flights_reload", "flights_arrivals")
+        running.start(
+            "load", "loaded", "wait", "arrived", "flights_table", "flights_reload", "flights_arrivals"
+        )
         yield running
     finally:
         running.stop()
@@ -134,6 +159,28 @@ def test_the_result_the_log_and_the_state_of_a_load(airflow, loaded, metastore):
     [kept] = airflow.call("GET", f"{loaded}/taskInstances/ingest/state-store")["task_state_store"]
     assert kept["value"]["txn_id"] == result["txn_id"]
     assert kept["value"]["key"].startswith("load.ingest/manual__")
+
+
+def test_the_metrics_of_a_load_come_to_a_statsd_server(loaded, statsd):
+    about = {"table": "lake.loads", "action": "commit", "priority": "400"}
+    assert (statsd.total("commits", **about), statsd.total("rows", **about)) == (1, 3)
+    assert statsd.total("bytes", **about) > 0
+    assert statsd.total("commit", "ms", **about) >= statsd.total("publish", "ms", **about) > 0
+    assert statsd.total("timeline_length", "g", table="lake.loads") == 1
+
+
+def test_a_load_starts_the_dag_whose_schedule_is_its_table(airflow, loaded):
+    def told() -> list[dict]:
+        runs = airflow.call("GET", "/api/v2/dags/loaded/dagRuns")["dag_runs"]
+        paths = [
+            f"/api/v2/dags/loaded/dagRuns/{run['dag_run_id']}" for run in runs if run["state"] == "success"
+        ]
+        return [event for path in paths for event in airflow.result(path, "rows_of_the_load")]
+
+    [extra] = until(told, every=0.5)
+    result = airflow.result(loaded, "ingest")
+    assert (extra["instant"], extra["event_id"]) == (result["instant"], result["event_id"])
+    assert extra["rows_inserted"] == 3
 
 
 def test_sensors_defer_to_the_triggerer_and_come_back(airflow, metastore, table):

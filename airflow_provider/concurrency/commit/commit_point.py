@@ -15,16 +15,27 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
+from airflow_provider import metrics
 from airflow_provider.concurrency.commit.concurrent_changes import Moment
 from airflow_provider.concurrency.commit.publish import publish
 from airflow_provider.concurrency.commit.undo_entry import next_undone
-from airflow_provider.concurrency.log import Commit, CommitLog, LogEntry, Plan, completion_time_after
+from airflow_provider.concurrency.log import (
+    Commit,
+    CommitLog,
+    LogEntry,
+    Plan,
+    Revert,
+    Rollback,
+    completion_time_after,
+)
 from airflow_provider.exceptions import InstantRolledBackError, NoSuchInstantError, TableServiceError
 from airflow_provider.table.storage import Storage
 
 log = logging.getLogger(__name__)
 
 Entry = TypeVar("Entry", bound=LogEntry)
+
+_COUNTED = {Commit: "commits", Rollback: "rollbacks", Revert: "reverts"}
 
 
 def commit(
@@ -106,7 +117,12 @@ def _put(
     if not CommitLog(storage).append(entry.sequence, entry):
         return None
     once_put(entry)
-    if not _publish(storage, moment, entry):
+    tags = {"table": storage.root, "action": entry.action, "priority": entry.priority}
+    if name := _COUNTED.get(type(entry)):
+        metrics.count(name, **tags)
+    with metrics.timed("publish", **tags):
+        is_published = _publish(storage, moment, entry)
+    if not is_published:
         _say_undone(storage, Moment(storage, entry).published())
         raise InstantRolledBackError(
             f"table {storage.root}: {entry.operation} {entry.instant} stood still, and another Hudi writer "

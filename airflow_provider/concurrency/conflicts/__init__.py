@@ -39,6 +39,7 @@ from airflow_provider.concurrency.conflicts.rules import (
     Outcome,
     WriteDescription,
     conflicts_with,
+    kind_of,
     resolve_conflict,
 )
 from airflow_provider.concurrency.conflicts.turns import (
@@ -71,6 +72,7 @@ __all__ = [
     "conflicts_with",
     "instants_of_open_transactions",
     "is_lost",
+    "kind_of",
     "mark_open_transaction",
     "others_writing",
     "pending_instants",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import tenacity
 
+from airflow_provider import metrics
 from airflow_provider.concurrency.conflicts.rules import WriteDescription
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo, observe, observe_above
 from airflow_provider.concurrency.log import CommitLog, fate_of
@@ -169,7 +170,8 @@ def wait_for_instant(table: HudiTable, instant: str, timeout: float) -> bool:
         heartbeat = observe(table.storage).get(instant)
         return heartbeat is not None and heartbeat.alive
 
-    return _wait_while(goes_on, timeout)
+    with metrics.timed("yield_wait", table=table.location):
+        return _wait_while(goes_on, timeout)
 
 
 def wait_for_clustering(table: HudiTable, instant: str, timeout: float) -> bool:
@@ -185,7 +187,8 @@ def wait_for_clustering(table: HudiTable, instant: str, timeout: float) -> bool:
         found = Timeline.load(table.storage).find(instant)
         return found is not None and found.state is not State.COMPLETED
 
-    return _wait_while(is_pending, timeout)
+    with metrics.timed("yield_wait", table=table.location):
+        return _wait_while(is_pending, timeout)
 
 
 def _wait_while(goes_on: Callable[[], bool], timeout: float) -> bool:

@@ -33,6 +33,16 @@ RESTORE = "RESTORE"
 """The operation that takes a table back to an earlier commit."""
 
 
+def kind_of(operation: str) -> str:
+    """The sort of writer that an operation is of, as conflicts are counted: ingestion, service or undo.
+
+    :param operation: Hudi's operation type; also ``CLEAN``, ``ROLLBACK`` and ``INDEX``.
+    """
+    if operation in REWRITES | CLEANING | INDEXING:
+        return "service"
+    return "undo" if operation in {RESTORE, "ROLLBACK", "REVERT"} else "ingestion"
+
+
 class Outcome(StrEnum):
     """What a committing write does about another one."""
 

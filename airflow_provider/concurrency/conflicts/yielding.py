@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import tenacity
 
+from airflow_provider import metrics
 from airflow_provider.concurrency.conflicts.pending_writes import writers_above
 from airflow_provider.concurrency.heartbeats import observe
 from airflow_provider.exceptions import LockUnavailableError
@@ -81,4 +82,7 @@ def wait_for_higher_priority(
         retry_error_callback=lambda _: [],
     )
     retrying(ahead)
-    return time.monotonic() - started if told else 0.0
+    waited = time.monotonic() - started if told else 0.0
+    if waited:
+        metrics.took("yield_wait", waited, table=storage.root, priority=priority)
+    return waited

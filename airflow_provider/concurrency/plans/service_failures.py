@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import islice
 
+from airflow_provider import metrics
 from airflow_provider.concurrency.log import CommitLog, Plan, Rollback
 from airflow_provider.exceptions import (
     CommitError,
@@ -127,6 +128,7 @@ def stopping_itself(
     if most is not None and len(earlier) >= most:
         told = failures(table, service)
         if len(told) >= most and told[-1].input == _text(input_of):
+            metrics.count("services_stopped", table=table.location, service=service)
             raise ServiceStoppedError(
                 f"table {table.location}: {service} has failed {len(told)} times in a row, last at "
                 f"{told[-1].at} ({told[-1].reason}), and has stopped; it goes on when its input, "
@@ -193,6 +195,7 @@ def check_not_stopped(table: HudiTable, most: int | None) -> None:
     found = failures_in_a_row(table)
     if len(found) >= most:
         last = found[0]
+        metrics.count("services_stopped", table=table.location, service=Service.CLUSTERING)
         raise ServiceStoppedError(
             f"table {table.location}: clustering has failed {len(found)} times in a row, last instant "
             f"{last.rolls_back} ({last.reason or 'no reason known'}), and has stopped; it goes on when a "

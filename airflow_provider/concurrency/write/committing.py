@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
+from airflow_provider import metrics
 from airflow_provider.concurrency.commit import (
     CommitContent,
     CompletedEntry,
@@ -44,7 +45,7 @@ from airflow_provider.exceptions import (
     WriteConflictError,
 )
 from airflow_provider.table.schema import TableSchema
-from airflow_provider.table.timeline import later_commit_has_schema, metadata_of
+from airflow_provider.table.timeline import REWRITES, later_commit_has_schema, metadata_of
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,16 @@ class Committing:
 
     def run(self) -> Commit:
         """Commit, or raise; see :meth:`~airflow_provider.concurrency.write.writer.Writer.commit`."""
+        with metrics.timed("commit", **self._write.tags):
+            entry = self._run()
+        for stat in self._content.write_stats:
+            changed = stat.num_inserts + stat.num_update_writes + stat.num_deletes
+            rewrites = self._write.info.operation in REWRITES
+            metrics.count("rows", stat.num_writes if rewrites else changed, **self._write.tags)
+            metrics.count("bytes", stat.total_write_bytes, **self._write.tags)
+        return entry
+
+    def _run(self) -> Commit:
         self._let_another_engine_finish()
         self._stage()
         entry = self._commit_at_once()
@@ -199,6 +210,7 @@ class Committing:
             conflicts = conflicts or write.planned_by_others(this, moment.known_timeline)
         if conflicts := conflicts or yields:
             self._conflicts, self._lost_at = conflicts, moment
+            write.count_conflicts(conflicts)
             return None
         self._look_at_schema(moment, changes)
         self._clear = moment
@@ -340,6 +352,7 @@ class Committing:
         if self._merge_again is None:
             raise write.lost(conflicts[0])
         write.rebases += 1
+        metrics.count("rebases", **write.tags)
         log.info("instant %s is rebased: %s", write.instant, "; ".join(map(str, conflicts)))
         self._rebase_onto_lost()
         lost = self._content.lost(conflicts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+from airflow_provider import metrics
 from airflow_provider.concurrency.commit import Moment, StagedWrite
 from airflow_provider.concurrency.conflicts import (
     Conflict,
@@ -13,6 +14,7 @@ from airflow_provider.concurrency.conflicts import (
     WriteDescription,
     check_no_open_transaction,
     conflicts_with,
+    kind_of,
     planned_clusterings,
     writers_above,
 )
@@ -77,6 +79,7 @@ class Write:
         self.looked_in: Callable[[], Iterable[str]] = tuple
         self.losses = losses
         self.ended = False
+        self._met: set[str] = set()
         self._view: FileSystemView | None = None
 
     @property
@@ -140,7 +143,19 @@ class Write:
         this = self.describe(frozenset(file_groups))
         check_no_open_transaction(self.storage, this, lambda: {*partitions, *self.looked_in()}, self.open_txn)
 
-    # --- words ----------------------------------------------------------------------------
+    # --- what is measured, and said -----------------------------------------------------------
+
+    @property
+    def tags(self) -> dict[str, object]:
+        """What measurements of this write are about."""
+        return {"table": self.table.location, "action": self.action, "priority": self.info.priority}
+
+    def count_conflicts(self, conflicts: Iterable[Conflict]) -> None:
+        """Count those that are not counted yet: the same one may be met at every try to commit."""
+        for other in {each.other for each in conflicts if each.other.instant not in self._met}:
+            self._met.add(other.instant)
+            kind = f"{kind_of(self.info.operation)}/{kind_of(other.operation)}"
+            metrics.count("conflicts", **self.tags, kind=kind)
 
     def lost(self, conflict: Conflict, remedy: str = "") -> CommitError:
         """The error that tells why this write cannot go on.
@@ -149,6 +164,7 @@ class Write:
         :param remedy: what more there is to be done than to run it again.
         """
         other = conflict.other
+        self.count_conflicts([conflict])
         if conflict.outcome is Outcome.ROLLED_BACK:
             return self.rolled_back(other.completion_time, other.owner)
         details = {

@@ -1,0 +1,129 @@
+"""What the engine measures, told by Airflow's own stats: StatsD, Datadog or OpenTelemetry."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from airflow.sdk import conf
+from airflow.sdk.observability import stats
+
+from airflow_provider import metrics
+from airflow_provider.concurrency import pending_instants
+from airflow_provider.hooks.metastore import MetastoreHook
+from airflow_provider.hooks.table import TableHook
+from airflow_provider.managed import ResolvedTable
+from airflow_provider.metastore import AnyMetastore
+from airflow_provider.metrics import Measurement
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.timeline import parse_time, timeline_zone
+
+log = logging.getLogger(__name__)
+
+PREFIX = "table_services."
+"""What the names of all metrics of this package begin with."""
+
+_SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
+_NOT_IN_A_TAG = re.compile(r"[^a-zA-Z0-9_./-]")  # of InfluxDB's StatsD, which Airflow checks
+
+
+def is_on() -> bool:
+    """Whether Airflow's configuration sends metrics anywhere."""
+    return any(conf.getboolean("metrics", each, fallback=False) for each in _SWITCHES)
+
+
+def emit(measurement: Measurement) -> None:
+    """Tell Airflow's stats one measurement.
+
+    :param measurement: of the engine.
+    """
+    name = PREFIX + measurement.name
+    tags = {key: _NOT_IN_A_TAG.sub("_", value) for key, value in measurement.tags.items()}
+    if measurement.kind == "counter":
+        stats.incr(name, int(measurement.value), tags=tags)
+    elif measurement.kind == "timer":
+        stats.timing(name, timedelta(seconds=measurement.value), tags=tags)
+    else:
+        stats.gauge(name, measurement.value, tags=tags)
+
+
+def consumer_lags(metastore: AnyMetastore) -> None:
+    """Tell for each consumer of the notification log how many events it is behind.
+
+    :param metastore: the metastore that keeps the log.
+    """
+    if not is_on():
+        return
+    head = metastore.current_event_id()
+    for consumer in metastore.consumers():
+        lag = max(0, head - consumer.event_id)
+        emit(Measurement("gauge", "consumer_lag", lag, {"consumer": consumer.name}))
+
+
+@contextmanager
+def task_stats(task: Any) -> Iterator[None]:
+    """Tell Airflow's stats what a task measures, and how its table is at the end.
+
+    :param task: an operator or sensor; its table is the one that its argument ``table`` names, if it has one.
+    """
+    if not is_on():
+        yield
+        return
+    own = _OwnTable(task)
+    try:
+        with metrics.listening(lambda measured: emit(own.named(measured))):
+            yield
+    finally:
+        own.tell_state()
+
+
+class _OwnTable:
+    """The table that a task is about; measurements name it as the task does."""
+
+    def __init__(self, task: Any) -> None:
+        self._task = task
+        self._given = getattr(task, "table", None)
+
+    @cached_property
+    def _hook(self) -> TableHook:
+        return TableHook(self._task.metastore_conn_id, self._task.storage_conn_id)
+
+    @cached_property
+    def _resolved(self) -> ResolvedTable | None:
+        try:
+            return self._hook.resolve(self._given) if self._given else None
+        except Exception as error:  # noqa: BLE001 - no task fails because of its metrics
+            log.debug("table %s is not found for metrics: %s", self._given, error)
+            return None
+
+    def named(self, measured: Measurement) -> Measurement:
+        if self._resolved is None or measured.tags.get("table") != self._resolved.location:
+            return measured
+        tags = {**measured.tags, "table": self._resolved.given}
+        return Measurement(measured.kind, measured.name, measured.value, tags)
+
+    def tell_state(self) -> None:
+        if self._resolved is None:
+            return
+        try:
+            table = HudiTable.open(self._resolved.location, self._hook.storage_options())
+            tags = {"table": self._resolved.given}
+            emit(Measurement("gauge", "timeline_length", len(table.timeline().instants), tags))
+            emit(Measurement("gauge", "oldest_pending_seconds", _oldest_pending_seconds(table), tags))
+            if self._resolved.is_registered:
+                consumer_lags(MetastoreHook(self._task.metastore_conn_id).get_metastore())
+        except Exception as error:  # noqa: BLE001 - no task fails because of its metrics
+            log.debug("table %s cannot be looked at for metrics: %s", self._given, error)
+
+
+def _oldest_pending_seconds(table: HudiTable) -> float:
+    pending = pending_instants(table)
+    if not pending:
+        return 0.0
+    requested = parse_time(pending[0].instant, timeline_zone(table.storage))
+    return max(0.0, (datetime.now(UTC) - requested).total_seconds())

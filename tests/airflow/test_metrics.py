@@ -1,0 +1,84 @@
+"""What a task measures comes to a real StatsD listener by Airflow's own stats. No Spark."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pyarrow as pa
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
+
+from airflow_provider.hooks.stats import task_stats
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.operators import CleanOperator
+from airflow_provider.sensors import NotificationLogCatchupSensor
+from airflow_provider.spark.job_answer import result_of_answer, success
+from tests.airflow.flights import COLUMNS
+from tests.airflow.statsd import statsd_server
+
+ABOUT = {"table": "lake.flights"}
+
+
+@pytest.fixture
+def statsd(monkeypatch):
+    with statsd_server() as server:
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_PORT", str(server.port))
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_HOST", "127.0.0.1")
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED", "True")
+        stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+        yield server
+    monkeypatch.undo()
+    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+
+
+@pytest.fixture
+def loaded(table):
+    rows = [dict(zip(COLUMNS, (1, "mon", float(number)), strict=True)) for number in range(3)]
+    for row in rows:
+        ingest_arrow(table.location, pa.Table.from_pylist([row]))
+    return table
+
+
+def test_a_task_tells_its_commit_and_how_its_table_is(run_dag, statsd, metastore, loaded):
+    metastore.register_consumer("replica", if_not_exists=True)
+    metastore.create_database("later")
+    with DAG("clean", schedule=None, start_date=datetime(2024, 1, 1)) as dag:
+        CleanOperator(task_id="clean", table="lake.flights", retained=1)
+    assert run_dag(dag).state == "success"
+    assert statsd.total("commits", action="clean", priority="100", **ABOUT) == 1
+    assert statsd.total("publish", "ms", action="clean", **ABOUT) > 0
+    assert statsd.total("timeline_length", "g", **ABOUT) == len(loaded.timeline().instants)
+    assert statsd.total("oldest_pending_seconds", "g", **ABOUT) == 0
+    assert statsd.total("consumer_lag", "g", consumer="replica") > 0
+
+
+def test_what_a_job_in_another_process_measured_comes_with_its_answer(statsd, loaded):
+    measured = {"kind": "counter", "name": "rows", "value": 7, "tags": {"table": loaded.location}}
+    with task_stats(CleanOperator(task_id="job", table="lake.flights")):
+        result_of_answer({**success({}), "measured": [measured]})
+    assert statsd.total("rows", **ABOUT) == 7
+
+
+def test_a_sensor_tells_how_far_consumers_are(statsd, metastore):
+    metastore.register_consumer("replica", if_not_exists=True)
+    metastore.create_database("lake")
+    sensor = NotificationLogCatchupSensor(task_id="wait", until=metastore.current_event_id())
+    assert not sensor.poke({}).is_done
+    assert statsd.total("consumer_lag", "g", consumer="replica") == 1
+
+
+def test_no_task_fails_because_of_its_metrics(statsd, metastore, tmp_path):
+    with pytest.raises(Exception, match="NotATableError"):
+        CleanOperator(task_id="clean", table=str(tmp_path)).execute({})
+    assert statsd.total("timeline_length", "g") is None
+
+
+def test_without_a_metrics_backend_nothing_is_looked_at(loaded, monkeypatch):
+    def looked_at(*_: object) -> None:
+        raise AssertionError("metrics are off")
+
+    monkeypatch.setattr("airflow_provider.hooks.stats.pending_instants", looked_at)
+    CleanOperator(task_id="clean", table="lake.flights").execute({})
