@@ -46,7 +46,7 @@ def get_provider_info() -> dict[str, Any]:
         ),
         "sensors": _modules("sensors", "index_ready", "notification_log", "prior_commits"),
         "triggers": _modules(
-            "triggers", "index_ready", "notification_event", "notification_log", "prior_commits"
+            "triggers", "index_ready", "notification_event", "notification_log", "prior_commits", "table_turn"
         ),
         "asset-uris": [
             {

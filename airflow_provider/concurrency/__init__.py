@@ -22,6 +22,7 @@ from airflow_provider.concurrency.conflicts import (
     pending_instants,
     wait_for_higher_priority,
     wait_for_instant,
+    writers_ahead,
 )
 from airflow_provider.concurrency.heartbeats import HeartbeatSettings
 from airflow_provider.concurrency.log import CommitLog, LogEntry
@@ -63,4 +64,5 @@ __all__ = [
     "settle_operation",
     "wait_for_higher_priority",
     "wait_for_instant",
+    "writers_ahead",
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
-from airflow.sdk.log import mask_secret
+from airflow.sdk.log import amask_secret, mask_secret
 
 from airflow_provider.exceptions import InvalidConnectionError, TableServiceError
 from airflow_provider.hooks.connection_form import read_extras
@@ -44,6 +44,19 @@ class LockProviderHook(BaseHook):
     def __init__(self, lock_conn_id: str = default_conn_name) -> None:
         super().__init__()
         self.lock_conn_id = lock_conn_id
+        self._read: dict[str, Any] | None = None
+
+    async def aread(self) -> None:
+        """Read the connection in a triggerer's event loop; a thread calls :meth:`lock_config` then.
+
+        :raises InvalidConnectionError: see :meth:`lock_config`.
+        """
+        try:
+            self._read = self._fields(await self.aget_connection(self.lock_conn_id))
+        except AirflowNotFoundException:
+            self._read = self._without_connection()
+        for name in _SECRETS & self._read.keys():
+            await amask_secret(self._read[name])
 
     def lock_config(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The connection as a configuration for :func:`airflow_provider.locks.open_lock`.
@@ -55,7 +68,7 @@ class LockProviderHook(BaseHook):
             something else than the options.
         """
         given = agreed_config(
-            self._given(),
+            self._given() if self._read is None else self._read,
             options or {},
             config_of=f"connection {self.lock_conn_id!r}",
             options_of="Hudi's options",
@@ -63,8 +76,9 @@ class LockProviderHook(BaseHook):
         provider = given.pop("provider", "filesystem")
         # The form offers the options of all providers; what this one lacks does not matter to it.
         options = {name: given[name] for name in lock_options(provider) if name in given}
-        for name in _SECRETS & options.keys():
-            mask_secret(options[name])
+        if self._read is None:  # else they are masked already
+            for name in _SECRETS & options.keys():
+                mask_secret(options[name])
         return {"provider": provider, **options}
 
     def get_lock(self, location: str, storage_options: Mapping[str, Any] | None = None) -> LockProvider:
@@ -106,15 +120,20 @@ class LockProviderHook(BaseHook):
     def _given(self) -> dict[str, Any]:
         """The connection's fields and extras, by the names that the providers give their options."""
         try:
-            connection = self.get_connection(self.lock_conn_id)
+            return self._fields(self.get_connection(self.lock_conn_id))
         except AirflowNotFoundException:
-            if self.lock_conn_id == self.default_conn_name:
-                return {}
-            raise InvalidConnectionError(
-                f"connection {self.lock_conn_id!r} does not exist; create it with type 'table_lock', "
-                "or leave the argument out for the file lock in the table",
-                connection=self.lock_conn_id,
-            ) from None
+            return self._without_connection()
+
+    def _without_connection(self) -> dict[str, Any]:
+        if self.lock_conn_id == self.default_conn_name:
+            return {}
+        raise InvalidConnectionError(
+            f"connection {self.lock_conn_id!r} does not exist; create it with type 'table_lock', "
+            "or leave the argument out for the file lock in the table",
+            connection=self.lock_conn_id,
+        ) from None
+
+    def _fields(self, connection: Connection) -> dict[str, Any]:
         extras = read_extras(connection, self.conn_type)
         _refuse_shown_password(connection, extras)
         hosts = f"{connection.host}:{connection.port}" if connection.port else connection.host

@@ -14,7 +14,7 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import earlier_result
 from airflow_provider.managed import ManagedWrite, ResolvedTable, TransactionIds
 from airflow_provider.operators._base import (
-    SparkOperator,
+    DeferrableWrite,
     TaskOperation,
     event_extra,
     lineage_of,
@@ -47,7 +47,7 @@ _RESULT_KEYS = (
 )
 
 
-class IngestOperator(SparkOperator):
+class IngestOperator(DeferrableWrite):
     """Writes the rows of a source into a table, under optimistic concurrency control.
 
     ::
@@ -79,7 +79,9 @@ class IngestOperator(SparkOperator):
     ``write_id``, ``event_id`` (the last three None without a transaction), ``rows_inserted``,
     ``rows_updated``, ``rows_deleted``, ``files_written``, ``rebases``, ``schema_changes`` and ``bytes``.
 
-    Arguments beside those of :class:`~airflow_provider.operators._base.SparkOperator`:
+    With ``deferrable=True`` the task waits for its turn in the triggerer and holds no slot meanwhile.
+
+    Arguments beside those of :class:`~airflow_provider.operators._base.DeferrableWrite`:
 
     :param source: path, URL or pattern of the files to read, or several (templated).
     :param source_format: a format that Spark reads, such as ``parquet``, ``csv`` or ``json``
@@ -120,7 +122,7 @@ class IngestOperator(SparkOperator):
     """
 
     template_fields: Sequence[str] = (
-        *SparkOperator.template_fields,
+        *DeferrableWrite.template_fields,
         "source",
         "source_format",
         "source_options",
@@ -195,6 +197,9 @@ class IngestOperator(SparkOperator):
         :raises WriteConflictError: when another write to the same file groups completed first.
         :raises JobFailedError: when the job ended without saying why, or was killed.
         """
+        return self._write(context)
+
+    def _write(self, context: Context) -> dict[str, Any]:
         hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
         resolved = hook.resolve(self.table)
         table = HudiTable.open(resolved.location, hook.storage_options())
@@ -215,6 +220,7 @@ class IngestOperator(SparkOperator):
             operation_since=operation.since,
             spark_conf=dict(self.spark_conf or {}),
         )
+        job = self._in_turn(table, operation, job, options)
         self._lineage = {"sources": job.source.paths, "table": self.table, "location": resolved.location}
         result = self._result(self._ingest(self._managed(resolved, table, operation, job), operation, job))
         self._lineage |= {"schema": table.schema, "result": result}

@@ -12,13 +12,10 @@ from airflow.sdk.exceptions import AirflowSensorTimeout
 
 from airflow_provider import exceptions
 from airflow_provider.hooks.task_errors import fail_unless_retryable
-from airflow_provider.triggers.polling import PollingTrigger, Progress
+from airflow_provider.triggers.polling import TRIGGER_TIMEOUT_SLACK, PollingTrigger, Progress
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-# The trigger ends by its own deadline; Airflow's is there for a triggerer that hangs.
-_TRIGGER_TIMEOUT_SLACK = timedelta(minutes=5)
 
 
 class PollingSensor(BaseSensorOperator, abc.ABC):
@@ -72,7 +69,7 @@ class PollingSensor(BaseSensorOperator, abc.ABC):
             self.defer(
                 trigger=self.trigger(time.time() + self.timeout),
                 method_name="execute_complete",
-                timeout=timedelta(seconds=self.timeout) + _TRIGGER_TIMEOUT_SLACK,
+                timeout=timedelta(seconds=self.timeout) + TRIGGER_TIMEOUT_SLACK,
             )
         return looked.xcom_value
 

@@ -1,13 +1,15 @@
-"""Triggers: the sensors' waiting, in the triggerer, and what starts DAGs."""
+"""Triggers: the waiting of sensors and of loads, in the triggerer, and what starts DAGs."""
 
 from airflow_provider.triggers.index_ready import IndexReadyTrigger
 from airflow_provider.triggers.notification_event import NotificationLogEventTrigger
 from airflow_provider.triggers.notification_log import NotificationLogCatchupTrigger
 from airflow_provider.triggers.prior_commits import PriorCommitsFenceTrigger
+from airflow_provider.triggers.table_turn import TableTurnTrigger
 
 __all__ = [
     "IndexReadyTrigger",
     "NotificationLogCatchupTrigger",
     "NotificationLogEventTrigger",
     "PriorCommitsFenceTrigger",
+    "TableTurnTrigger",
 ]

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import tenacity
@@ -17,6 +18,9 @@ from airflow_provider.exceptions import LockUnavailableError, MetastoreUnavailab
 # A metastore that restarts is back after these; one that is gone should not hold a sensor for ever.
 _UNAVAILABLE_ATTEMPTS = 5
 _UNAVAILABLE_LONGEST_WAIT_SECONDS = 4.0
+
+TRIGGER_TIMEOUT_SLACK = timedelta(minutes=5)
+"""A trigger ends by its own deadline; so much later Airflow ends one in a triggerer that hangs."""
 
 while_briefly_unavailable = tenacity.retry(
     retry=tenacity.retry_if_exception_type((MetastoreUnavailableError, LockUnavailableError)),

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import create_engine, text
 
-from airflow_provider.concurrency import CommitLog, begin_write, pending_instants
+from airflow_provider.concurrency import CommitLog, WriteSettings, begin_write, pending_instants
 from airflow_provider.concurrency.log.log_entry import Commit
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import Metastore, TxnState, open_metastore
@@ -31,8 +31,9 @@ from airflow_provider.operators import CreateTableOperator, IngestOperator
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
 from airflow_provider.triggers import NotificationLogEventTrigger
 
-# Over Spark Connect, and with a Spark that the job starts.
-for name, spark_conn_id in (("load", "steady"), ("load_here", None)):
+# Over Spark Connect, with a Spark that the job starts, and one that waits for its turn.
+kinds = (("load", "steady", False), ("load_here", None, False), ("load_later", "steady", True))
+for name, spark_conn_id, deferrable in kinds:
     with DAG(name, schedule=None, start_date=datetime(2024, 1, 1)):
         create = CreateTableOperator(
             task_id="create",
@@ -48,6 +49,9 @@ for name, spark_conn_id in (("load", "steady"), ("load_here", None)):
             source="{lake}/in.parquet",
             operation="insert",
             spark_conn_id=spark_conn_id,
+            deferrable=deferrable,
+            retries=3 if deferrable else 0,  # apache/airflow#72716, as below
+            retry_delay=timedelta(0),
         )
         create >> ingest
 
@@ -123,7 +127,14 @@ def airflow(tmp_path_factory, database, spark_connect_port, statsd):
     )
     try:
         running.start(
-            "load", "loaded", "wait", "arrived", "flights_table", "flights_reload", "flights_arrivals"
+            "load",
+            "load_later",
+            "loaded",
+            "wait",
+            "arrived",
+            "flights_table",
+            "flights_reload",
+            "flights_arrivals",
         )
         yield running
     finally:
@@ -200,6 +211,32 @@ def test_sensors_defer_to_the_triggerer_and_come_back(airflow, metastore, table)
     until(lambda: airflow.state(run, "fence") == "success", every=0.5)
     assert airflow.result(run, "caught_up")["consumers"]["replica"] == until_event
     metastore.unregister_consumer("replica")
+
+
+def test_a_load_waits_for_its_turn_in_the_triggerer_and_commits_once(airflow, table):
+    more_important = WriteSettings(priority=500)
+    with begin_write(table, operation="UPSERT", settings=more_important) as other:
+        run = airflow.trigger("load_later")
+        until(lambda: airflow.state(run, "ingest") == "deferred", every=0.5)
+        assert f"waits in the triggerer for UPSERT {other.instant} by " in airflow.log(run, "ingest")
+    before = table.timeline().commits()
+    until(lambda: airflow.state(run, "ingest") in {"success", "failed"}, every=0.5)
+    assert airflow.state(run, "ingest") == "success", airflow.log(run, "ingest")
+    [commit] = table.timeline().commits()[len(before) :]
+    assert airflow.result(run, "ingest")["instant"] == commit.requested_time
+
+
+def test_a_load_that_is_set_to_failed_while_it_waits_leaves_nothing(airflow, metastore, table):
+    commits = table.timeline().commits()
+    transactions = metastore.valid_txn_list().high_watermark
+    with begin_write(table, operation="UPSERT", settings=WriteSettings(priority=500)) as other:
+        run = airflow.trigger("load_later")
+        until(lambda: airflow.state(run, "ingest") == "deferred", every=0.5)
+        airflow.call("PATCH", f"{run}/taskInstances/ingest", {"new_state": "failed"})
+        assert [each.instant for each in pending_instants(table)] == [other.instant]
+    assert airflow.state(run, "ingest") == "failed"
+    assert table.timeline().commits() == commits
+    assert metastore.valid_txn_list().high_watermark == transactions
 
 
 def test_clearing_a_task_does_its_work_again(airflow, loaded, table):

@@ -49,7 +49,7 @@ from airflow_provider.concurrency.conflicts.turns import (
     turn_seconds,
     why_no_turn_helps,
 )
-from airflow_provider.concurrency.conflicts.yielding import wait_for_higher_priority
+from airflow_provider.concurrency.conflicts.yielding import wait_for_higher_priority, writers_ahead
 
 __all__ = [
     "CLEANING",
@@ -88,5 +88,6 @@ __all__ = [
     "wait_for_others_to_tell",
     "why_no_turn_helps",
     "writers_above",
+    "writers_ahead",
     "writes_of_open_transactions",
 ]

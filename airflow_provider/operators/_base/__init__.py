@@ -3,6 +3,7 @@
 Nothing here is public. A concrete operator has at most three of these classes below it.
 """
 
+from airflow_provider.operators._base.deferrable_write import DeferrableWrite
 from airflow_provider.operators._base.lineage import event_extra, lineage_of, outlet_of
 from airflow_provider.operators._base.long_running_job import LongRunningSparkJob
 from airflow_provider.operators._base.priority import priority_number, priority_of_run
@@ -12,6 +13,7 @@ from airflow_provider.operators._base.task_operation import TaskOperation
 from airflow_provider.operators._base.template_values import count, flag, seconds
 
 __all__ = [
+    "DeferrableWrite",
     "LongRunningSparkJob",
     "SparkOperator",
     "TableOperator",

@@ -46,9 +46,11 @@ class TaskOperation:
         self._part = ""
         self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
         goes_on = self._state.get("max_tries") == max_tries or (resumes and not self._state.get("finished"))
-        self.is_retry = bool(self._state) and goes_on and key in (None, self._state.get("key"))
-        self.before: Mapping[str, Any] = {} if self.is_retry else self._state
-        if self.is_retry:
+        goes_on = bool(self._state) and goes_on and key in (None, self._state.get("key"))
+        # A task that has waited in the triggerer since its beginning is no retry.
+        self.is_retry = goes_on and self._state.get("has_begun", True)
+        self.before: Mapping[str, Any] = {} if goes_on else self._state
+        if goes_on:
             self._state["max_tries"] = max_tries
         else:
             self._state = {

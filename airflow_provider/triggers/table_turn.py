@@ -1,0 +1,111 @@
+"""Waiting in the triggerer for a write's turn on its table, before anything of the write runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider.concurrency import pending_instants, writers_ahead
+from airflow_provider.exceptions import LockUnavailableError
+from airflow_provider.hooks.lock_provider import LockProviderHook
+from airflow_provider.hooks.table import TableHook
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.triggers.polling import PollingTrigger, Progress, while_briefly_unavailable
+
+
+def before_turn(
+    table: HudiTable, lock: LockProvider, *, priority: int | None, operation_key: str | None
+) -> Progress:
+    """What a write has to wait for before it begins.
+
+    These are live writers of higher priority, whatever file groups they work on; who holds the table lock, or
+    waits for it and has no heartbeat; and a job that an earlier try of the same operation left running.
+
+    :param table: the table.
+    :param lock: the table's lock; only looked at.
+    :param priority: of the write; None for one that waits for no writer.
+    :param operation_key: of an operation whose earlier try may still run; None for one that has none.
+    """
+    blocking = [] if priority is None else writers_ahead(table.storage, priority, lock)
+    holder = lock.holder()
+    if holder is not None:
+        blocking.append(f"{holder.owner}, who holds the table lock")
+    if operation_key is not None:
+        blocking += [
+            f"instant {each.instant}, which the job of an earlier try still writes ({each.owner})"
+            for each in pending_instants(table)
+            if each.operation_key == operation_key and each.alive
+        ]
+    return Progress(tuple(blocking))
+
+
+class TableTurnTrigger(PollingTrigger):
+    """Fires when a write may begin; see :func:`before_turn`.
+
+    There is nothing to be killed with it: nothing of the write runs yet.
+
+    :param location: absolute path or URL of the table.
+    :param priority: of the write; None for one that waits for no writer.
+    :param operation_key: of an operation whose earlier try may still run.
+    :param hudi_options: the operator's.
+    :param lock_conn_id: connection of type ``table_lock``.
+    :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook`.
+    :param poke_interval: seconds between two looks.
+    :param deadline: seconds since the epoch; then the event's status is ``timeout``.
+    """
+
+    def __init__(
+        self,
+        *,
+        location: str,
+        priority: int | None,
+        operation_key: str | None,
+        hudi_options: Mapping[str, Any] | None,
+        lock_conn_id: str,
+        storage_conn_id: str | None,
+        poke_interval: float,
+        deadline: float,
+    ) -> None:
+        super().__init__(poke_interval=poke_interval, deadline=deadline)
+        self.location = location
+        self.priority = priority
+        self.operation_key = operation_key
+        self.hudi_options = hudi_options
+        self.lock_conn_id = lock_conn_id
+        self.storage_conn_id = storage_conn_id
+        self._lock_hook = LockProviderHook(lock_conn_id)
+        self._storage_options: dict[str, Any] = {}
+        self._looked_at: tuple[HudiTable, LockProvider] | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """See :meth:`PollingTrigger.arguments`."""
+        return {
+            "location": self.location,
+            "priority": self.priority,
+            "operation_key": self.operation_key,
+            "hudi_options": self.hudi_options,
+            "lock_conn_id": self.lock_conn_id,
+            "storage_conn_id": self.storage_conn_id,
+        }
+
+    async def connect(self) -> None:
+        """See :meth:`PollingTrigger.connect`."""
+        self._storage_options = await TableHook(storage_conn_id=self.storage_conn_id).astorage_options()
+        await self._lock_hook.aread()
+
+    @while_briefly_unavailable
+    def look(self) -> Progress:
+        """See :meth:`PollingTrigger.look`."""
+        table, lock = self._looked_at = self._looked_at or self._open()
+        try:
+            return before_turn(table, lock, priority=self.priority, operation_key=self.operation_key)
+        except LockUnavailableError:
+            self._looked_at = None
+            raise
+
+    def _open(self) -> tuple[HudiTable, LockProvider]:
+        table = HudiTable.open(self.location, self._storage_options)
+        options = EffectiveOptions(HudiOptions.parse(self.hudi_options), table.hudi_options)
+        return table, open_lock(self._lock_hook.lock_config(options.options.lock), table.storage)
