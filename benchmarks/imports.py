@@ -1,4 +1,4 @@
-"""What it costs to import the engine, side by side with pyarrow, on which it is built.
+"""What it costs to import the engine and to start its command line, side by side with pyarrow.
 
 Each import runs in a new interpreter, in turns, so that both meet the same load. An interpreter that imports
 nothing is subtracted. Modules are compiled beforehand, as an installation does it.
@@ -14,20 +14,29 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
+import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from airflow_provider.table import HudiTable
+
 NOTHING = "pass"
+
+_COMMAND = "from airflow_provider.cli import app; app({arguments}, standalone_mode=False)"
 IMPORTS = {
     "pyarrow": "import pyarrow",
     "the libraries that the engine imports": (
-        "import fastavro, fsspec, isal, numpy, pyarrow.compute, pyarrow.fs, pyarrow.parquet, tenacity, xxhash"
+        "import fastavro, isal, numpy, pyarrow.compute, pyarrow.parquet, tenacity, xxhash"
     ),
     "airflow_provider.table": "import airflow_provider.table",
+    "HudiTable and its readers": "from airflow_provider.table import HudiTable, increment, snapshot",
     "airflow_provider.locks": "import airflow_provider.locks",
     "airflow_provider.ingestion": "import airflow_provider.ingestion",
+    "table-services --help": _COMMAND.format(arguments=["--help"]),
+    "table-services timeline of an empty table": _COMMAND.format(arguments=["timeline", "{table}"]),
 }
 
 
@@ -35,7 +44,7 @@ def measured(statement: str) -> tuple[float, float]:
     """Milliseconds that a new interpreter takes for a statement: on the clock, and of the processor."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run([sys.executable, "-c", statement], check=True, env=environment)
+    subprocess.run([sys.executable, "-c", statement], check=True, env=environment, stdout=subprocess.DEVNULL)
     elapsed, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return 1000 * elapsed, 1000 * used
@@ -48,7 +57,19 @@ def main() -> None:
     )
     parser.add_argument("--times", type=int, default=20, help="interpreters for each import")
     times = parser.parse_args().times
-    statements = {"nothing": NOTHING, **IMPORTS}
+    with tempfile.TemporaryDirectory() as folder:
+        table = HudiTable.create(
+            f"{folder}/t", name="t", schema=pa.schema([("id", pa.int64())]), record_key=["id"]
+        )
+        statements = {
+            name: statement.replace("{table}", table.location)
+            for name, statement in {"nothing": NOTHING, **IMPORTS}.items()
+        }
+        compare(statements, times)
+
+
+def compare(statements: dict[str, str], times: int) -> None:
+    """Measure each statement so many times in turns, and print a table."""
     for statement in statements.values():  # compiles
         measured(statement)
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in statements}

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError
-from airflow_provider.locks import LockProvider, agreed_config, open_lock
-from airflow_provider.metastore.model import is_location, split_table_name
-from airflow_provider.table import HudiTable
-from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions
 
 if TYPE_CHECKING:
+    from airflow_provider.locks import LockProvider
     from airflow_provider.metastore import AnyMetastore
+    from airflow_provider.table import HudiTable
+    from airflow_provider.table.hudi_options import EffectiveOptions
 
 given_metastore: ContextVar[str | None] = ContextVar("given_metastore", default=None)
 """The option ``--metastore``."""
@@ -38,6 +37,9 @@ def opened_table(table: str) -> HudiTable:
     :raises NoSuchObjectError: when the metastore does not know it.
     :raises NotATableError: when there is no table.
     """
+    from airflow_provider.metastore.model import is_location, split_table_name
+    from airflow_provider.table import HudiTable
+
     _name.set(None if is_location(table) else split_table_name(table))
     if is_location(table):
         return HudiTable.open(table)
@@ -64,7 +66,6 @@ def table_metastore() -> Iterator[AnyMetastore | None]:
     if url is None or _name.get() is None:
         yield None
         return
-    # Imported here: a table that is given by its path needs no database.
     from airflow_provider.metastore import open_metastore
 
     with closing(open_metastore(url)) as metastore:
@@ -77,6 +78,8 @@ def lock_config(table: HudiTable) -> dict[str, Any]:
 
     :raises InvalidConnectionError: when ``--lock`` is no JSON object, or the two say different things.
     """
+    from airflow_provider.locks import agreed_config
+
     given = given_lock.get()
     try:
         config = json.loads(given) if given else {}
@@ -92,6 +95,8 @@ def lock_config(table: HudiTable) -> dict[str, Any]:
 
 def table_lock(table: HudiTable) -> LockProvider:
     """A contender for the table's lock; see :func:`lock_config`."""
+    from airflow_provider.locks import open_lock
+
     return open_lock(lock_config(table), table.storage)
 
 
@@ -100,12 +105,12 @@ def effective_options(table: HudiTable) -> EffectiveOptions:
 
     :raises InvalidInputError: when the table's options contradict each other.
     """
+    from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions
+
     return EffectiveOptions(HudiOptions(), table.hudi_options)
 
 
 TableArgument = Annotated[
-    HudiTable,
-    typer.Argument(
-        parser=opened_table, metavar="TABLE", help="Path, URL or database.table.", show_default=False
-    ),
+    str, typer.Argument(metavar="TABLE", help="Path, URL or database.table.", show_default=False)
 ]
+"""What :func:`opened_table` opens."""

@@ -7,10 +7,15 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider.cli.arguments import AsJson, TableArgument, registered_name, table_lock, table_metastore
+from airflow_provider.cli.arguments import (
+    AsJson,
+    TableArgument,
+    opened_table,
+    registered_name,
+    table_lock,
+    table_metastore,
+)
 from airflow_provider.cli.output import show_one
-from airflow_provider.services.alter_table import Alteration, alter_table
-from airflow_provider.services.metastore_columns import follow_columns
 
 _Pairs = list[str] | None
 
@@ -21,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def alter(
-    table: TableArgument,
+    name: TableArgument,
     add: Annotated[_Pairs, typer.Option(metavar="COLUMN=TYPE", help="A new column; may be repeated.")] = None,
     widen: Annotated[
         _Pairs, typer.Option(metavar="COLUMN=TYPE", help="A column's new type; may be repeated.")
@@ -38,6 +43,10 @@ def alter(
 
     Of a table that is given by its name the metastore's columns follow.
     """
+    from airflow_provider.services.alter_table import Alteration, alter_table
+    from airflow_provider.services.metastore_columns import follow_columns
+
+    table = opened_table(name)
     alteration = Alteration(
         _pairs(add, "--add"),
         _pairs(widen, "--widen"),
@@ -46,9 +55,9 @@ def alter(
     )
     result = alter_table(table, alteration, lock=table_lock(table))
     with table_metastore() as metastore:
-        name = registered_name()
-        if metastore is not None and name is not None:
-            follow_columns(metastore, *name, table)
+        registered = registered_name()
+        if metastore is not None and registered is not None:
+            follow_columns(metastore, *registered, table)
     show_one(result, as_json)
 
 

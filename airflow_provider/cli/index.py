@@ -6,25 +6,19 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider.cli.arguments import AsJson, TableArgument, effective_options, table_lock
-from airflow_provider.cli.output import show
-from airflow_provider.concurrency import HeartbeatSettings
-from airflow_provider.indexing import (
-    IndexRunSettings,
-    drop_index,
-    index_options,
-    index_status,
-    pending_indexings,
-    run_index,
-    schedule_index,
+from airflow_provider.cli.arguments import (
+    AsJson,
+    TableArgument,
+    effective_options,
+    opened_table,
+    table_lock,
 )
-from airflow_provider.table.hudi_options import Topic
-from airflow_provider.table.metadata_table import MetadataPartition
+from airflow_provider.cli.output import show
 
 commands = typer.Typer(no_args_is_help=True, help="The indexes of a table, in its metadata table.")
 
 Indexes = Annotated[
-    list[MetadataPartition] | None,
+    list[str] | None,
     typer.Argument(help="files, column_stats, bloom_filters, record_index, partition_stats."),
 ]
 
@@ -37,14 +31,16 @@ ToDrop = Annotated[
 
 
 @commands.command("show")
-def show_indexes(table: TableArgument, as_json: AsJson = False) -> None:
+def show_indexes(name: TableArgument, as_json: AsJson = False) -> None:
     """The indexes that a table has, and how far those are that are being built."""
-    show([each.to_dict() for each in index_status(table)], as_json)
+    from airflow_provider.indexing import index_status
+
+    show([each.to_dict() for each in index_status(opened_table(name))], as_json)
 
 
 @commands.command()
 def build(
-    table: TableArgument,
+    name: TableArgument,
     indexes: Indexes = None,
     column: Annotated[
         list[str] | None, typer.Option(help="Whose statistics are kept; the first 32 when left out.")
@@ -62,6 +58,18 @@ def build(
 
     Those that the table's options enable when none is named, or `files` alone.
     """
+    from airflow_provider.concurrency import HeartbeatSettings
+    from airflow_provider.indexing import (
+        IndexRunSettings,
+        index_options,
+        pending_indexings,
+        run_index,
+        schedule_index,
+    )
+    from airflow_provider.table.hudi_options import Topic
+    from airflow_provider.table.metadata_table import MetadataPartition
+
+    table = opened_table(name)
     options = index_options(table, None)
     wanted = indexes or options.partitions or (MetadataPartition.FILES,)
     planned = schedule_index(table, wanted, column or None, lock=table_lock(table))
@@ -82,7 +90,11 @@ def build(
 
 
 @commands.command()
-def drop(table: TableArgument, indexes: ToDrop = None, as_json: AsJson = False) -> None:
+def drop(name: TableArgument, indexes: ToDrop = None, as_json: AsJson = False) -> None:
     """Drop indexes; the whole metadata table with `files`, or when none is named."""
+    from airflow_provider.indexing import drop_index
+    from airflow_provider.table.metadata_table import MetadataPartition
+
+    table = opened_table(name)
     dropped = drop_index(table, indexes or [MetadataPartition.FILES], lock=table_lock(table))
     show([dropped.to_dict()] if dropped is not None else [], as_json)

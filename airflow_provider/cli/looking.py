@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_provider.cli.arguments import AsJson, TableArgument, lock_config, table_lock
+from airflow_provider.cli.arguments import AsJson, TableArgument, lock_config, opened_table, table_lock
 from airflow_provider.cli.output import show, show_one
-from airflow_provider.concurrency.instant_report import describe_instant, describe_table
-from airflow_provider.reports import TableHistory, name_of, report_locks, report_pending, report_timeline
-from airflow_provider.table.reading import FileSlice, explain, file_slices
-from airflow_provider.table.skipping import parse_filter
+
+if TYPE_CHECKING:
+    from airflow_provider.table.reading import FileSlice
 
 
 def register(app: typer.Typer) -> None:
@@ -21,8 +20,10 @@ def register(app: typer.Typer) -> None:
         app.command(command.__name__.rstrip("_"))(command)
 
 
-def timeline(table: TableArgument, as_json: AsJson = False, last: int = 20) -> None:
+def timeline(name: TableArgument, as_json: AsJson = False, last: int = 20) -> None:
     """Instants of the active timeline with who was at them, and those that were undone; the newest last."""
+    from airflow_provider.reports import TableHistory, name_of, report_timeline
+
     rows = [
         {
             "requested": bar["instant"],
@@ -32,24 +33,30 @@ def timeline(table: TableArgument, as_json: AsJson = False, last: int = 20) -> N
             "priority": bar["priority"],
             "who": name_of(bar["who"]),
         }
-        for bar in report_timeline(TableHistory(table), last, with_rows=False)
+        for bar in report_timeline(TableHistory(opened_table(name)), last, with_rows=False)
     ]
     show(rows, as_json)
 
 
 def show_(
-    table: TableArgument,
+    name: TableArgument,
     instant: Annotated[
         str | None, typer.Argument(help="Requested time of an instant: its plan or its metadata.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a table, or the work of one instant."""
+    from airflow_provider.concurrency.instant_report import describe_instant, describe_table
+
+    table = opened_table(name)
     show_one(describe_table(table) if instant is None else describe_instant(table, instant), as_json)
 
 
-def files(table: TableArgument, as_json: AsJson = False, as_of: str | None = None) -> None:
+def files(name: TableArgument, as_json: AsJson = False, as_of: str | None = None) -> None:
     """File groups that a reader sees, with the files of their newest slice."""
+    from airflow_provider.table.reading import file_slices
+
+    table = opened_table(name)
     base_files = table.view(as_of).all_base_files()
     if table.config.table_type == "MERGE_ON_READ":
         sizes = {each.path: each.size for each in base_files}
@@ -80,7 +87,7 @@ def _described(file_slice: FileSlice, sizes: Mapping[str, int]) -> dict[str, Any
 
 
 def explain_(
-    table: TableArgument,
+    name: TableArgument,
     where: Annotated[
         list[str] | None,
         typer.Option(help="What a query asks: 'delay > 300'; may be repeated, then all must be true."),
@@ -89,25 +96,33 @@ def explain_(
     as_json: AsJson = False,
 ) -> None:
     """Which indexes a query can use, and how many files it has to open."""
-    explained = explain(table, [parse_filter(each) for each in where] if where else None, as_of)
+    from airflow_provider.table.reading import explain
+    from airflow_provider.table.skipping import parse_filter
+
+    explained = explain(opened_table(name), [parse_filter(each) for each in where] if where else None, as_of)
     if as_json:
         show_one(explained, as_json)
         return
     steps, indexes = explained.pop("steps"), explained.pop("indexes")
-    show_one({**explained, "indexes": [f"{name}: {state}" for name, state in indexes.items()]}, as_json)
+    show_one({**explained, "indexes": [f"{index}: {state}" for index, state in indexes.items()]}, as_json)
     if steps:
         show(steps, as_json)
 
 
-def heartbeats(table: TableArgument, as_json: AsJson = False) -> None:
+def heartbeats(name: TableArgument, as_json: AsJson = False) -> None:
     """Writes that have not ended, and whether their writers live."""
+    from airflow_provider.reports import report_pending
+
     told = ("instant", "operation", "phase", "alive", "age_seconds", "priority", "owner", "operation_key")
-    show([{name: each[name] for name in told} for each in report_pending(table)], as_json)
+    show([{word: each[word] for word in told} for each in report_pending(opened_table(name))], as_json)
 
 
-def locks(table: TableArgument, as_json: AsJson = False) -> None:
+def locks(name: TableArgument, as_json: AsJson = False) -> None:
     """Show who holds the table's lock, and who waits for it."""
+    from airflow_provider.reports import report_locks
+
+    table = opened_table(name)
     provider = lock_config(table).get("provider", "filesystem")
     told = ("state", "owner", "fencing_token", "age_seconds", "seconds_left")
     found = report_locks(table_lock(table))
-    show([{"lock": provider, **{name: each[name] for name in told}} for each in found], as_json)
+    show([{"lock": provider, **{word: each[word] for word in told}} for each in found], as_json)

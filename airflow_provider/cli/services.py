@@ -2,12 +2,14 @@
 
 A person who calls a service by hand has seen why it failed. So the command runs a service also when it has
 stopped itself.
+
+A command imports the service that it runs, so that the others do not delay it.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,34 +17,18 @@ from airflow_provider.cli.arguments import (
     AsJson,
     TableArgument,
     effective_options,
+    opened_table,
     table_lock,
     table_metastore,
 )
 from airflow_provider.cli.output import show, show_one
-from airflow_provider.concurrency import rollback as roll_back
-from airflow_provider.concurrency.plans import Service, clear_failures
-from airflow_provider.concurrency.plans import failures as failures_of
-from airflow_provider.services import archival, compaction, table_options
-from airflow_provider.services import restore as restoring
-from airflow_provider.services import savepoint as savepointing
-from airflow_provider.services.cleaning import CleaningPolicy, Retention, cleaning
-from airflow_provider.services.clustering import (
-    ClusteringSettings,
-    clustering_progress,
-    pending_clusterings,
-    preview_clustering,
-    schedule_clustering,
-)
-from airflow_provider.services.compaction_plan import CompactionSettings
-from airflow_provider.services.failed_writes import rollback_failed_writes
-from airflow_provider.services.orphans import DAY
-from airflow_provider.services.upgrade import downgrade
-from airflow_provider.services.upgrade import upgrade as upgraded
-from airflow_provider.table.hudi_options import Topic
+
+PolicyName = Literal["KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS", "KEEP_LATEST_BY_HOURS"]
+ServiceName = Literal["clustering", "cleaning", "compaction", "archival", "indexing"]
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")]
 Policy = Annotated[
-    CleaningPolicy | None,
+    PolicyName | None,
     typer.Option(help="Which superseded file slices are kept; as the table's options say when left out."),
 ]
 Retained = Annotated[
@@ -58,7 +44,7 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
-    table: TableArgument,
+    name: TableArgument,
     sort_by: Annotated[
         list[str] | None,
         typer.Option(help="Column to order by; may be repeated; the table's when left out."),
@@ -76,6 +62,16 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """The clusterings that are planned or under way, and what another would cluster now."""
+    from airflow_provider.services.clustering import (
+        ClusteringSettings,
+        clustering_progress,
+        pending_clusterings,
+        preview_clustering,
+        schedule_clustering,
+    )
+    from airflow_provider.table.hudi_options import Topic
+
+    table = opened_table(name)
     settings = ClusteringSettings(
         **effective_options(table).arguments(
             Topic.CLUSTERING,
@@ -104,13 +100,13 @@ def plan(
 
 
 def rollback(
-    table: TableArgument,
+    name: TableArgument,
     instant: Annotated[
         str | None, typer.Argument(help="A pending instant; all dead writers when left out.")
     ] = None,
     reverted_after: Annotated[
         float, typer.Option(help="Seconds after which the files of a rewrite that was reverted go.")
-    ] = DAY,
+    ] = 86_400.0,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -118,6 +114,10 @@ def rollback(
 
     Of a table that is given by its name transactions that timed out are ended too.
     """
+    from airflow_provider.concurrency import rollback as roll_back
+    from airflow_provider.services.failed_writes import rollback_failed_writes
+
+    table = opened_table(name)
     if instant is None:
         with table_metastore() as metastore:
             done = rollback_failed_writes(
@@ -130,15 +130,20 @@ def rollback(
 
 
 def clean(
-    table: TableArgument,
+    name: TableArgument,
     policy: Policy = None,
     retained: Retained = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete the files that no reader and no writer needs."""
-    retention = Retention(
-        **effective_options(table).arguments(Topic.CLEANING, policy=policy, retained=retained)
+    from airflow_provider.services import cleaning
+    from airflow_provider.table.hudi_options import Topic
+
+    table = opened_table(name)
+    chosen = cleaning.CleaningPolicy(policy) if policy else None
+    retention = cleaning.Retention(
+        **effective_options(table).arguments(Topic.CLEANING, policy=chosen, retained=retained)
     )
     if dry_run:
         show_one(cleaning.plan_clean(table, retention).to_dict(), as_json)
@@ -148,7 +153,7 @@ def clean(
 
 
 def compact(
-    table: TableArgument,
+    name: TableArgument,
     max_delta_commits: Annotated[
         int | None, typer.Option(help="Commits since the last one; the table's property when left out.")
     ] = None,
@@ -156,6 +161,10 @@ def compact(
     as_json: AsJson = False,
 ) -> None:
     """Compact the metadata table: finish what was begun, then what is due."""
+    from airflow_provider.services import compaction
+    from airflow_provider.services.compaction_plan import CompactionSettings
+
+    table = opened_table(name)
     settings = CompactionSettings.of(table.config, max_delta_commits=max_delta_commits)
     if dry_run:
         show_one(compaction.due_compactions(table, settings), as_json)
@@ -164,8 +173,11 @@ def compact(
         show([each.to_dict() for each in done], as_json)
 
 
-def archive(table: TableArgument, dry_run: DryRun = False, as_json: AsJson = False) -> None:
+def archive(name: TableArgument, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """Move the oldest instants into the archived timeline, and trim the commit log."""
+    from airflow_provider.services import archival
+
+    table = opened_table(name)
     if dry_run:
         done = archival.plan_archival(table)
     else:
@@ -174,21 +186,25 @@ def archive(table: TableArgument, dry_run: DryRun = False, as_json: AsJson = Fal
 
 
 def failures(
-    table: TableArgument,
+    name: TableArgument,
     clear: Annotated[
-        Service | None, typer.Option(help="Let this service go on, as if it had not failed.")
+        ServiceName | None,
+        typer.Option(help="Let this service go on, as if it had not failed."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show which services have failed in a row, and so may have stopped themselves."""
+    from airflow_provider.concurrency import plans
+
+    table = opened_table(name)
     if clear is not None:
-        clear_failures(table, clear)
-    found = ((service, failure) for service in Service for failure in failures_of(table, service))
+        plans.clear_failures(table, plans.Service(clear))
+    found = ((service, failure) for service in plans.Service for failure in plans.failures(table, service))
     show([{"service": str(service), **asdict(failure)} for service, failure in found], as_json)
 
 
 def options(
-    table: TableArgument,
+    name: TableArgument,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change an option; may be repeated."),
@@ -199,6 +215,9 @@ def options(
     as_json: AsJson = False,
 ) -> None:
     """Show or change the Hudi options of a table, which hold for everybody who works on it."""
+    from airflow_provider.services import table_options
+
+    table = opened_table(name)
     given: dict[str, str] = {}
     for each in set_ or ():
         key, equals, value = each.partition("=")
@@ -211,7 +230,7 @@ def options(
 
 
 def savepoint(
-    table: TableArgument,
+    name: TableArgument,
     instant: Annotated[
         str | None, typer.Argument(help="Requested time of a commit; the newest when left out.")
     ] = None,
@@ -223,6 +242,9 @@ def savepoint(
     as_json: AsJson = False,
 ) -> None:
     """Keep the snapshot of a commit, so that the table can be restored to it."""
+    from airflow_provider.services import savepoint as savepointing
+
+    table = opened_table(name)
     if delete and instant is None:
         raise typer.BadParameter("say which savepoint to delete", param_hint="INSTANT")
     if delete and instant is not None:
@@ -233,13 +255,16 @@ def savepoint(
 
 
 def restore(
-    table: TableArgument,
+    name: TableArgument,
     to: Annotated[str, typer.Argument(help="Requested time of a commit, or of its savepoint.")],
     dry_run: DryRun = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Take the table back to a commit; what was committed since is gone for good."""
+    from airflow_provider.services import restore as restoring
+
+    table = opened_table(name)
     planned = restoring.plan_restore(table, to).to_dict()
     if dry_run:
         show_one(planned, as_json)
@@ -252,10 +277,13 @@ def restore(
 
 
 def upgrade(
-    table: TableArgument,
+    name: TableArgument,
     down: Annotated[bool, typer.Option("--down", help="From version 9 to 8 instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a copy-on-write table of version 6 or 8 one of version 9, and drop its indexes."""
-    change = downgrade if down else upgraded
+    from airflow_provider.services import upgrade as versions
+
+    table = opened_table(name)
+    change = versions.downgrade if down else versions.upgrade
     show_one(change(table.location, lock=table_lock(table)).to_dict(), as_json)

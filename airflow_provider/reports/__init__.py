@@ -6,12 +6,25 @@ transactions are open, ``task_report`` what a task of Airflow did. ``history`` r
 so that looking again costs what has changed.
 """
 
-from airflow_provider.reports.history import TableHistory
-from airflow_provider.reports.metastore_report import report_consumers, report_metastore, report_write_ids
-from airflow_provider.reports.table_report import report_locks, report_pending, report_table
-from airflow_provider.reports.task_report import report_task
-from airflow_provider.reports.timeline_report import lane_of, name_of, report_instant, report_timeline, who
-from airflow_provider.reports.upkeep_report import report_held_back, report_upkeep
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider.lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from airflow_provider.reports.history import TableHistory
+    from airflow_provider.reports.metastore_report import report_consumers, report_metastore, report_write_ids
+    from airflow_provider.reports.table_report import report_locks, report_pending, report_table
+    from airflow_provider.reports.task_report import report_task
+    from airflow_provider.reports.timeline_report import (
+        lane_of,
+        name_of,
+        report_instant,
+        report_timeline,
+        who,
+    )
+    from airflow_provider.reports.upkeep_report import report_held_back, report_upkeep
 
 __all__ = [
     "TableHistory",
@@ -30,3 +43,6 @@ __all__ = [
     "report_write_ids",
     "who",
 ]
+
+# The command line makes one report and ends.
+__getattr__ = lazy_imports(__name__)

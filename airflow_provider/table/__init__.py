@@ -5,14 +5,24 @@ Begin with ``hudi_table``, then ``timeline`` (instants), ``file_groups`` (which 
 that the JVM's answers or its files decide. Nothing here knows transactions, locks or the commit protocol.
 """
 
-from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.reading import (
-    Increment,
-    Order,
-    increment,
-    movable_checkpoint,
-    read_optimized,
-    snapshot,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider.lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from airflow_provider.table.hudi_table import HudiTable
+    from airflow_provider.table.reading import (
+        Increment,
+        Order,
+        increment,
+        movable_checkpoint,
+        read_optimized,
+        snapshot,
+    )
 
 __all__ = ["HudiTable", "Increment", "Order", "increment", "movable_checkpoint", "read_optimized", "snapshot"]
+
+# Locks and the command line need the storage, or an instant's state, and not the readers of rows.
+__getattr__ = lazy_imports(__name__)

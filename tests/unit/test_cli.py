@@ -4,14 +4,15 @@ import json
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider.cli import app, main
+from airflow_provider.cli import app, main, services
 from airflow_provider.concurrency import HeartbeatSettings, WriteSettings, begin_write
+from airflow_provider.concurrency.plans import Service
 from airflow_provider.exceptions import (
     CorruptTableError,
     InvalidInputError,
@@ -24,6 +25,7 @@ from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import Column, open_metastore
+from airflow_provider.services.cleaning import CleaningPolicy
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_groups.view import FileGroupId
 from airflow_provider.table.properties import PROPERTIES_PATH, parse_properties
@@ -280,3 +282,11 @@ def test_indexes_are_built_shown_and_dropped(table: HudiTable) -> None:
     (dropped,) = call("index", "drop", table.location)
     assert dropped["indexes"] == ["files", "record_index"]
     assert call("index", "drop", table.location) == []
+    with pytest.raises(UnknownOperationError, match="'record_indx' is not known; known: files, "):
+        call("index", "build", table.location, "record_indx")
+
+
+def test_the_choices_are_those_of_the_engine() -> None:
+    """The command line names them itself, because it starts without the engine."""
+    assert set(get_args(services.PolicyName)) == set(CleaningPolicy)
+    assert set(get_args(services.ServiceName)) == set(Service)

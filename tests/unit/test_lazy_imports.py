@@ -9,7 +9,7 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("package", ["operators", "metastore", "spark"])
+@pytest.mark.parametrize("package", ["operators", "metastore", "reports", "spark", "table"])
 def test_each_name_of_a_lazy_package_is_found_and_no_other(package: str) -> None:
     module = importlib.import_module(f"airflow_provider.{package}")
     assert len(module.__all__) > 5
@@ -35,12 +35,40 @@ def test_a_caller_pays_for_the_names_that_it_uses() -> None:
     )
 
 
-@pytest.mark.parametrize("package", ["table", "locks"])
-def test_the_lowest_rooms_import_neither_airflow_nor_spark_nor_a_database(package: str) -> None:
-    imported = _modules_after(f"import airflow_provider.{package}")
-    assert {"pyarrow", f"airflow_provider.{package}"} <= imported
-    assert not {"airflow", "pyspark", "sqlalchemy", "kazoo", "pandas"} & imported
+HEAVY = {
+    "airflow",
+    "alembic",
+    "asyncio",
+    "email",
+    "fsspec",
+    "jsonschema",
+    "kazoo",
+    "lark",
+    "pandas",
+    "pyspark",
+    "requests",
+    "rich",
+    "sqlalchemy",
+    "typer",
+}
+"""What opening and reading a table on a local disk does not need; each costs 10 ms or more."""
 
 
-def test_the_test_above_sees_what_is_imported() -> None:
-    assert {"airflow", "sqlalchemy"} <= _modules_after("import airflow_provider.hooks")
+@pytest.mark.parametrize(
+    "statement",
+    ["from airflow_provider.table import HudiTable, increment, snapshot", "import airflow_provider.locks"],
+)
+def test_the_lowest_rooms_import_nothing_heavy(statement: str) -> None:
+    imported = _modules_after(statement)
+    assert "pyarrow" in imported
+    assert not HEAVY & imported
+
+
+def test_the_command_line_starts_without_the_engine() -> None:
+    imported = _modules_after("from airflow_provider.cli import main")
+    assert "typer" in imported
+    assert not (HEAVY | {"pyarrow", "numpy", "airflow_provider.concurrency"}) & (imported - {"rich", "typer"})
+
+
+def test_the_tests_above_see_what_is_imported() -> None:
+    assert {"airflow", "asyncio", "sqlalchemy"} <= _modules_after("import airflow_provider.hooks")

@@ -12,16 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from stat import S_ISDIR
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
-import fsspec
 import pyarrow.fs
-from fsspec.implementations.local import LocalFileSystem
-from fsspec.spec import AbstractFileSystem
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.table.storage import local_files
 from airflow_provider.table.storage.durability import DEFAULT_DURABILITY, Disk, Durability, Place
+
+if TYPE_CHECKING:
+    from fsspec.spec import AbstractFileSystem
 
 
 class FileStatus(NamedTuple):
@@ -45,7 +45,7 @@ class FileStatus(NamedTuple):
 
 
 class Storage:
-    """A folder on a file system known to fsspec; all paths are relative to it.
+    """A folder on a local disk, or on a file system known to fsspec; all paths are relative to it.
 
     :param root: absolute local path, or a URL such as ``s3://bucket/lake/flights``.
     :param options: keyword arguments of the fsspec file system.
@@ -55,8 +55,10 @@ class Storage:
     :raises InvalidInputError: when the root is a relative path or its scheme is unknown.
     """
 
-    _is_local = False
+    _is_local = True
     _disk: Disk | None = None
+    _filesystem: AbstractFileSystem
+    """Of a URL only: a local path is read without fsspec."""
 
     def __init__(self, root: str, options: Mapping[str, Any] | None = None) -> None:
         self.options = dict(options or {})
@@ -66,21 +68,29 @@ class Storage:
             raise InvalidInputError(
                 f"table location {root!r} is a relative path; give an absolute path or a URL", location=root
             )
-        try:
-            filesystem, stripped = fsspec.core.url_to_fs(root, **self.options)
-        except (ValueError, ImportError) as error:
-            raise InvalidInputError(
-                f"table location {root!r} cannot be opened: {error}", location=root
-            ) from error
         self.root = root.rstrip("/") or "/"
-        self._filesystem: AbstractFileSystem = filesystem
-        self._base = str(stripped).rstrip("/")
-        self._is_local = isinstance(filesystem, LocalFileSystem)
+        self._base = root.rstrip("/")
+        if "://" in root:
+            self._connect(root)
         self._disk = Disk(self._base) if self._is_local else None
         self._within: dict[str, Storage] = {}
         self._clock: tuple[float, float] | None = None
         self.timeline_zone = "UTC"
         self.timeline_layout = 2
+
+    def _connect(self, url: str) -> None:
+        # Imported here: fsspec brings asyncio and ssl, which a table on a local disk does not need.
+        from fsspec.core import url_to_fs
+        from fsspec.implementations.local import LocalFileSystem
+
+        try:
+            self._filesystem, stripped = url_to_fs(url, **self.options)
+        except (ValueError, ImportError) as error:
+            raise InvalidInputError(
+                f"table location {url!r} cannot be opened: {error}", location=url
+            ) from error
+        self._base = str(stripped).rstrip("/")
+        self._is_local = isinstance(self._filesystem, LocalFileSystem)
 
     def __getstate__(self) -> dict[str, Any]:
         of_table = {name: getattr(self, name) for name in _OF_TABLE}
@@ -126,7 +136,8 @@ class Storage:
 
         A folder that cannot be listed is left out.
         """
-        self._filesystem.invalidate_cache()
+        if not self._is_local:
+            self._filesystem.invalidate_cache()
         walk = os.walk(self._base) if self._is_local else self._filesystem.walk(self._base)
         for folder, _, files in walk:
             yield str(folder).removeprefix(self._base).strip("/"), list(files)
@@ -265,12 +276,12 @@ class Storage:
         :param recursive: whether to descend; then folders themselves are left out.
         """
         target = self._absolute(path)
-        self._filesystem.invalidate_cache(target)
         try:
+            if self._is_local:
+                return list(_scan_below(path, target)) if recursive else _scan(path, target)
+            self._filesystem.invalidate_cache(target)
             if recursive:
                 found = self._filesystem.find(target, detail=True).values()
-            elif self._is_local:
-                return _scan(path, target)
             else:
                 found = self._filesystem.ls(target, detail=True)
         except FileNotFoundError:
@@ -407,6 +418,8 @@ class Storage:
 
         :raises FileNotFoundError: when there is no such file.
         """
+        if self._is_local:
+            return open(self._absolute(path), "rb")  # noqa: PTH123
         return cast(BinaryIO, self._filesystem.open(self._absolute(path), "rb"))
 
     def arrow(self) -> tuple[pyarrow.fs.FileSystem, str]:
@@ -475,3 +488,12 @@ def _scan(path: str, target: str) -> list[FileStatus]:
                 continue  # deleted between the listing and the stat
             found.append(FileStatus(prefix + entry.name, info.st_size, info.st_mtime, entry.is_dir()))
     return found
+
+
+def _scan_below(path: str, target: str) -> Iterator[FileStatus]:
+    for status in _scan(path, target):
+        if not status.is_directory:
+            yield status
+            continue
+        with suppress(FileNotFoundError):  # deleted meanwhile
+            yield from _scan_below(status.path, f"{target}/{status.name}")
