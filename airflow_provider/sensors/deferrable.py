@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import abc
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
-from airflow.sdk.exceptions import AirflowSensorTimeout
+from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 
 from airflow_provider import exceptions
 from airflow_provider.hooks.task_errors import fail_unless_retryable
@@ -51,19 +52,28 @@ class PollingSensor(BaseSensorOperator, abc.ABC):
         :param deadline: seconds since the epoch.
         """
 
+    def result_of(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The task's result.
+
+        :param found: what was found when nothing blocked any more.
+        """
+        return found
+
     def poke(self, context: Context) -> PokeReturnValue:
         """See :meth:`airflow.sdk.BaseSensorOperator.poke`."""
         progress = self.look()
         for line in progress.news(self._before):
             self.log.info("waiting: %s", line)
         self._before = progress
-        return PokeReturnValue(progress.is_done, progress.result if progress.is_done else None)
+        return PokeReturnValue(
+            progress.is_done, self.result_of(progress.result) if progress.is_done else None
+        )
 
     @fail_unless_retryable
     def execute(self, context: Context) -> Any:
         """See :meth:`airflow.sdk.BaseSensorOperator.execute`."""
         if not self.deferrable:
-            return super().execute(context)
+            return self._wait_in_the_worker(context)
         looked = self.poke(context)
         if not looked.is_done:
             self.defer(
@@ -85,9 +95,20 @@ class PollingSensor(BaseSensorOperator, abc.ABC):
         :raises TableServiceError: what the trigger met, as the type it had there.
         """
         if event["status"] == "success":
-            return event["result"]
+            return self.result_of(event["result"])
         if event["status"] == "timeout":
-            raise AirflowSensorTimeout(
-                f"timed out after {self.timeout:g} s; still waiting: {'; '.join(event['blocking'])}"
-            )
+            raise AirflowSensorTimeout(self._timed_out(event["blocking"]))
         raise exceptions.from_dict(event["error"])
+
+    def _wait_in_the_worker(self, context: Context) -> Any:
+        try:
+            return super().execute(context)
+        except AirflowSensorTimeout as error:
+            raise AirflowSensorTimeout(self._timed_out(self._before.blocking)) from error
+        except AirflowSkipException as error:
+            if error.__cause__ is not None or not self._before.blocking:  # no timeout
+                raise
+            raise AirflowSkipException(self._timed_out(self._before.blocking)) from error
+
+    def _timed_out(self, blocking: Sequence[str]) -> str:
+        return f"timed out after {self.timeout:g} s; still waiting: {'; '.join(blocking)}"

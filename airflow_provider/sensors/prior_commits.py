@@ -66,6 +66,10 @@ class PriorCommitsFenceSensor(PollingSensor):
             deadline=deadline,
         )
 
+    def result_of(self, found: dict[str, Any]) -> dict[str, Any]:
+        """See :meth:`PollingSensor.result_of`; the table's name is the task's, as in an operator's."""
+        return {"table": self.table, **found}
+
     def _hook(self) -> TableHook:
         return TableHook(self.metastore_conn_id, self.storage_conn_id)
 

@@ -28,7 +28,7 @@ def indexes_ready(table: HudiTable, indexes: Sequence[str]) -> Progress:
         elif found.state == "building":
             how_far = f": {found.progress}" if found.progress else ""
             blocking.append(f"{name} is built by {found.owner}{how_far}")
-    return Progress(tuple(blocking), {"table": table.location, "indexes": list(indexes)})
+    return Progress(tuple(blocking), {"location": table.location, "indexes": list(indexes)})
 
 
 class IndexReadyTrigger(PollingTrigger):

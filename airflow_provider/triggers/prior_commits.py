@@ -23,7 +23,7 @@ def prior_commits(table: HudiTable, before: str) -> Progress:
     """
     earlier = (pending for pending in pending_instants(table) if pending.instant < before)
     blocking = tuple(_describe(each) for each in earlier if each.action.holds_fence)
-    return Progress(blocking, {"table": table.location, "before": before})
+    return Progress(blocking, {"location": table.location, "before": before})
 
 
 def _describe(pending: PendingInstant) -> str:

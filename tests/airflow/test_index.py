@@ -130,15 +130,15 @@ def test_the_sensor_says_what_it_waits_for(flights, caplog):
         sensor = IndexReadySensor(
             task_id="ready", **TABLE, indexes=indexes, timeout=0.1, poke_interval=0.05, mode="poke"
         )
-        with pytest.raises(AirflowSensorTimeout):
+        with pytest.raises(AirflowSensorTimeout, match=r"still waiting: (.+)") as timed_out:
             sensor.execute({})
-        return " ".join(sensor.look().blocking)
+        return str(timed_out.value).partition("still waiting: ")[2]
 
     assert waited("files") == "files is not planned"
     instant = schedule_index(flights, ["bloom_filters"])
     assert instant is not None
     assert waited("bloom_filters", "files") == (
-        f"bloom_filters is planned by {instant}, and nobody builds it "
+        f"bloom_filters is planned by {instant}, and nobody builds it; "
         f"files is planned by {instant}, and nobody builds it"
     )
     info = HeartbeatInfo("worker 7", "indexing", progress="building from 2 files")

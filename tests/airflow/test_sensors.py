@@ -9,13 +9,18 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 
 import pyarrow as pa
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, TaskDeferred
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferred,
+)
 
 from airflow_provider.concurrency import (
     HeartbeatSettings,
@@ -62,6 +67,13 @@ def table(metastore, tmp_path) -> HudiTable:
     return HudiTable.create(
         location, name="flights", schema=pa.schema([("id", pa.int64())]), record_key=["id"]
     )
+
+
+class BeganLongAgo:
+    """A task instance that has been rescheduled before."""
+
+    def get_first_reschedule_date(self, context):
+        return datetime.now(UTC) - timedelta(hours=1)
 
 
 def begin(table: HudiTable, **arguments):
@@ -130,7 +142,8 @@ class TestInADag:
         run = run_dag(dag)
         assert run.state == "success"
         assert time.monotonic() - started > 1.5
-        assert xcom(run, "fence") == {"table": table.location, "before": later.instant}
+        told = {"table": "lake.flights", "location": table.location, "before": later.instant}
+        assert xcom(run, "fence") == told
         timer.join()
         later.abort()
 
@@ -456,6 +469,22 @@ class TestPriorCommitsFence:
 
         with pytest.raises(NotATableError, match="gone"):
             sensor.execute_complete({}, event=asyncio.run(first_event()).payload)
+
+    @pytest.mark.parametrize("mode", ["poke", "reschedule"])
+    @pytest.mark.parametrize("ends", [AirflowSensorTimeout, AirflowSkipException])
+    def test_a_timeout_names_what_blocks(self, table, mode, ends):
+        with begin(table) as writer:
+            sensor = PriorCommitsFenceSensor(
+                task_id="t",
+                table="lake.flights",
+                before=_later(writer.instant),
+                poke_interval=0.05,
+                timeout=0.1,
+                mode=mode,
+                soft_fail=ends is AirflowSkipException,
+            )
+            with pytest.raises(ends, match=f"timed out after 0.1 s; still waiting: commit {writer.instant}"):
+                sensor.execute({"ti": BeganLongAgo()})
 
     def test_the_deadline_is_the_triggers_own(self, table):
         # dag.test knows no timeout of a deferral: without this the run would never end.
