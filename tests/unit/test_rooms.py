@@ -16,7 +16,7 @@ INNER_ROOMS = [
     room for room in ROOMS if room.parent != HOUSE and "import" in (room / "__init__.py").read_text()
 ]
 MODULES = sorted(HOUSE.rglob("*.py"))
-MOST_MODULES = 14
+MOST_MODULES = 12
 
 
 def dotted(path: Path) -> str:

@@ -1,4 +1,5 @@
-"""RFC-45's error cases, each by its name there; its instant tables are in test_instant_tables.py.
+"""RFC-45's error cases, each by its name there; its instant tables are in test_instant_tables.py, and case 5,
+a data timeline with holes, in test_timeline_with_holes.py.
 
 After each of them the indexes equal a rebuild (C6). "Writer" is one of ours where the case is about
 what a writer logs, and another Hudi's where it is about one that may not have logged.
@@ -6,23 +7,16 @@ what a writer logs, and another Hudi's where it is about one that may not have l
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-from collections.abc import Callable
 
 import pytest
 
 from airflow_provider.concurrency import (
     CommitLog,
-    HeartbeatSettings,
-    Writer,
-    WriteSettings,
-    begin_write,
     rollback_dead_writers,
 )
 from airflow_provider.exceptions import (
-    IndexCatchUpTimeoutError,
     InstantRolledBackError,
     InvalidInputError,
     WriteConflictError,
@@ -41,57 +35,16 @@ from airflow_provider.services.clustering.clustering_plan import ClusteringSetti
 from airflow_provider.services.compaction import compact
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.file_names import new_file_id
-from airflow_provider.table.files.base_file_writer import BaseFileWriter
-from airflow_provider.table.keys import record_keys
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
-from airflow_provider.table.timeline.instant import Action, Instant, State
+from airflow_provider.table.timeline.instant import Action
 from airflow_provider.table.timeline.metadata import WriteStat
 from tests.unit.concurrency.simulation import NoLock
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
-from .jvm import SCHEMA, JvmWrite, SharedLock, rows
-from .under_shared_lock import A_MOMENT, ALL, indexed_keys, run, schedule
-
-
-def begun(table: HudiTable, ids: list[int]) -> Callable[[], object]:
-    """A writer of ours that has written its data file and not committed; what lets it commit."""
-    writer, stat = written(table, ids)
-    return lambda: writer.commit([stat])
-
-
-def written(table: HudiTable, ids: list[int]) -> tuple[Writer, WriteStat]:
-    writer = begin_write(
-        table,
-        operation="INSERT",
-        lock=SharedLock(table.location),
-        settings=WriteSettings(heartbeat=HeartbeatSettings(3600)),
-    )
-    writer.plan([], ["city=sf"])
-    file_id = new_file_id()
-    with BaseFileWriter(
-        table.storage,
-        partition_path="city=sf",
-        file_id=file_id,
-        write_token="0-0-0",
-        instant=writer.instant,
-        schema=SCHEMA,
-        table_name="trips",
-    ) as sink:
-        sink.write(rows(ids), record_keys(rows(ids), ["id"]))
-        done = sink.close()
-    stat = WriteStat(
-        file_id, "city=sf", done.path, num_writes=done.rows, num_inserts=done.rows, file_size=done.size
-    )
-    return writer, stat
-
-
-def used(table: HudiTable) -> set[str]:
-    """What readers trust."""
-    return set(HudiTable.open(table.location).config.metadata_partitions)
-
+from .jvm import JvmWrite, SharedLock, rows
+from .under_shared_lock import ALL, begun, indexed_keys, run, schedule, used, written
 
 # --- case 1: writer fails while indexer is inflight ---------------------------------------------
 
@@ -304,110 +257,6 @@ def test_case_4_table_services_go_on_and_leave_the_index_alone_while_it_is_built
 
     run(table, instant, build=build)
     assert_indexes_equal_a_rebuild(table, ALL)
-
-
-# --- case 5: data timeline with holes -----------------------------------------------------------
-
-
-def test_case_5_c5_is_inflight(table: HudiTable) -> None:
-    for number in (2, 3, 4):
-        ingest_arrow(table, rows([number * 10]))
-    c4 = table.timeline().commits()[-1].requested_time
-    c5 = JvmWrite(table).begin()
-    c5.beat()
-    for number in (6, 7, 8):
-        ingest_arrow(table, rows([number * 10]))
-    instant = schedule(table)
-    plan = table.timeline().plan(Instant(instant, Action.INDEXING, State.REQUESTED))
-    assert plan is not None
-    assert {info["indexUptoInstant"] for info in plan["indexPartitionInfos"]} == {c4}
-    with pytest.raises(IndexCatchUpTimeoutError, match=f"commit {c5.instant}") as timed_out:
-        run(table, instant, A_MOMENT)
-    assert timed_out.value.details["pending"] == [c5.instant]
-    assert used(table) == set()
-    c5.upsert([50])
-    result = run(table, instant)
-    assert result.caught_up == (c5.instant,)
-    assert_indexes_equal_a_rebuild(table, ALL)
-    assert indexed_keys(table) == {1, 2, 3, 20, 30, 40, 50, 60, 70, 80}
-
-
-def test_case_5_c5_completes_while_it_is_waited_for(
-    table: HudiTable, caplog: pytest.LogCaptureFixture
-) -> None:
-    c5 = JvmWrite(table).begin()
-    c5.beat()
-    ingest_arrow(table, rows([60]))
-    instant = schedule(table)
-
-    class Completes(logging.Handler):
-        """C5 completes once the log has said that it is waited for."""
-
-        def emit(self, record: logging.LogRecord) -> None:
-            told = record.getMessage()
-            if f"has 1 instants left to catch up: commit {c5.instant}" in told and not self.filters:
-                self.addFilter(lambda _: False)
-                c5.upsert([50])
-
-    handler, logger = Completes(), logging.getLogger("airflow_provider.indexing.catch_up")
-    logger.addHandler(handler)
-    try:
-        with caplog.at_level(logging.INFO, logger.name):
-            assert run(table, instant).caught_up == (c5.instant,)
-    finally:
-        logger.removeHandler(handler)
-    assert_indexes_equal_a_rebuild(table, ALL)
-    assert 50 in indexed_keys(table)
-
-
-def test_case_5_c5_completes_while_the_base_files_are_built(table: HudiTable) -> None:
-    c5 = JvmWrite(table).begin()
-    c5.beat()
-    ingest_arrow(table, rows([60]))
-    instant = schedule(table)
-
-    def build(planned: IndexBuild) -> list[WriteStat]:
-        stats = build_in_process(planned)
-        c5.upsert([50])
-        return stats
-
-    assert run(table, instant, build=build).caught_up == (c5.instant,)
-    assert_indexes_equal_a_rebuild(table, ALL)
-
-
-def test_case_5_c5_is_rolled_back(table: HudiTable) -> None:
-    c5 = JvmWrite(table).begin()
-    c5.beat()
-    ingest_arrow(table, rows([60]))
-    instant = schedule(table)
-    c5.roll_back()
-    run(table, instant)
-    assert_indexes_equal_a_rebuild(table, ALL)
-
-
-def test_case_5_a_second_run_goes_on_where_the_first_timed_out(table: HudiTable) -> None:
-    c5 = JvmWrite(table).begin()
-    instant = schedule(table)
-    with pytest.raises(IndexCatchUpTimeoutError):
-        run(table, instant, A_MOMENT)
-    c5.upsert([50])
-
-    def builds_again(planned: IndexBuild) -> list[WriteStat]:
-        raise AssertionError("the base files are there")
-
-    run(table, instant, build=builds_again)
-    assert_indexes_equal_a_rebuild(table, ALL)
-
-
-def test_case_5_the_hole_is_ours_and_needs_no_waiting(table: HudiTable) -> None:
-    commit = begun(table, [50])
-    ingest_arrow(table, rows([60]))
-    instant = schedule(table)
-    run(table, instant, A_MOMENT)  # complete, though C5 is in flight: it must log, or cannot commit
-    assert_indexes_equal_a_rebuild(table, ALL)
-    commit()
-    assert_indexes_equal_a_rebuild(table, ALL)
-    assert 50 in indexed_keys(table)
 
 
 # --- what the RFC's summary asks for besides ----------------------------------------------------

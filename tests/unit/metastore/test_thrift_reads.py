@@ -9,7 +9,7 @@ import pytest
 from thriftpy2.rpc import make_client
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
-from airflow_provider.metastore import CachedStore, Metastore, PartitionSpec
+from airflow_provider.metastore import CachedStore, Column, Metastore, PartitionSpec
 from airflow_provider.metastore.thrift.protocol.idl import hive
 from airflow_provider.metastore.thrift.protocol.structs import TableStructs
 from airflow_provider.metastore.thrift.server.catalog_handler import CatalogHandler
@@ -192,3 +192,64 @@ def test_a_change_of_databases_or_functions_shows_at_once_although_the_replica_i
     with pytest.raises(NoSuchObjectError):
         catalog.get_function("lake", "twice")
     assert r1.statistics().hits == before.hits
+
+
+def test_only_a_request_with_write_ids_is_answered_from_memory(r1: CachedStore) -> None:
+    snapshot = r1.metastore.read_snapshot([("lake", "flights")]).tables["lake.flights"]
+    reads = CatalogReads(r1)
+    assert reads.table("lake", "flights").name == "flights"
+    assert reads.table_and_partitions("lake", "flights")[1] == []
+    assert (r1.statistics().hits, r1.statistics().misses) == (0, {})
+    reader = reads.reader(str(snapshot.write_ids), snapshot.table_id)
+    assert reads.table("lake", "flights", reader).id == snapshot.table_id
+    assert reads.table_and_partitions("lake", "flights", reader)[1] == []
+    assert (r1.statistics().hits, r1.statistics().misses) == (2, {})
+
+
+@pytest.mark.parametrize("eventual", [False, True])
+def test_external_tables_come_late_only_if_asked_for(r1: CachedStore, eventual: bool) -> None:
+    r1.metastore.create_table(
+        "lake", "berg", location="/b", schema=[Column("id", "int")], table_type="EXTERNAL_TABLE"
+    )
+    r1.updater.step()
+    reads = CatalogReads(r1, eventual=eventual)
+    reads.table("lake", "berg")
+    r1.metastore.alter_table("lake", "berg", parameters={"metadata_location": "v2"})
+    assert reads.table("lake", "berg").parameters == ({} if eventual else {"metadata_location": "v2"})
+
+
+def test_answers_are_encoded_once_as_long_as_their_table_is_in_memory(by_database: Metastore) -> None:
+    tables = [by_database.get_table("lake", "flights") for _ in range(10)]
+    size = len(TableStructs().encoded(tables[0]).encoded)
+    structs = TableStructs(max_bytes=3 * size)
+    first = structs.encoded(tables[0])
+    assert structs.encoded(tables[0]) is first
+    for one in tables:
+        assert structs.encoded(one) == first
+        assert structs.size <= 3 * size
+    assert structs.size == 3 * size
+    del tables[:], one
+    assert structs.size == 0
+    another = by_database.get_table("lake", "flights")
+    assert TableStructs(max_bytes=size - 1).encoded(another) == first
+
+
+def test_write_ids_can_be_required(r1: CachedStore) -> None:
+    for store in (r1, r1.metastore):
+        reads = CatalogReads(store, require_write_ids=True)
+        assert reads.table("lake", "flights").name == "flights"  # the old requests
+        with pytest.raises(InvalidInputError, match=r"lake\.flights is managed"):
+            reads.table("lake", "flights", reads.reader(None, -1))
+
+
+def test_changes_by_hives_clients_reach_memory_by_the_log(r1: CachedStore) -> None:
+    handler = CatalogHandler(CatalogReads(r1), TableStructs(), Warehouse(None))
+    changed = TableStructs().of(r1.metastore.get_table("lake", "flights"))
+    changed.sd.numBuckets, changed.viewOriginalText = 7, "sélect"
+    handler.alter_table("lake", "flights", changed)
+    r1.updater.step()
+    snapshot = r1.metastore.read_snapshot([("lake", "flights")]).tables["lake.flights"]
+    found = r1.get_table("lake", "flights", valid_write_ids=snapshot.write_ids, table_id=snapshot.table_id)
+    assert r1.statistics().hits == 1
+    assert found == r1.metastore.get_table("lake", "flights")
+    assert TableStructs().of(found).sd.numBuckets == 7

@@ -7,7 +7,6 @@ import logging
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,23 +26,16 @@ from airflow_provider.exceptions import (
     TransactionOpenError,
 )
 from airflow_provider.metastore import (
-    CachedStore,
     Column,
     LockComponent,
     LockState,
     LockType,
-    Metastore,
     PartitionSpec,
-    TableInfo,
 )
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 from airflow_provider.metastore.thrift.protocol.idl import hive
-from airflow_provider.metastore.thrift.protocol.structs import TableStructs, read_table, table_struct
-from airflow_provider.metastore.thrift.server.catalog_handler import CatalogHandler
-from airflow_provider.metastore.thrift.server.reads import CatalogReads
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
 from airflow_provider.metastore.thrift.server.server import MetastoreServer
-from airflow_provider.metastore.thrift.server.warehouse import Warehouse
 
 TABLE = LockComponent(LockType.EXCLUSIVE, "lake", "flights")
 
@@ -457,107 +449,6 @@ class TestTransactions:
         data = hive.FireEventRequestData(insertData=hive.InsertEventRequestData(filesAdded=["/f"]))
         fired = hive.FireEventRequest(successful=True, data=data, dbName="lake", tableName="flights")
         assert client.fire_listener_event(fired).eventIds[0] > last
-
-
-class TestMemory:
-    """What comes from a replica's memory, and what from the database."""
-
-    def test_only_a_request_with_write_ids_is_answered_from_memory(self, r1: CachedStore) -> None:
-        snapshot = r1.metastore.read_snapshot([("lake", "flights")]).tables["lake.flights"]
-        reads = CatalogReads(r1)
-        assert reads.table("lake", "flights").name == "flights"
-        assert reads.table_and_partitions("lake", "flights")[1] == []
-        assert (r1.statistics().hits, r1.statistics().misses) == (0, {})
-        reader = reads.reader(str(snapshot.write_ids), snapshot.table_id)
-        assert reads.table("lake", "flights", reader).id == snapshot.table_id
-        assert reads.table_and_partitions("lake", "flights", reader)[1] == []
-        assert (r1.statistics().hits, r1.statistics().misses) == (2, {})
-
-    @pytest.mark.parametrize("eventual", [False, True])
-    def test_external_tables_come_late_only_if_asked_for(self, r1: CachedStore, eventual: bool) -> None:
-        r1.metastore.create_table(
-            "lake", "berg", location="/b", schema=[Column("id", "int")], table_type="EXTERNAL_TABLE"
-        )
-        r1.updater.step()
-        reads = CatalogReads(r1, eventual=eventual)
-        reads.table("lake", "berg")
-        r1.metastore.alter_table("lake", "berg", parameters={"metadata_location": "v2"})
-        assert reads.table("lake", "berg").parameters == ({} if eventual else {"metadata_location": "v2"})
-
-    def test_answers_are_encoded_once_as_long_as_their_table_is_in_memory(
-        self, by_database: Metastore
-    ) -> None:
-        tables = [by_database.get_table("lake", "flights") for _ in range(10)]
-        size = len(TableStructs().encoded(tables[0]).encoded)
-        structs = TableStructs(max_bytes=3 * size)
-        first = structs.encoded(tables[0])
-        assert structs.encoded(tables[0]) is first
-        for one in tables:
-            assert structs.encoded(one) == first
-            assert structs.size <= 3 * size
-        assert structs.size == 3 * size
-        del tables[:], one
-        assert structs.size == 0
-        another = by_database.get_table("lake", "flights")
-        assert TableStructs(max_bytes=size - 1).encoded(another) == first
-
-    def test_write_ids_can_be_required(self, r1: CachedStore) -> None:
-        for store in (r1, r1.metastore):
-            reads = CatalogReads(store, require_write_ids=True)
-            assert reads.table("lake", "flights").name == "flights"  # the old requests
-            with pytest.raises(InvalidInputError, match=r"lake\.flights is managed"):
-                reads.table("lake", "flights", reads.reader(None, -1))
-
-    def test_changes_by_hives_clients_reach_memory_by_the_log(self, r1: CachedStore) -> None:
-        handler = CatalogHandler(CatalogReads(r1), TableStructs(), Warehouse(None))
-        changed = TableStructs().of(r1.metastore.get_table("lake", "flights"))
-        changed.sd.numBuckets, changed.viewOriginalText = 7, "sélect"
-        handler.alter_table("lake", "flights", changed)
-        r1.updater.step()
-        snapshot = r1.metastore.read_snapshot([("lake", "flights")]).tables["lake.flights"]
-        found = r1.get_table(
-            "lake", "flights", valid_write_ids=snapshot.write_ids, table_id=snapshot.table_id
-        )
-        assert r1.statistics().hits == 1
-        assert found == r1.metastore.get_table("lake", "flights")
-        assert TableStructs().of(found).sd.numBuckets == 7
-
-
-class TestHudi:
-    """A table of ours, for clients with Hudi's bundle and for those without."""
-
-    TABLE = TableInfo(
-        9,
-        "lake",
-        "flights",
-        "/lake/flights",
-        (Column("id", "bigint"), Column("stops", "array<struct<at:timestamp,fare:decimal(10, 2)>>", "all")),
-        (Column("year", "int"),),
-        parameters={"spark.sql.sources.provider": "hudi"},
-    )
-
-    def test_with_hudi(self) -> None:
-        struct = table_struct(self.TABLE)
-        assert struct.sd.inputFormat == "org.apache.hudi.hadoop.HoodieParquetInputFormat"
-        properties = struct.parameters
-        fields = json.loads(properties["spark.sql.sources.schema.part.0"])["fields"]
-        assert [(one["name"], one["type"]) for one in fields if one["name"] != "stops"] == [
-            ("id", "long"),
-            ("year", "integer"),
-        ]
-        stop = fields[1]["type"]["elementType"]["fields"]
-        assert [(one["name"], one["type"]) for one in stop] == [
-            ("at", "timestamp"),
-            ("fare", "decimal(10,2)"),
-        ]
-        assert properties["spark.sql.sources.schema.partCol.0"] == "year"
-        assert properties["spark.sql.partitionProvider"] == "catalog"
-
-    @pytest.mark.parametrize("have_hudi", [True, False])
-    def test_derived_properties_are_not_stored(self, have_hudi: bool) -> None:
-        found = read_table(table_struct(self.TABLE, clients_have_hudi=have_hudi))
-        assert replace(found, hive_fields={}) == self.TABLE
-        assert found.hive_fields.keys() <= {"4", "14", "18"}
 
 
 def test_a_silent_transaction_is_aborted(url: str) -> None:

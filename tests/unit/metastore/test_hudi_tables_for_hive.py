@@ -1,0 +1,46 @@
+"""How Hive's clients see a table of ours: those with Hudi's bundle, and those without."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider.metastore import Column, TableInfo
+from airflow_provider.metastore.thrift.protocol.structs import read_table, table_struct
+
+TABLE = TableInfo(
+    9,
+    "lake",
+    "flights",
+    "/lake/flights",
+    (Column("id", "bigint"), Column("stops", "array<struct<at:timestamp,fare:decimal(10, 2)>>", "all")),
+    (Column("year", "int"),),
+    parameters={"spark.sql.sources.provider": "hudi"},
+)
+
+
+def test_a_client_with_hudi_sees_a_table_of_hudi_for_spark() -> None:
+    struct = table_struct(TABLE)
+    assert struct.sd.inputFormat == "org.apache.hudi.hadoop.HoodieParquetInputFormat"
+    properties = struct.parameters
+    fields = json.loads(properties["spark.sql.sources.schema.part.0"])["fields"]
+    assert [(one["name"], one["type"]) for one in fields if one["name"] != "stops"] == [
+        ("id", "long"),
+        ("year", "integer"),
+    ]
+    stop = fields[1]["type"]["elementType"]["fields"]
+    assert [(one["name"], one["type"]) for one in stop] == [
+        ("at", "timestamp"),
+        ("fare", "decimal(10,2)"),
+    ]
+    assert properties["spark.sql.sources.schema.partCol.0"] == "year"
+    assert properties["spark.sql.partitionProvider"] == "catalog"
+
+
+@pytest.mark.parametrize("have_hudi", [True, False])
+def test_derived_properties_are_not_stored(have_hudi: bool) -> None:
+    found = read_table(table_struct(TABLE, clients_have_hudi=have_hudi))
+    assert replace(found, hive_fields={}) == TABLE
+    assert found.hive_fields.keys() <= {"4", "14", "18"}
