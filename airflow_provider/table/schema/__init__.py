@@ -1,6 +1,6 @@
 """A table's columns: Arrow and Avro types, evolution, conversion of values, and schema on read.
 
-Begin with :class:`TableSchema`. Nothing here reads storage, but for the history of schema on read.
+Begin with :class:`TableSchema`. Only ``schema_on_read`` reads storage: the history of a table's schemas.
 """
 
 from airflow_provider.table.schema.arrow_avro import (

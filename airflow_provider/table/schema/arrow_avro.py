@@ -1,7 +1,8 @@
-"""Column types: Arrow in memory, Avro in Hudi's metadata, and what may be written into what.
+"""Column types: Arrow in memory, Avro in Hudi's metadata, and rows in a table's columns.
 
-The Avro side has the shape that Spark and Hudi give it: record ``hoodie.<table>.<table>_record``,
-nested types named after the path of their column, nullable as ``["null", type]``.
+The Avro records have the shape that Spark and Hudi give them: the record is
+``hoodie.<table>.<table>_record``, a nested type is named after the path of its column, and a nullable type is
+``["null", type]``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _META_FIELDS = [pa.field(name, pa.string()) for name in META_COLUMNS]
 
 
 def with_meta_columns(schema: pa.Schema) -> pa.Schema:
-    """The schema of a base file of a table with these data columns."""
+    """The schema of a base file, for a table with these data columns."""
     return pa.schema(_META_FIELDS + list(without_meta_columns(schema)))
 
 
@@ -40,17 +41,17 @@ def without_meta_columns(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in META_COLUMNS])
 
 
-@lru_cache  # asked for several times a commit
+@lru_cache  # each commit calls it several times
 def arrow_to_avro(schema: pa.Schema, record_name: str) -> str:
     """Describe columns as an Avro record.
 
-    Types without an Avro counterpart take the next wider one: 8 and 16 bit integers become
-    ``int``, 32 bit unsigned ones ``long``, half floats ``float``, nanoseconds microseconds.
+    A type that Avro lacks becomes the next wider one: integers of 8 and 16 bits become ``int``, unsigned ones
+    of 32 bits ``long``, and half floats ``float``. Nanoseconds become microseconds.
 
-    :param schema: the columns; timestamps with a zone are moments, stored in UTC,
-        timestamps without one are local.
+    :param schema: the columns. A timestamp with a zone is a moment and is stored in UTC; a timestamp without
+        a zone is local.
     :param record_name: the table's name.
-    :return: JSON.
+    :return: the record's JSON.
     :raises IncompatibleSchemaError: when a name or a type cannot be stored.
     """
     name = re.sub(r"[^A-Za-z0-9_]", "__", record_name)
@@ -74,13 +75,14 @@ def avro_to_arrow(text: str) -> pa.Schema:
 
 
 def conform(table: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
-    """Bring data into a table's columns: order, types, missing columns as null.
+    """Give data the table's columns, in their order and with their types.
 
-    :param table: data whose columns fit, by :func:`~airflow_provider.table.schema.evolved`; columns that
-        the table does not have are dropped.
+    A column that the data lack is null. A column that the table lacks is dropped.
+
+    :param table: data that :func:`~airflow_provider.table.schema.evolved` has accepted.
     :param schema: the table's columns.
-    :raises IncompatibleSchemaError: when a value does not fit: a null in a column that
-        must not hold one, or a number that would lose digits.
+    :raises IncompatibleSchemaError: when a value does not fit: a null in a column that takes no nulls, or a
+        number that would lose digits.
     """
     columns = [_conform_column(table, field) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
@@ -128,7 +130,7 @@ def _avro_record(fields: list[pa.Field], name: str, namespace: str, path: tuple[
                 "starting with a digit; rename it in the source",
                 column=".".join(here),
             )
-        if field.name.lower() in seen:  # Spark and Hive do not see case
+        if field.name.lower() in seen:  # Spark and Hive ignore case
             raise IncompatibleSchemaError(
                 f"column {'.'.join(here)!r} comes more than once, or differs from another only in upper and "
                 "lower case; rename it in the source",
@@ -224,7 +226,7 @@ _PRIMITIVES: Mapping[str, pa.DataType] = {
     "enum": pa.string(),
 }
 
-# Logical types that change how a value is stored; the others say only what it means.
+# The logical types that change how a value is stored; any other only says what it means.
 _LOGICAL: Mapping[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp-millis": pa.timestamp("ms", tz=_UTC),

@@ -32,15 +32,15 @@ KNOWN_TYPES = ", ".join(
 
 
 def to_schema(given: Mapping[str, str] | str | pa.Schema) -> pa.Schema:
-    """A table's columns, in any of the forms in which a DAG author may have them.
+    """Read a table's columns from any form that a DAG author may give.
 
     :param given: ``{column: type}``; or ``"column type, column type"``; or a record schema in
-        Avro's JSON; or an Arrow schema. A type is a Spark or Hive type name, with ``not null``
-        behind it for a column that takes no nulls.
-    :raises InvalidInputError: when a type is not known, when there is no column, or when a
-        column is there twice (in any spelling: Hive does not know upper case).
+        Avro's JSON; or an Arrow schema. A type is a Spark or Hive type name. ``not null`` behind
+        the name says that the column takes no nulls.
+    :raises InvalidInputError: when a type is not known, when there is no column, or when two
+        columns have one name. Hive ignores case, so names that differ only in case are one name.
     """
-    # Only here: whoever opens a table does not need the grammar.
+    # Imported here: opening a table does not need the grammar.
     from airflow_provider.table.schema.type_grammar import parse_column, parse_columns
 
     if isinstance(given, pa.Schema):
@@ -62,9 +62,9 @@ def to_schema(given: Mapping[str, str] | str | pa.Schema) -> pa.Schema:
 
 
 def type_name(data_type: pa.DataType) -> str:
-    """The name that Spark and Hive have for an Arrow type, as a metastore keeps it.
+    """The name of an Arrow type in Spark and Hive, which a metastore keeps.
 
-    :raises InvalidInputError: when they have none.
+    :raises InvalidInputError: when Spark and Hive have no such type.
     """
     for name, simple in SIMPLE_TYPES.items():
         if data_type == simple:

@@ -1,8 +1,8 @@
-"""Values of one type as values of another, as Hudi's readers convert them.
+"""Conversion of values from one type to another, as Hudi's readers do it.
 
-Sources: ``HoodieParquetFileFormatHelper`` (float to double by way of text, so that 1.1 stays 1.1),
-``HoodieAvroUtils.rewritePrimaryType``, and Spark's ``Cast`` for the texts. Hudi's writer merges old rows with
-new ones by the same rules, so there is one function for both.
+Sources: ``HoodieParquetFileFormatHelper`` (it converts a float to a double by way of text, so that 1.1 stays
+1.1), ``HoodieAvroUtils.rewritePrimaryType``, and Spark's ``Cast`` for texts. Hudi's writer follows the same
+rules when it merges old rows with new ones, so one function serves readers and writers.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a column of a table lies in a file, in which columns may have other names.
+    """Where a column of a table lies in a file, whose columns may have other names.
 
-    :param name: its name there; None where the file has none of it.
-    :param inner: the same for the columns inside it, of arrays and maps those of the elements and values; by
-        their own names when None.
-    :param value: of all rows of the file, as a text, where it has none of the column.
+    :param name: the column's name in the file; None when the file does not have the column.
+    :param inner: the origins of the columns inside this one; in an array or a map those of its elements or
+        values. When None, these columns have the same names in the file.
+    :param value: the column's value in all rows of a file that does not have the column, as a text.
     """
 
     name: str | None
@@ -32,7 +32,7 @@ class Origin:
 
 
 Origins = Mapping[str, Origin]
-"""Of the columns that have another name in a file, or none; the others are there by their own."""
+"""The columns that a file has under another name, or not at all. It has any other column by its own name."""
 
 
 def converted(
@@ -42,17 +42,18 @@ def converted(
     exact: bool = False,
     origins: Origins | None = None,
 ) -> pa.ChunkedArray:
-    """A column's values as those of another type.
+    """Convert a column's values to another type.
 
-    Nested columns are matched by name: a missing one is null, and one that the new type lacks is left out.
+    Nested columns are matched by name. A column that the values lack is null, and a column that the new type
+    lacks is left out.
 
     :param column: the values.
-    :param kind: the type to be.
-    :param exact: whether a value has to come out as it went in. Otherwise it does as Hudi's readers have it:
-        a number rounded, or null where a text is none.
-    :param origins: of the columns inside this one.
-    :raises pyarrow.ArrowInvalid: when there is no such conversion, a value does not come out exactly, or null
-        is not allowed where it is.
+    :param kind: the new type.
+    :param exact: whether each value must keep its meaning. Otherwise a value may change as in Hudi's readers:
+        a number is rounded, and a text that is not a number becomes null.
+    :param origins: where the columns inside this one lie.
+    :raises pyarrow.ArrowInvalid: when there is no such conversion, when a value would change although
+        ``exact`` is true, or when a value is null that must not be.
     """
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return pa.chunked_array([_converted(each, kind, exact, origins) for each in chunks], type=kind)
@@ -98,7 +99,7 @@ def _struct(values: pa.Array, kind: pa.DataType, exact: bool, origins: Origins |
 def _list(values: pa.Array, kind: pa.DataType, exact: bool, origins: Origins | None) -> pa.Array:
     if not pa.types.is_list(values.type):
         values = values.cast(pa.list_(values.type.value_type))
-    first, end = values.offsets[0].as_py(), values.offsets[-1].as_py()  # of a slice it has all values
+    first, end = values.offsets[0].as_py(), values.offsets[-1].as_py()  # a slice keeps all values
     items = _converted(values.values.slice(first, end - first), kind.value_type, exact, origins)
     if exact:
         _check_nulls(kind.value_field, items.is_null())
@@ -132,7 +133,7 @@ def _plain(values: pa.Array, kind: pa.DataType, exact: bool) -> pa.Array:
     if is_text(kind) and not is_text(source):
         return _as_text(values, exact).cast(kind)
     if pa.types.is_floating(kind) and pa.types.is_floating(source):
-        # As a double, a float has digits that were never written: 1.1 is 1.10000002384...
+        # A cast to double would add digits that nobody wrote: 1.1 would become 1.10000002384...
         return values.cast(pa.string()).cast(kind) if source.bit_width < kind.bit_width else values.cast(kind)
     if pa.types.is_floating(kind) and pa.types.is_integer(source):
         return values.cast(kind, safe=exact)
@@ -168,7 +169,7 @@ def _as_text(values: pa.Array, exact: bool) -> pa.Array:
     if pa.types.is_floating(source):
         return pa.array([_java_text(text) for text in values.cast(pa.string()).to_pylist()], pa.string())
     if pa.types.is_integer(source) or pa.types.is_decimal(source) or pa.types.is_date(source):
-        return values.cast(pa.string())  # a decimal as Java's BigDecimal.toString
+        return values.cast(pa.string())  # a decimal has the text of Java's BigDecimal.toString
     if exact or not is_bytes(source):
         return values.cast(pa.string())
     return pa.array([each and each.decode(errors="replace") for each in values.to_pylist()], pa.string())
@@ -203,7 +204,7 @@ def _as_decimal(values: pa.Array, kind: pa.DataType, exact: bool) -> pa.Array:
 
 
 def _decimal(text: str | None, kind: pa.DataType) -> Decimal | None:
-    """A text as a decimal; None where it is none, or has too many digits, as with Spark's ``Cast``."""
+    """A text as a decimal; None when it is no number or has too many digits (Spark's ``Cast``)."""
     try:
         number = Decimal("nan" if text is None else text.strip())
         step, digits = Decimal(1).scaleb(-kind.scale), Context(kind.precision, ROUND_HALF_UP)

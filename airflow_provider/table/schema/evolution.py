@@ -1,10 +1,14 @@
-"""How a table's columns change by what is written into it: what fits, what is added, what becomes wider.
+"""How a write changes a table's columns: which data fit, which columns it adds, which types it widens.
 
 The rules are Hudi's for a write without options (``HoodieSchemaUtils.deduceWriterSchema``,
-``AvroSchemaCompatibility``, ``SchemaChangeUtils.isTypeUpdateAllow``): new columns come after those that there
-are, also inside structs, arrays and maps; a type becomes wider where the data are wider; what is narrower in
-the data is widened; and a column that the data lack is an error, or null. Where Hudi would change a value in
-silence (a timestamp from a number, a text that may be no date) the data are refused here.
+``AvroSchemaCompatibility``, ``SchemaChangeUtils.isTypeUpdateAllow``):
+
+* A new column comes after the present ones, also inside structs, arrays and maps.
+* A column becomes wider when its data are wider. Narrower data are widened.
+* A column that the data lack is an error, or null.
+
+Hudi changes some values in silence: a number becomes a timestamp, and a text that is no date becomes null.
+This module refuses such data.
 """
 
 from __future__ import annotations
@@ -23,18 +27,18 @@ from airflow_provider.table.schema.column_types import type_name
 from airflow_provider.table.schema.conversion import is_bytes, is_list, is_text
 
 FILL = "hoodie.write.set.null.for.missing.columns"
-"""Hudi's option for columns that the data lack: null, where it is true."""
+"""Hudi's option for columns that the data lack: when it is true, they are null."""
 
 
 @dataclass(frozen=True)
 class ColumnChange:
     """One change of a table's columns.
 
-    :param column: its name; of what is nested the path, with ``element`` for those of an array and ``value``
-        for those of a map.
+    :param column: the column's name; for a nested column its path, with ``element`` inside an array and
+        ``value`` inside a map.
     :param change: ``added``, ``widened``, ``nullable``, ``renamed`` or ``commented``.
-    :param before: what it was; None of a new one.
-    :param after: what it is now.
+    :param before: type, name or remark before the change; None for a new column.
+    :param after: type, name or remark after the change.
     """
 
     column: str
@@ -54,13 +58,14 @@ class ColumnChange:
 def evolved(
     table: pa.Schema, incoming: pa.Schema, *, fills_missing: bool = False
 ) -> tuple[pa.Schema, tuple[ColumnChange, ...]]:
-    """The columns of a table after a write, and what changes.
+    """The columns of a table after a write, and the changes to them.
 
     :param table: the table's columns, without Hudi's own.
     :param incoming: the data's columns; Hudi's own are ignored.
-    :param fills_missing: whether what the data lack is null, also in a column that must not be null so far.
-    :raises MissingColumnError: when the data lack a column, and it is not filled; names all of them.
-    :raises IncompatibleSchemaError: when a column does not fit; names it, both types and what to do.
+    :param fills_missing: whether a column that the data lack is null. A column that takes no nulls becomes
+        nullable then.
+    :raises MissingColumnError: when the data lack columns and ``fills_missing`` is false; it names them all.
+    :raises IncompatibleSchemaError: when a column does not fit; it names the column, both types and a remedy.
     """
     merge = _Merge(fills_missing)
     incoming = without_meta_columns(incoming)
@@ -77,13 +82,13 @@ def evolved(
 
 
 def check_roles(config: TableConfig, changes: Iterable[ColumnChange]) -> None:
-    """Make sure that keys, partitions and the order of versions stay what they are.
+    """Refuse changes after which a row would have another key or partition, or versions another order.
 
-    A key, and a folder, is made of a value's text; so the text must be the same with the new type.
+    Record keys and partition folders consist of the values' texts, so a new type must keep the texts.
 
     :param config: the table's configuration.
-    :param changes: of its columns.
-    :raises IncompatibleSchemaError: when they would not stay; names the column.
+    :param changes: the changes of its columns.
+    :raises IncompatibleSchemaError: when a change would do this; it names the column.
     """
     texts = {*config.record_key_fields, *config.partition_fields}
     for change in changes:
@@ -108,10 +113,10 @@ _SAME_TEXT = frozenset({("int", "bigint"), ("int", "string"), ("bigint", "string
 
 
 def widened(current: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Hudi lets a column of one type become one of another: what is stored is converted when read.
+    """Whether Hudi lets a column change from one type to another. Readers convert the values that are stored.
 
     :param current: the column's type; not nested.
-    :param wanted: the type to be.
+    :param wanted: the new type.
     """
     for accepts, targets in _WIDER:
         if accepts(current):
@@ -132,7 +137,7 @@ _WIDER = (
 
 @dataclass
 class _Merge:
-    """What comes of laying the data's columns over the table's.
+    """Merges the data's columns into the table's, and collects changes and missing columns.
 
     :param fills_missing: see :func:`evolved`.
     """
@@ -232,7 +237,7 @@ def _shown(path: Iterable[str], *more: str) -> str:
 
 
 def _stored(column: pa.Field) -> pa.DataType:
-    """The type under which a column of the data is stored: Avro has fewer than Arrow."""
+    """The type by which a table stores a column of the data, because Avro has fewer types than Arrow."""
     return avro_to_arrow(arrow_to_avro(pa.schema([column]), "data")).field(0).type
 
 
@@ -240,12 +245,12 @@ def _stored(column: pa.Field) -> pa.DataType:
 
 
 def fits(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether values of one type go into a column of another, as far as their types tell.
+    """Whether a column of one type can hold values of another, as far as the types tell.
 
-    A single value may have more digits than the column can keep; that is found when it is converted.
+    A single value may still have too many digits; the conversion finds that.
 
     :param source: the data's type; not nested.
-    :param target: the column's.
+    :param target: the column's type.
     """
     if pa.types.is_dictionary(source):
         return fits(source.value_type, target)
@@ -293,5 +298,5 @@ def _time_fits(source: pa.DataType, target: pa.DataType) -> bool:
         return False
     if (source.tz is None) != (target.tz is None):
         return False
-    # pandas only has nanoseconds, no table has; digits that do not fit are found by the cast.
+    # pandas has only nanoseconds, which no table stores. The cast finds digits that do not fit.
     return source.unit == "ns" or _RESOLUTION[source.unit] <= _RESOLUTION[target.unit]

@@ -1,10 +1,10 @@
-"""Schema on read: columns by their ids, so that they can be renamed, dropped, moved and retyped.
+"""Schema on read: columns have ids, so that they can be renamed, dropped, moved and retyped.
 
-Hudi's ``InternalSchema``. Each commit of such a table has the columns with their ids in its extra metadata
-(``latest_schema``), and ``.hoodie/.schema`` keeps all earlier ones (``SerDeHelper``,
-``FileBasedInternalSchemaStorageManager``). A base file has the columns, by name, of the version that was the
-newest when its instant was requested (``InternalSchemaCache``); which of the table's columns these are now,
-the ids tell.
+This is Hudi's ``InternalSchema``. Each commit of such a table holds the columns with their ids in its extra
+metadata (``latest_schema``). ``.hoodie/.schema`` keeps all earlier versions (``SerDeHelper``,
+``FileBasedInternalSchemaStorageManager``). A base file's columns have the names of the version that was the
+newest when its instant was requested (``InternalSchemaCache``). The ids tell which of the table's columns they
+are now.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from airflow_provider.table.schema.conversion import Origin, Origins
 from airflow_provider.table.storage import Storage
 
 LATEST_SCHEMA = "latest_schema"
-"""In a commit's extra metadata: the columns with their ids."""
+"""The key in a commit's extra metadata that holds the columns with their ids."""
 
 HISTORY_FOLDER = ".hoodie/.schema"
-"""Where the columns of all versions are, one file a commit; the newest file has them all."""
+"""The folder with the columns of all versions. Each commit adds a file; the newest has all versions."""
 
 _HISTORY_FILE = re.compile(r"^(\d{14}(?:\d{3})?)(?:_\d{14}(?:\d{3})?)?\.schemacommit$")
 _VERSION = ("version_id", "version-id")  # now, and before Hudi 0.12
@@ -37,10 +37,10 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ColumnIds:
-    """The columns of a table with schema on read, as of now and before.
+    """The columns of a table with schema on read, in their newest version and in earlier ones.
 
-    :param latest: the newest version, JSON.
-    :param older: all versions that the table's history has, JSON.
+    :param latest: JSON of the newest version.
+    :param older: JSON of each version in the table's history.
     """
 
     latest: str
@@ -50,7 +50,7 @@ class ColumnIds:
     def record(self) -> Record:
         """The newest version.
 
-        :raises CorruptTableError: when it is none.
+        :raises CorruptTableError: when its JSON is not a version.
         """
         return _parsed(self.latest)
 
@@ -65,50 +65,50 @@ class ColumnIds:
         return sorted({**found, self.version: self.record}.items())
 
     def origins(self, instant: str) -> Origins | None:
-        """How the columns of a base file become those of now.
+        """Where the columns of the newest version lie in a base file.
 
         :param instant: requested time of the instant that wrote the file.
-        :return: None where they are the same by name.
+        :return: None when they all lie there by name.
         """
         known = [record for version, record in self._versions if version <= int(instant)]
         return _origins(self.record, known[-1]) if known else None
 
     def history(self) -> str:
-        """What :data:`HISTORY_FOLDER` has for a commit with these versions."""
+        """The content of the file that a commit with these versions adds to :data:`HISTORY_FOLDER`."""
         newest_first = [record for _, record in reversed(self._versions)]
         return _dumped({"schemas": newest_first})
 
     def following(self, record: Record) -> ColumnIds:
-        """These versions, and a newer one, which gets its id from its commit: see :meth:`of_version`.
+        """These versions and a newer one. Its commit gives the newer one its id: see :meth:`of_version`.
 
-        :param record: the newer one.
+        :param record: the newer version.
         """
         newest = {**record, "version_id": self.version + 1}
         return ColumnIds(_dumped(newest), tuple(_dumped(each) for _, each in self._versions))
 
     def of_version(self, instant: str) -> ColumnIds:
-        """These versions, the newest made by a commit.
+        """These versions, with a commit's requested time as the id of the newest one.
 
-        :param instant: its requested time.
+        :param instant: requested time of the commit.
         """
         return replace(self, latest=_dumped({**self.record, "version_id": int(instant)}))
 
 
 def history_path(instant: str, completion_time: str) -> str:
-    """Where a commit keeps the history, relative to the table.
+    """The path of a commit's file of the history, relative to the table.
 
     :param instant: requested time of the commit.
-    :param completion_time: of the commit.
+    :param completion_time: completion time of the commit.
     """
     return f"{HISTORY_FOLDER}/{instant}_{completion_time}.schemacommit"
 
 
 def read_history(storage: Storage, is_shown: Callable[[str], bool]) -> tuple[str, ...]:
-    """All versions that a table's history has.
+    """Read all versions in a table's history.
 
     :param storage: the table's storage.
-    :param is_shown: whether a commit, by its requested time, has completed: what another one has left is
-        not part of the history.
+    :param is_shown: tells by a commit's requested time whether the commit has completed. The file of any
+        other commit is not part of the history.
     :raises CorruptTableError: when the newest file cannot be understood.
     """
     matches = filter(None, map(_HISTORY_FILE.match, storage.names(HISTORY_FOLDER)))
@@ -131,10 +131,10 @@ def read_history(storage: Storage, is_shown: Callable[[str], bool]) -> tuple[str
 
 
 def numbered(columns: pa.Schema) -> Record:
-    """Columns with ids, as Hudi gives them to a table that had none.
+    """Give ids to the columns of a table that had none, as Hudi does.
 
-    :param columns: the table's, without Hudi's own.
-    :raises UnsupportedTableError: when one is of a type that Hudi cannot read back.
+    :param columns: the table's columns, without Hudi's own.
+    :raises UnsupportedTableError: when Hudi cannot read a column's type back.
     """
     ids = iter(range(1 << 31))
     meta = [pa.field(name, pa.string()) for name in META_COLUMNS]
@@ -148,9 +148,9 @@ def renumbered(record: Record, before: pa.Schema, columns: pa.Schema) -> Record:
     """A version after columns were added or became wider.
 
     :param record: the version before.
-    :param before: its columns, without Hudi's own.
-    :param columns: the columns to be, without Hudi's own; the order is theirs.
-    :raises UnsupportedTableError: when a new type is one that Hudi cannot read back.
+    :param before: the columns of that version, without Hudi's own.
+    :param columns: the new columns in their order, without Hudi's own.
+    :raises UnsupportedTableError: when Hudi cannot read a new type back.
     """
     ids = iter(range(record["max_column_id"] + 1, 1 << 31))
     known = {column["name"]: column for column in record["fields"]}
@@ -186,7 +186,7 @@ def _in_type(kind: Any, path: tuple[str, ...], changed: Mapping[str, Any]) -> An
 
 
 def _record(columns: list[pa.Field], ids: Iterator[int]) -> dict[str, Any]:
-    # First all columns of a level, then what is inside them.
+    # Hudi numbers all columns of a level before the columns inside them.
     own = [next(ids) for _ in columns]
     fields = [
         {"id": number, "name": column.name, "optional": column.nullable, "type": _type(column.type, ids)}

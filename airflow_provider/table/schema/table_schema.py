@@ -1,8 +1,8 @@
 """The schema of a table, from the metadata of its newest commit (Hudi's ``TableSchemaResolver``).
 
-The newest commit is the one that was requested last, among those that may change the schema. Without such a
-commit, the schema is the one that the table was created with, from its properties. So readers see columns
-that other Hudi writers have added or widened, and a snapshot of the past has the columns of that time.
+The newest commit is the last requested one of those that may change the schema. Before the first such commit,
+the table's properties hold the schema. So readers see columns that other Hudi writers have added or widened,
+and a snapshot of the past has the columns of that time.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from airflow_provider.table.schema.schema_on_read import (
 )
 
 SCHEMA = "schema"
-"""In a commit's extra metadata: the table's columns, as an Avro record."""
+"""The key in a commit's extra metadata that holds the table's columns, as an Avro record."""
 
 
 @dataclass(frozen=True)
 class TableSchema:
     """The columns of a table at one moment.
 
-    :param text: as an Avro record, JSON; with or without Hudi's own columns.
-    :param ids: where the table has schema on read.
-    :param folders: the configuration of a table whose partition columns are in the folders' names only.
+    :param text: JSON of an Avro record, with or without Hudi's own columns.
+    :param ids: the columns' ids, when the table has schema on read.
+    :param folders: the table's configuration, when only the names of folders hold the partition columns.
     """
 
     text: str
@@ -58,26 +58,27 @@ class TableSchema:
 
     @property
     def version(self) -> int | None:
-        """Which version of a table with schema on read it is; None for another table.
+        """The version of the columns in a table with schema on read; None for any other table.
 
-        A write of one version cannot commit on another one, in which the same columns may have other names.
+        A write that began on one version cannot commit on another one, because columns may have got other
+        names.
         """
         return None if self.ids is None else self.ids.version
 
     def origins(self, path: str) -> Origins | None:
-        """How the columns of a base file become the table's, besides by their names.
+        """Where the table's columns lie in a base file; None when they all lie there by name.
 
-        :param path: of the base file.
+        :param path: the base file's path.
         """
         folder, _, name = path.rpartition("/")
         parsed = parse_base_file_name(name)
         return self.origins_at(folder, parsed[2] if parsed else None)
 
     def origins_at(self, folder: str, instant: str | None) -> Origins | None:
-        """How the columns of rows become the table's, besides by their names.
+        """Where the table's columns lie in rows that an instant wrote; None when they all lie there by name.
 
         :param folder: the partition path of the rows.
-        :param instant: requested time of the instant that wrote them; None where that is not known.
+        :param instant: requested time of the instant; None when it is not known.
         """
         origins = self.ids.origins(instant) if self.ids is not None and instant else None
         if self.folders is None:
@@ -87,22 +88,22 @@ class TableSchema:
 
     @property
     def extra_metadata(self) -> dict[str, str]:
-        """What a commit of a table with this schema says of it."""
+        """The entries of a commit's extra metadata that hold this schema."""
         return {SCHEMA: self.text} | ({} if self.ids is None else {LATEST_SCHEMA: self.ids.latest})
 
     def of_version(self, instant: str) -> TableSchema:
-        """This schema, changed by a commit.
+        """This schema, as the version that a commit makes.
 
-        :param instant: its requested time.
+        :param instant: requested time of the commit.
         """
         return self if self.ids is None else replace(self, ids=self.ids.of_version(instant))
 
     def with_columns(self, columns: pa.Schema) -> TableSchema:
-        """This schema, after columns were added or changed.
+        """This schema after columns were added or changed.
 
-        What has not changed stays as it is written, with its remarks.
+        A column that has not changed keeps its Avro text, with its remark.
 
-        :param columns: the data columns to be.
+        :param columns: the new data columns.
         :raises IncompatibleSchemaError: when a name or a type cannot be stored.
         :raises UnsupportedTableError: when the table has schema on read, and Hudi cannot read the type back.
         """
@@ -127,11 +128,11 @@ class TableSchema:
         return TableSchema(_dumped(record), ids)
 
     def with_name(self, path: tuple[str, ...], name: str) -> TableSchema:
-        """This schema with another name for a column; it has schema on read from then on.
+        """This schema with another name for a column. From then on the table has schema on read.
 
         :param path: the column, with ``element`` and ``value`` inside arrays and maps.
-        :param name: the name to be.
-        :raises UnsupportedTableError: when the table has a column of a type that Hudi cannot read back then.
+        :param name: the new name.
+        :raises UnsupportedTableError: when a column has a type that Hudi cannot read back by schema on read.
         """
         ids = self.ids or ColumnIds(_dumped(numbered(self.columns)))
         record = json.loads(self.text)
@@ -142,7 +143,7 @@ class TableSchema:
         return TableSchema(text, ids.following(with_changed(ids.record, path, name=name)))
 
     def comment(self, path: tuple[str, ...]) -> str | None:
-        """The remark on a column; None where there is none.
+        """The remark on a column; None when it has none.
 
         :param path: the column, with ``element`` and ``value`` inside arrays and maps.
         """
@@ -160,11 +161,11 @@ _Record = dict[str, Any]
 
 
 def _rewritten(record: _Record, before: pa.Schema, columns: pa.Schema, *, anew: bool = False) -> str:
-    """A record with other columns.
+    """An Avro record with other columns.
 
-    :param record: Avro's, with the columns of before, and perhaps with Hudi's own.
-    :param before: its data columns.
-    :param columns: those to be.
+    :param record: the record before, perhaps with Hudi's own columns.
+    :param before: the data columns of that record.
+    :param columns: the new data columns.
     :param anew: whether every column is written anew.
     """
     known = {column["name"]: column for column in record["fields"]}
@@ -184,7 +185,7 @@ def _rewritten(record: _Record, before: pa.Schema, columns: pa.Schema, *, anew: 
 
 
 def _name_of(record: _Record) -> str:
-    # Of which arrow_to_avro makes this record's own.
+    # arrow_to_avro appends the suffix again.
     return str(record["name"]).removesuffix("_record")
 
 
@@ -193,7 +194,7 @@ _COMPLEX = frozenset({"record", "array", "map", "fixed", "enum"})
 
 
 def _refers_by_name(avro: Any) -> bool:
-    """Whether a type is named that is defined somewhere else in the record."""
+    """Whether the record names a type that it defines somewhere else."""
     if isinstance(avro, str):
         return avro not in _PLAIN | _COMPLEX
     if isinstance(avro, list):
@@ -213,7 +214,7 @@ def _carry_remarks(old: _Record, new: _Record) -> None:
 
 
 def _columns_in(avro: Any) -> list[_Record]:
-    """The columns of a record, also in a union, an array or a map; none of another type."""
+    """The columns of a record, also of one in a union, an array or a map; empty for any other type."""
     if isinstance(avro, list):
         return next((found for each in avro if (found := _columns_in(each))), [])
     if isinstance(avro, Mapping):
@@ -228,7 +229,7 @@ def _column(record: _Record, path: tuple[str, ...]) -> _Record:
     found: _Record = {}
     for name in path:
         inside = next((each for each in fields if each["name"] == name), None)
-        if inside is not None:  # else it is the element of an array, or the value of a map
+        if inside is not None:  # otherwise the name is an array's element or a map's value
             found, fields = inside, _columns_in(inside["type"])
     return found
 

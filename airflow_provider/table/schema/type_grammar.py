@@ -1,6 +1,6 @@
 """The grammar of Spark's DDL for columns and their types.
 
-The parsers that exist (Spark's, Hive's) need a JVM, and creating a table must not start one.
+Spark's and Hive's own parsers need a JVM. Creating a table must not start one.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _WORDS = {
 
 
 def parse_column(name: str, text: str) -> pa.Field:
-    """One column from its type, with ``not null`` behind it where it takes no nulls.
+    """Read one column from the text of its type.
 
-    :param name: of the column.
-    :param text: its type, such as ``array<int>``.
-    :raises InvalidInputError: when it is no type.
+    :param name: the column's name.
+    :param text: the column's type, such as ``array<int>``; ``not null`` behind it forbids nulls.
+    :raises InvalidInputError: when the text is not a type.
     """
     where = f"column {name!r}"
     if not isinstance(text, str):
@@ -69,10 +69,10 @@ def parse_column(name: str, text: str) -> pa.Field:
 
 
 def parse_columns(text: str) -> list[pa.Field]:
-    """The columns of ``name type, name type, ..``.
+    """Read a list of columns.
 
-    :param text: the columns.
-    :raises InvalidInputError: when it is no list of columns.
+    :param text: ``name type, name type, ..``.
+    :raises InvalidInputError: when the text is not a list of columns.
     """
     if text.rstrip().endswith(","):
         raise InvalidInputError(f"schema: {text!r}: a column is missing at the end")
@@ -112,7 +112,7 @@ def _unexpected(found: Token, expected: set[str]) -> str:
 
 @v_args(inline=True)
 class _Columns(Transformer[Token, Any]):
-    """Makes Arrow's types of a parse."""
+    """Turns a parse tree into Arrow's types."""
 
     def column(self, kind: pa.DataType, nullable: bool) -> tuple[pa.DataType, bool]:
         return kind, nullable
@@ -149,7 +149,7 @@ class _Columns(Transformer[Token, Any]):
         return pa.struct(members)
 
     def decimal(self, *numbers: Token) -> pa.DataType:
-        # What Spark and Hive take when nothing is said.
+        # The defaults of Spark and Hive.
         precision, scale = (*map(int, numbers), *(10, 0)[len(numbers) :])
         if not (1 <= precision <= _MAX_PRECISION and 0 <= scale <= precision):
             raise InvalidInputError(
