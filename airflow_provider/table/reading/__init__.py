@@ -1,4 +1,4 @@
-"""Reading rows without Spark: snapshots, incremental reads, and what a query has to open."""
+"""Reading rows without Spark: snapshots, incremental reads, and the files that a query opens."""
 
 from airflow_provider.table.reading.explanation import explain
 from airflow_provider.table.reading.incremental import (

@@ -1,4 +1,4 @@
-"""Checkpoints that have expired: what a window needs was archived, cleaned, or undone by a restore."""
+"""Expired checkpoints: a commit or file of the window was archived, cleaned, or undone by a restore."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider.table.timeline import (
 
 
 def within(time: str, start: str | None, end: str | None) -> bool:
-    """Whether a time is in a window, whose start is not part of it; None where it has no start, or end."""
+    """Whether a time is after the window's start and not after its end; None stands for an open side."""
     return (start is None or time > start) and (end is None or time <= end)
 
 
@@ -27,7 +27,7 @@ def request_of(instant: Instant) -> str:
 
 
 def completion_of(instant: Instant) -> str:
-    """An instant's completion time; empty where it has none."""
+    """An instant's completion time; empty when it has none."""
     return instant.completion_time or ""
 
 
@@ -38,12 +38,12 @@ def check_not_archived(
 
     :param table: the table.
     :param start: the checkpoint; None for a snapshot.
-    :param end: the last checkpoint of the window; None where it ends now.
+    :param end: the last checkpoint of the window; None when the window ends now.
     :param timeline: the active timeline.
-    :param by_completion: whether checkpoints are completion times; else they are requested times.
-    :raises CheckpointExpiredError: when one was archived.
+    :param by_completion: whether checkpoints are completion times; otherwise they are requested times.
+    :raises CheckpointExpiredError: when a commit was archived.
     """
-    # A snapshot shows all that was archived, so it cannot be one of before.
+    # A snapshot shows all archived commits, so it must not end before one of them.
     after, until = (end, None) if start is None else (start, end)
     if after is None:
         return
@@ -54,42 +54,42 @@ def check_not_archived(
         archived = archived_commits(table.storage, table.config.layout, requested_after=after)
         position = request_of
     for instant in archived:
-        # Archival writes the history first and takes instants off the timeline after.
+        # Archival writes the history before it takes instants off the timeline.
         if within(position(instant), None, until) and timeline.find(instant.requested_time) is None:
             why = f"commit {instant.requested_time}, completed at {completion_of(instant)}, was archived"
             raise expired(table, start, why)
 
 
 def check_not_undone(table: HudiTable, start: str | None, timeline: Timeline, *, by_completion: bool) -> None:
-    """Make sure that no restore has undone what a consumer has read up to its checkpoint.
+    """Make sure that no restore has undone a commit that a consumer has read up to its checkpoint.
 
     :param table: the table.
     :param start: the checkpoint; None for a snapshot.
     :param timeline: the active timeline.
     :param by_completion: see :func:`check_not_archived`.
-    :raises CheckpointExpiredError: when one has.
+    :raises CheckpointExpiredError: when a restore has.
     """
     if start is None:
         return
     for restore in timeline.completed():
         if restore.action is not Action.RESTORE or completion_of(restore) <= start:
             continue
-        said = decode(timeline.read(restore))
-        back_to = (said.get("extraMetadata") or {}).get(RESTORED_TO_COMPLETION)
-        undone = min(said["instantsToRollback"], default=start)
-        # What was undone had completed after the commit that the table went back to.
+        metadata = decode(timeline.read(restore))
+        back_to = (metadata.get("extraMetadata") or {}).get(RESTORED_TO_COMPLETION)
+        undone = min(metadata["instantsToRollback"], default=start)
+        # A restore undoes the commits that completed after the one that the table goes back to.
         if start > back_to if by_completion and back_to else start >= undone:
             why = f"restore {restore.requested_time} has undone commits from before it"
             raise expired(table, start, why)
 
 
 def check_files_are_there(table: HudiTable, start: str | None, paths: Iterable[str]) -> None:
-    """Make sure that no clean has taken a file of a window.
+    """Make sure that no clean has deleted a file of a window.
 
     :param table: the table.
     :param start: the checkpoint.
-    :param paths: of the files.
-    :raises CheckpointExpiredError: when one has.
+    :param paths: the files' paths.
+    :raises CheckpointExpiredError: when a clean has.
     """
     by_folder: dict[str, set[str]] = {}
     for path in paths:
@@ -105,8 +105,8 @@ def expired(table: HudiTable, start: str | None, why: str) -> CheckpointExpiredE
     """The error for a window that cannot be read any more.
 
     :param table: the table.
-    :param start: its checkpoint; None for a snapshot.
-    :param why: what is not there any more.
+    :param start: the window's checkpoint; None for a snapshot.
+    :param why: which commit or file is gone.
     """
     asked = "a snapshot of the past" if start is None else f"the changes since checkpoint {start}"
     return CheckpointExpiredError(

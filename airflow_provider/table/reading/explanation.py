@@ -1,4 +1,4 @@
-"""Which indexes told a query what, and how much of the table it has to read."""
+"""Why a query opens certain files: which index skipped how many, and how much of the table is left."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from airflow_provider.table.skipping import Where, expression, select_files
 
 
 def explain(table: HudiTable, where: Where | None = None, as_of: str | None = None) -> dict[str, Any]:
-    """What a query has to open, and why only that.
+    """Explain which files a query opens, and which index skipped the others.
 
     :param table: the table.
-    :param where: what the query asks of the rows, see :data:`~airflow_provider.table.skipping.Where`.
+    :param where: the query's condition on rows, see :data:`~airflow_provider.table.skipping.Where`.
     :param as_of: see :meth:`~airflow_provider.table.timeline.active.Timeline.as_of`; now when None.
-    :return: JSON-able: the state of every ``index`` (``usable``, ``not usable`` for this snapshot, ``in
-        flight`` or ``absent``), the ``steps`` by which files were left out, ``files`` and ``bytes`` that are
-        left with their ``paths``, and all there are: ``files_in_table``, ``bytes_in_table``.
+    :return: JSON-able: the state of each index in ``indexes`` (``usable``, ``not usable`` for this snapshot,
+        ``in flight`` or ``absent``), the ``steps`` that skipped files, the ``files``, ``bytes`` and ``paths``
+        that are left, and the table's totals ``files_in_table`` and ``bytes_in_table``.
     :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
-    :raises NoSuchInstantError: when nothing had completed as of then.
+    :raises NoSuchInstantError: when no commit had completed at ``as_of``.
     :raises UnsupportedTableError: for a merge-on-read table.
     """
     table.check_mergeable()

@@ -1,20 +1,20 @@
-"""Incremental reads: what changed in a table since a checkpoint (RFC-22, "Incremental reads").
+"""Incremental reads: the rows that commits have changed since a checkpoint (RFC-22, "Incremental reads").
 
-With many writers commits complete in another order than they were requested. RFC-22 names three
-ways to read on from there, and each makes another promise:
+Many writers complete their commits in another order than they requested them. RFC-22 names three ways to read
+then, and each makes another promise:
 
 ``completion``
-    The checkpoint is a completion time, and completion times only grow: every commit is read
-    exactly once, as soon as it completed. This is RFC-22's ``END_COMMIT_TIME``.
+    The checkpoint is a completion time, and completion times only grow. A consumer reads every commit exactly
+    once, as soon as it has completed. This is RFC-22's ``END_COMMIT_TIME``.
 ``fenced``
-    The checkpoint is a requested time, and reading stops before the first commit that is still
-    in flight: every commit is read exactly once, and after it none that was requested earlier.
+    The checkpoint is a requested time, and a window ends before the first commit in flight. A consumer reads
+    every commit exactly once, in the order of their requested times.
 ``requested``
-    The checkpoint is a requested time, and everything that completed after it is read at once;
-    the checkpoint moves only as far as no earlier commit is in flight, and until then what lies
-    beyond it is read again: every commit at least once, and never lost.
+    The checkpoint is a requested time, and a window has all commits that completed after it. The checkpoint
+    stops before the first commit in flight, and a consumer reads the commits beyond it again. So it reads
+    every commit at least once.
 
-A table of version 6 keeps no completion times. There ``completion`` is read as ``fenced``.
+A table of version 6 keeps no completion times. ``completion`` means ``fenced`` there.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ if TYPE_CHECKING:
 
 COMMIT_TIME = "_hoodie_commit_time"
 
-# Every writer has a file here, named like its instant, before the instant is on the timeline.
+# A writer creates a file here, named like its instant, before it puts the instant on the timeline.
 _HEARTBEAT_FOLDER = ".hoodie/.heartbeat"
 
 
 class Order(StrEnum):
-    """In which order commits are read, and so what a checkpoint is; see this module."""
+    """The order in which a consumer reads commits; it decides what a checkpoint is. See this module."""
 
     COMPLETION = "completion"
     FENCED = "fenced"
@@ -88,21 +88,21 @@ class Order(StrEnum):
 
 @dataclass(frozen=True)
 class Increment:
-    """What changed in a table between two checkpoints; made by :func:`increment`.
+    """A window of a table's commits between two checkpoints; :func:`increment` makes it.
 
     :param table: the table.
-    :param order: which of the three options was read.
-    :param start: the checkpoint that was read from; None for a snapshot.
-    :param end: the new checkpoint, to be kept once the rows were processed; None while the
-        table holds nothing to start from.
-    :param timeline: the timeline at its end.
-    :param commits: the commits of the window in the order of their completion; clustering and
-        other rewrites are among them, but have no rows of their own.
+    :param order: the order of the read.
+    :param start: the checkpoint before; None for a snapshot.
+    :param end: the new checkpoint. The consumer keeps it after it has processed the rows. None when the table
+        has no commit yet.
+    :param timeline: the timeline at the window's end.
+    :param commits: the commits of the window in the order of their completion. Clustering and other rewrites
+        are among them, but add no rows.
     :param paths: the files that hold rows of these commits, relative to the table.
-    :param held_by: the oldest instant in flight, where it holds completed commits back
-        (``fenced``) or the new checkpoint (``requested``); None otherwise.
-    :param slices: of a merge-on-read table, the file slices that these files are.
-    :param view: of a merge-on-read table, what it shows at the window's end; None for another table.
+    :param held_by: the oldest instant in flight, when it holds back completed commits (``fenced``) or the new
+        checkpoint (``requested``); None otherwise.
+    :param slices: the file slices of these files, for a merge-on-read table.
+    :param view: the table at the window's end, for a merge-on-read table; None for a copy-on-write one.
     """
 
     table: HudiTable = field(repr=False)
@@ -118,7 +118,7 @@ class Increment:
 
     @cached_property
     def schema(self) -> TableSchema:
-        """The schema of the rows: the table's of now."""
+        """The schema of the rows: the table's schema at the window's end."""
         return self.table.schema_on(self.timeline)
 
     @property
@@ -133,17 +133,17 @@ class Increment:
         *,
         meta_columns: bool = False,
     ) -> ds.Scanner:
-        """The rows that the commits of this window wrote, as they were at its end.
+        """The rows that the commits of this window wrote, as they were at the window's end.
 
-        A row that several of them wrote comes once. A row that was deleted, or that a later
-        commit beyond the window's end wrote again, is not told here.
+        A row that several commits wrote comes once. A row that was deleted, or that a commit beyond the
+        window's end wrote again, does not come.
 
         :param columns: the columns to read; all when None.
-        :param filter: an expression over any columns that rows must meet as well.
+        :param filter: keeps the rows for which it is true; an expression over any columns.
         :param meta_columns: whether Hudi's five meta columns are among all columns.
         :return: a pyarrow scanner: ``to_table()``, ``to_batches()``, ``count_rows()`` ...
         """
-        import pyarrow.dataset as ds  # see airflow_provider.table.read
+        import pyarrow.dataset as ds  # it imports pandas
 
         if (times := self.commit_times) is not None:
             inside = ds.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
@@ -155,9 +155,9 @@ class Increment:
 
     @cached_property
     def reader(self) -> SliceReader | None:
-        """Reads the window's file slices; None for a copy-on-write table, whose rows are in its base files.
+        """Reads the window's file slices; None for a copy-on-write table, whose rows are in base files.
 
-        :raises UnsupportedTableError: when the table merges versions in a way that is not known here.
+        :raises UnsupportedTableError: when the table merges versions in an unknown way.
         """
         if self.view is None:
             return None
@@ -185,8 +185,7 @@ class Increment:
         )
 
 
-# A commit of the window that is gone when it is to be read was reverted, or archived: what the
-# timeline says next is right.
+# A commit can be reverted or archived after the timeline was listed. The next listing tells.
 _looking_again = tenacity.retry(
     retry=tenacity.retry_if_exception_type(NoSuchInstantError),
     stop=tenacity.stop_after_attempt(5),
@@ -202,25 +201,24 @@ def increment(
     order: Order | str = Order.COMPLETION,
     end: str | None = None,
 ) -> Increment:
-    """What changed in a table since a checkpoint.
+    """Find the commits of a table since a checkpoint, and the files with their rows.
 
-    The timeline is listed twice; beyond that only the commits of the window are read, and of
-    the data files none. Nothing is written.
+    The function lists the timeline twice and reads the metadata of the window's commits. It opens no data
+    file and writes nothing.
 
     :param table: the table.
     :param start: the checkpoint: the ``end`` of the increment before; not part of the window.
         None starts with a snapshot: every row of the table.
     :param order: ``completion``, ``fenced`` or ``requested``; see :class:`Order`. A checkpoint
         belongs to one order.
-    :param end: read no commit after this checkpoint, for reading a window again or a long one
-        in parts; not with ``requested``, whose windows overlap by nature. One that is later than all that
-        has completed is no checkpoint yet: the increment's own ``end`` says how far it goes, and is the one
-        to keep.
+    :param end: the last checkpoint of the window, to read a window again or a long one in parts; not with
+        ``requested``, whose windows overlap. It may be later than all completed commits; the consumer keeps
+        the increment's own ``end``, which says how far the window goes.
     :raises InvalidInputError: when a checkpoint is not an instant time, or the order is unknown.
     :raises CheckpointExpiredError: when commits of the window were archived, files that it needs were
         cleaned, or a restore has undone commits up to the checkpoint.
     :raises UnsupportedTableError: for a table whose rows do not say which commit wrote them, and for a
-        merge-on-read table whose log files are merged in a way that is not known here.
+        merge-on-read table that merges versions in an unknown way.
     """
     order = _order(order)
     if not table.config.has_meta_columns:
@@ -269,18 +267,18 @@ def increment(
         paths = _snapshot_paths(table, moment, commits, left_out)
     else:
         paths = _touched_paths(commits, moment.metadata)
-        if left_out:  # only what was superseded is ever cleaned
+        if left_out:  # a clean deletes only superseded files
             check_files_are_there(table, start, paths)
     return Increment(table, order, start, upto, moment.timeline, tuple(commits), tuple(paths), held_by)
 
 
 @_looking_again
 def movable_checkpoint(table: HudiTable, start: str | None = None) -> str | None:
-    """How far a consumer that reads in requested order may move its checkpoint.
+    """The time to which a consumer that reads in requested order may move its checkpoint.
 
-    RFC-22's timeline API for option 1: up to the returned time nothing is in flight, so no
-    commit can appear there any more. It is the ``end`` of ``increment(order="requested")`` at
-    this moment. What completed beyond it is read again from there.
+    This is RFC-22's timeline API for option 1. No instant up to the returned time is in flight, so no commit
+    can appear there any more. It is the ``end`` of ``increment(order="requested")`` at this moment. The
+    consumer reads the commits beyond it again.
 
     :param table: the table.
     :param start: the checkpoint so far.
@@ -292,7 +290,7 @@ def movable_checkpoint(table: HudiTable, start: str | None = None) -> str | None
 
 @dataclass(frozen=True)
 class _Moment:
-    """What had completed and what was in flight at one moment.
+    """The completed commits and the writes in flight at one moment.
 
     :param timeline: the timeline.
     :param completed: commits in the order of their completion, without a gap.
@@ -309,10 +307,10 @@ class _Moment:
     def of(cls, table: HudiTable) -> _Moment:
         """Look at a table.
 
-        A listing that runs while files are created may show the later one and miss the earlier.
-        So what counts as completed is what had completed when a first listing ended; the second
-        one shows all of that, and every write that was requested before. What a restore is taking away
-        counts as in flight: it vanishes commit by commit.
+        A listing that runs while files are created may show a later file and miss an earlier one. So a commit
+        counts as completed when a first listing has shown it. The second listing shows all these commits, and
+        every write that was requested before them. A commit that a restore is undoing counts as in flight,
+        because a restore takes one commit away after the other.
         """
         newest = max(map(completion_of, table.timeline().commits()), default="")
         heartbeats = [name for name in table.storage.names(_HEARTBEAT_FOLDER) if name.isdigit()]
@@ -320,7 +318,7 @@ class _Moment:
         commits = timeline.commits()
         in_flight = [i for i in timeline.pending() if i.action.holds_fence]
         in_flight += [i for i in commits if completion_of(i) > newest]
-        # An instant exists from its heartbeat on. What is older than the timeline has ended.
+        # An instant exists from its heartbeat on. One that is older than the timeline has ended.
         first = min((i.requested_time for i in timeline.instants), default="")
         in_flight += [
             Instant(name, action, State.REQUESTED)
@@ -341,11 +339,10 @@ class _Moment:
         return FileSystemView(table.storage, self.timeline.showing(lambda i: i not in left_out))
 
     def fence(self, start: str | None, end: str | None) -> str | None:
-        """The last requested time up to which everything has ended and stands on its own.
+        """The last requested time up to which all writes have ended and depend on no later one.
 
-        A commit that was merged on one with a later requested time takes that one's file groups
-        out (a rebase), or writes a key anew that it had deleted. Neither can be told without the
-        other, so they stay together.
+        A commit can build on a commit with a later requested time: by a rebase it replaces that commit's file
+        groups, or it writes a key again that the other had deleted. A window has both or neither.
         """
         first = self.in_flight[0].requested_time if self.in_flight else None
         ready = [
@@ -380,18 +377,18 @@ def _touched_paths(
     *,
     only_with_rows: bool = True,
 ) -> list[str]:
-    """The base files, as of the last of some commits, in which they left rows of theirs.
+    """The base files that hold rows of some commits, after the last of them.
 
-    No listing and no other commit is needed: what replaced or rewrote a file group that one of
-    them wrote completed after it, and so is one of them.
+    This takes no listing and no other commit: a commit that replaced or rewrote a file group of theirs has
+    completed later, so it is among them.
 
-    :param only_with_rows: leave out files in which they did not write any row anew.
+    :param only_with_rows: leave out files without a row that these commits wrote.
     """
     newest: dict[FileGroupId, tuple[str, str]] = {}
     for instant in commits:
         described = metadata(instant)
         replaced = _replaced(described)
-        # What is taken out is carried over, at most, into new file groups of its partition.
+        # The rows of a replaced file group can move only to new file groups of its partition.
         carried_over = {group.partition_path for group in replaced & newest.keys()}
         for group in replaced:
             newest.pop(group, None)
@@ -406,13 +403,13 @@ def _touched_paths(
 def _snapshot_paths(
     table: HudiTable, moment: _Moment, commits: Sequence[Instant], left_out: frozenset[Instant]
 ) -> list[str]:
-    """The base files that show exactly these commits, and what was archived before them."""
+    """The base files that show exactly these commits, and the archived ones before them."""
     if not commits:
         return []
     base_files = moment.view(table, left_out).all_base_files()
     paths = {base_file.path for base_file in base_files}
     if left_out:
-        # What they superseded may have been cleaned, and a listing does not tell what is not there.
+        # A clean may have deleted files that the left out commits superseded. A listing does not tell.
         wanted = _touched_paths(commits, moment.metadata, only_with_rows=False)
         if gone := sorted(set(wanted) - paths):
             raise expired(table, None, f"base file {gone[0]} of its snapshot was cleaned")
@@ -447,12 +444,12 @@ def _replaced(described: CommitMetadata) -> frozenset[FileGroupId]:
 
 
 def _action_begun(storage: Storage, instant: str) -> Action:
-    """What the heartbeat of an instant that is not on the timeline yet says that it is; a write otherwise."""
+    """The action in the heartbeat of an instant that is not on the timeline yet; a commit by default."""
     try:
-        said = json.loads(storage.read(f"{_HEARTBEAT_FOLDER}/{instant}"))["action"]
-    except (FileNotFoundError, ValueError, KeyError):  # it has ended just now, or it is the JVM's, and empty
+        action = json.loads(storage.read(f"{_HEARTBEAT_FOLDER}/{instant}"))["action"]
+    except (FileNotFoundError, ValueError, KeyError):  # the write has just ended, or the JVM's empty file
         return Action.COMMIT
-    return Action(said) if said in set(Action) else Action.COMMIT
+    return Action(action) if action in set(Action) else Action.COMMIT
 
 
 def _order(order: Order | str) -> Order:

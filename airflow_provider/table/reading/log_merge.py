@@ -1,6 +1,6 @@
-"""The rows of a file slice of a merge-on-read table: its base file, and what was logged on it.
+"""The rows of a file slice of a merge-on-read table: its base file merged with its log files.
 
-The versions that the log files hold are in memory, the base file passes by row group. Sources:
+The reader holds the versions of the log files in memory, and the base file one row group at a time. Sources:
 ``BaseHoodieLogRecordReader`` (which blocks count, and in which order), ``BufferedRecordMergerFactory`` and
 ``KeyBasedFileGroupRecordBuffer`` (which version of a record wins) of Apache Hudi 1.2.
 """
@@ -45,11 +45,11 @@ _RECORD_KEY = META_COLUMNS[2]
 
 
 class Logged(NamedTuple):
-    """What the log files of a file slice say.
+    """The content of a file slice's log files.
 
-    :param versions: one a record: its newest one.
-    :param ended: record keys that a delete without ordering value has taken out, whatever the base file's
-        ordering values are.
+    :param versions: the newest version of each record.
+    :param ended: keys of records that a delete without ordering value removes, whatever ordering values the
+        base file has.
     """
 
     versions: Batch
@@ -61,10 +61,10 @@ class SliceReader:
     """Reads file slices of one snapshot.
 
     :param storage: the table's storage.
-    :param config: its configuration.
-    :param schema: its schema at that moment.
-    :param semantics: how it merges the versions of a record.
-    :param shown: the instants that the snapshot shows, by their requested times.
+    :param config: the table's configuration.
+    :param schema: the table's schema at that moment.
+    :param semantics: how the table merges the versions of a record.
+    :param shown: requested times of the instants that the snapshot shows.
     """
 
     storage: Storage
@@ -79,18 +79,18 @@ class SliceReader:
 
         :param table: the table.
         :param view: the snapshot.
-        :raises UnsupportedTableError: when the table merges versions in a way that is not known here.
+        :raises UnsupportedTableError: when the table merges versions in an unknown way.
         """
         schema = table.schema_on(view.timeline)
         return cls(table.storage, table.config, schema, table.merge_semantics, view.shown)
 
     def rows(self, file_slice: FileSlice, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows of a file slice, merged.
+        """The merged rows of a file slice.
 
         :param file_slice: the slice.
-        :param columns: to read, Hudi's own among them.
-        :raises CorruptTableError: when a file of it is damaged.
-        :raises FileNotFoundError: when a clean has taken one.
+        :param columns: the columns to read; Hudi's own may be among them.
+        :raises CorruptTableError: when a file of the slice is damaged.
+        :raises FileNotFoundError: when a clean has deleted a file of the slice.
         """
         logged = self._logged(file_slice, self._needed(columns)) if file_slice.log_paths else None
         merge = Merge(logged.versions, self.semantics) if logged else None
@@ -115,7 +115,7 @@ class SliceReader:
         return with_meta_columns(self.schema.columns)
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
-        """The columns that are read so that the rows can be merged."""
+        """These columns, and those that the merge needs."""
         keys = () if self.config.has_meta_columns else self.config.record_key_fields
         decisive = (*keys, *self.semantics.ordering_fields, self.semantics.delete_field, IS_DELETED)
         there = set(self.schema.columns.names)
@@ -123,7 +123,7 @@ class SliceReader:
         return list(dict.fromkeys((*columns, _RECORD_KEY, *more)))
 
     def _with_keys(self, rows: pa.Table) -> pa.Table:
-        """Rows with their record keys, which such a table does not store."""
+        """Rows with their record keys, which a table without meta columns does not store."""
         position = rows.schema.get_field_index(_RECORD_KEY)
         return rows.set_column(position, _RECORD_KEY, record_keys(rows, self.config))
 
@@ -142,7 +142,7 @@ class SliceReader:
         newest = latest_versions(since_the_end, arrival, self.semantics)
         keys = pa.array([], pa.string())
         if ended.any():
-            # Where a row was logged after the delete, that row is held against the base file's, as in Hudi.
+            # A row that was logged after the delete competes with the base file's row, as in Hudi.
             without_order = np.logical_and.reduce([_mask(each.is_null()) for each in newest.ordering])
             deleted = newest.keys.filter(pa.array(newest.deletions & without_order))
             keys = deleted.filter(pc.is_in(deleted, value_set=versions.keys.filter(pa.array(ended))))
@@ -151,7 +151,7 @@ class SliceReader:
     def _blocks(self, file_slice: FileSlice) -> Iterator[LogBlock]:
         for path in file_slice.log_paths:
             content = ByteRange.of_file(self.storage, path)
-            if content.size:  # a writer that died has written nothing into it
+            if content.size:  # a writer may have died before it wrote a block
                 yield from read_log_blocks(content)
 
     def _versions(self, file_slice: FileSlice, block: LogBlock, columns: list[str]) -> _Versions | None:
@@ -203,20 +203,20 @@ class SliceReader:
                 f"a delete block in {block.content.name} has ordering values that {', '.join(fields)} cannot "
                 f"have: {error}"
             ) from error
-        # Where the order of commits decides, the last version wins anyhow.
+        # By commit order the last version wins anyway.
         ended = np.array([bool(fields) and each is None for each in values], np.bool_)
         return _Versions(Batch(rows, keys, ordering, np.ones(len(keys), np.bool_)), ended)
 
 
 class _Versions(NamedTuple):
-    """The versions of records that one block holds, and which of them end all older ones."""
+    """The versions of records in one block, and which of them end all older versions."""
 
     batch: Batch
     ended: Mask
 
 
 def _since_the_end(versions: Batch, ended: Mask) -> Batch:
-    """The versions that no later delete without ordering value has taken out."""
+    """The versions that no later delete without ordering value removes."""
     codes = versions.keys.dictionary_encode().indices.to_numpy()
     last = np.full(int(codes.max()) + 1, -1, np.int64)
     (positions,) = np.nonzero(ended)
@@ -230,7 +230,7 @@ def _mask(values: pa.Array) -> Mask:
 
 
 def _ordering_values(value: WrappedValue | None, fields: int) -> tuple[object, ...] | None:
-    """The ordering values of a delete; None where it has none (``OrderingValues.isDefault``)."""
+    """The ordering values of a delete; None when it has none (``OrderingValues.isDefault``)."""
     if value is None or (value.wrapper == "IntWrapper" and value.value == 0):
         return None
     if value.wrapper != "ArrayWrapper":
@@ -242,14 +242,14 @@ def _ordering_values(value: WrappedValue | None, fields: int) -> tuple[object, .
 def _typed(values: list[object], field: pa.Field) -> pa.Array:
     found = pa.array(values)
     if pa.types.is_integer(found.type) and pa.types.is_temporal(field.type):
-        # Avro's: days of a date, else microseconds, or milliseconds, as the column counts them.
+        # Avro stores a date as days, and a timestamp in the column's unit.
         width = pa.int32() if pa.types.is_date32(field.type) else pa.int64()
         return found.cast(width).cast(field.type)
     return found.cast(field.type, safe=False)
 
 
 def _plain(rows: pa.Table, kinds: pa.Schema) -> pa.Table:
-    """Rows with the table's types, and dictionaries as what they stand for."""
+    """Rows with the table's types; dictionaries are decoded."""
     fields = [kinds.field(name) for name in rows.column_names]
     arrays = [rows[each.name].cast(each.type) for each in fields]
     return pa.Table.from_arrays(arrays, names=rows.column_names)

@@ -1,4 +1,4 @@
-"""Incremental reads of merge-on-read tables: what the commits of a window left in their files."""
+"""Incremental reads of merge-on-read tables: the rows that the commits of a window wrote into files."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from airflow_provider.table.timeline import CommitMetadata, Instant
 class WindowReader(SliceReader):
     """Reads the file slices of a window; see :func:`slices_touched`.
 
-    A partial update says nothing of most columns. Its rows are merged with all that their file slice holds.
+    A partial update has no value for most columns. The reader merges its rows with the whole file slice.
 
     :param whole: reads whole file slices, as they are at the end of the window.
-    :param slices: these, by file group.
+    :param slices: the whole file slices, by file group.
     """
 
     whole: SliceReader
@@ -39,14 +39,14 @@ class WindowReader(SliceReader):
 def slices_touched(
     table: HudiTable, view: FileSystemView, written: Mapping[str, CommitMetadata] | None
 ) -> tuple[FileSlice, ...]:
-    """The file slices of a view, with those files alone that some commits wrote.
+    """The file slices of a view, with only the files that some commits wrote.
 
-    So a row comes as the window's commits left it, whatever an older base file holds: a late row that loses
-    against it is told (``MergeOnReadIncrementalRelationV2``).
+    So a reader sees a row as the window's commits left it, whatever an older base file holds. It sees a late
+    row, too, that loses against the base file (``MergeOnReadIncrementalRelationV2``).
 
     :param table: a merge-on-read table.
     :param view: the table at the end of the window.
-    :param written: what the commits of the window did, by their requested times; None for all file slices.
+    :param written: metadata of the window's commits, by their requested times; None for all file slices.
     """
     if written is None:
         return tuple(slices_of(table, view, view.all_partitions()))
@@ -64,13 +64,13 @@ def slices_touched(
 def without_outer_log_compactions(
     commits: Sequence[Instant], metadata: Callable[[Instant], CommitMetadata]
 ) -> list[Instant]:
-    """The commits of a window, without the log compactions before the first and after the last other one.
+    """The commits of a window, without the log compactions before its first and after its last write.
 
     A log compaction puts its own commit time into the rows that it has read. The JVM's window is the range of
-    requested times from the first to the last write: a log compaction in between counts, others do not.
+    requested times from the first to the last write. So a log compaction counts only between two writes.
 
-    :param commits: those of the window.
-    :param metadata: reads what a commit did.
+    :param commits: the window's commits.
+    :param metadata: reads a commit's metadata.
     """
     writes = [
         each.requested_time for each in commits if metadata(each).operation_type.upper() != "LOG_COMPACT"
@@ -84,7 +84,7 @@ def _written_by(file_slice: FileSlice, commits: Mapping[str, CommitMetadata], la
         if parsed := parse_base_file_name(name):
             return parsed[2] in commits
         log_file = LogFileName.parse(name)
-        # In layout 1 a name tells only the slice. The reader leaves out the blocks of other commits.
+        # In layout 1 a file's name tells only its slice. The reader skips the blocks of other commits.
         return layout == 1 or (log_file is not None and log_file.instant in commits)
 
     base = file_slice.base_path

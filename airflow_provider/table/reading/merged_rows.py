@@ -15,12 +15,12 @@ from airflow_provider.table.schema import with_meta_columns
 
 
 class MergedRows(MadeRows):
-    """Rows of file slices, merged one slice after the other while they are scanned.
+    """Rows of file slices. A scan merges one slice after the other.
 
-    :param reader: of the slices.
-    :param slices: those of the snapshot.
+    :param reader: reads the slices.
+    :param slices: the snapshot's slices.
     :param meta_columns: whether Hudi's own columns come first.
-    :param filter: only rows for which this is true; all when None.
+    :param filter: keeps the rows for which it is true; all when None.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The rows of base files as a pyarrow dataset, whichever columns each file has."""
+"""The rows of base files as a pyarrow dataset. Files may have other columns than the table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider.table.schema import TableSchema, with_meta_columns
 from airflow_provider.table.skipping import has_nan, named_columns
 from airflow_provider.table.storage import Storage
 
-_AT_ONCE = 8  # footers that are read at the same time
+_AT_ONCE = 8  # how many footers are read at the same time
 
 
 def rows_of(
@@ -29,15 +29,15 @@ def rows_of(
     has_never_changed: bool = False,
     where: pc.Expression | None = None,
 ) -> ds.Dataset:
-    """The rows of base files, with the table's columns.
+    """The rows of base files, in the table's columns.
 
     :param storage: the table's storage.
-    :param paths: of the files, relative to the table.
+    :param paths: the files' paths, relative to the table.
     :param schema: the table's schema.
     :param meta_columns: whether Hudi's own columns come first.
-    :param has_never_changed: whether all files are known to have the table's columns; else that is looked for
-        when the dataset is scanned.
-    :param where: only rows for which this is true; all when None.
+    :param has_never_changed: whether all files are known to have the table's columns. Otherwise a scan reads
+        the footers first.
+    :param where: keeps the rows for which it is true; all when None.
     """
     columns = with_meta_columns(schema.columns) if meta_columns else schema.columns
     if not paths:
@@ -53,9 +53,9 @@ def rows_of(
 
 
 class MadeRows(ds.Dataset, abc.ABC):  # type: ignore[misc]  # as far as pyarrow's stubs go
-    """Rows that are made while they are scanned, because they do not lie in files as a query sees them.
+    """Rows that a scan converts or merges, because the files do not hold them as a query sees them.
 
-    :param filter: only rows for which this is true; all when None.
+    :param filter: keeps the rows for which it is true; all when None.
     """
 
     def __init__(self, filter: pc.Expression | None = None) -> None:
@@ -63,7 +63,7 @@ class MadeRows(ds.Dataset, abc.ABC):  # type: ignore[misc]  # as far as pyarrow'
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """What is true of all rows: nothing is known."""
+        """The condition that all rows meet; nothing is known of them."""
         return pc.scalar(True)
 
     @property
@@ -90,7 +90,7 @@ class MadeRows(ds.Dataset, abc.ABC):  # type: ignore[misc]  # as far as pyarrow'
         return ds.Scanner.from_batches(rows, schema=schema, columns=columns or None, filter=filter, **options)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Any:
-        """Not to be had: a fragment has its file's own rows.
+        """Refused, because a fragment would hold its file's own rows.
 
         :raises NotImplementedError: always.
         """
@@ -99,11 +99,11 @@ class MadeRows(ds.Dataset, abc.ABC):  # type: ignore[misc]  # as far as pyarrow'
         )
 
     def replace_schema(self, schema: pa.Schema) -> Any:
-        """Not to be had; see :meth:`get_fragments`."""
+        """Refused; see :meth:`get_fragments`."""
         raise NotImplementedError("select columns when the dataset is scanned instead")
 
     def join(self, *arguments: Any, **options: Any) -> Any:
-        """Not to be had; see :meth:`get_fragments`."""
+        """Refused; see :meth:`get_fragments`."""
         raise NotImplementedError("join what to_table() gives instead")
 
     join_asof = join
@@ -114,7 +114,7 @@ class MadeRows(ds.Dataset, abc.ABC):  # type: ignore[misc]  # as far as pyarrow'
 
     @abc.abstractmethod
     def _batches(self, schema: pa.Schema, filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
-        """The rows, with these columns; those that the filter leaves out may be left out already."""
+        """The rows in these columns. An implementation may skip rows that the filter leaves out."""
 
     def _both(self, filter: pc.Expression | None) -> pc.Expression | None:
         if filter is None or self._filter is None:
@@ -132,19 +132,19 @@ class MadeRows(ds.Dataset, abc.ABC):  # type: ignore[misc]  # as far as pyarrow'
             asked.update(named_columns(expression, names))
         if filter is not None:
             asked.update(named_columns(filter, names))
-        # Rows that no column is asked of are to be counted all the same.
+        # A scan without columns still counts rows.
         return [name for name in names if name in asked] or names[:1]
 
 
 class EvolvedRows(MadeRows):
-    """Rows of files that may have other columns, and other types, than the table.
+    """Rows of files that may have other columns and types than the table.
 
-    Arrow's own reader goes by names and has types of its own mind. Where a file has exactly the table's it
-    reads it; all others are brought to the table's columns, row group by row group, while they are scanned.
+    Arrow's reader matches columns by name and chooses types itself, so it reads only files with exactly the
+    table's columns. A scan converts any other file to the table's columns, row group by row group.
 
-    :param files: the files, as pyarrow has them.
-    :param columns: what becomes of their columns, one a file.
-    :param filter: only rows for which this is true; all when None.
+    :param files: the files as a pyarrow dataset.
+    :param columns: for each file, how its columns become the table's.
+    :param filter: keeps the rows for which it is true; all when None.
     """
 
     def __init__(

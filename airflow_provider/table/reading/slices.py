@@ -1,4 +1,4 @@
-"""File slices with their log files: what a merge-on-read table is made of.
+"""File slices with their log files, as a merge-on-read table has them.
 
 :mod:`airflow_provider.table.reading.log_merge` reads their rows.
 """
@@ -16,14 +16,14 @@ from airflow_provider.table.hudi_table import HudiTable
 
 @dataclass(frozen=True)
 class FileSlice:
-    """One version of a file group: a base file and what was logged on it.
+    """One version of a file group: a base file and the log files on it.
 
     :param partition_path: partition path relative to the table.
-    :param file_id: id of the file group.
-    :param base_instant: requested time of the base file's instant; where there is no base file, of the
-        instant whose log file came first.
-    :param base_path: the base file, relative to the table; None where only log files are there.
-    :param log_paths: log files, relative to the table, in the order in which they are merged.
+    :param file_id: the file group's id.
+    :param base_instant: requested time of the instant that wrote the base file; without a base file, of the
+        instant that wrote the first log file.
+    :param base_path: the base file, relative to the table; None when the slice has log files only.
+    :param log_paths: the log files, relative to the table, in the order in which readers merge them.
     """
 
     partition_path: str
@@ -34,7 +34,7 @@ class FileSlice:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All its files, relative to the table."""
+        """The base file and the log files, relative to the table."""
         return (*(() if self.base_path is None else (self.base_path,)), *self.log_paths)
 
     @property
@@ -46,7 +46,7 @@ class FileSlice:
 def file_slices(table: HudiTable, as_of: str | None = None) -> list[FileSlice]:
     """The newest visible slice of every live file group, with its log files.
 
-    :param table: of either type.
+    :param table: the table, copy-on-write or merge-on-read.
     :param as_of: see :meth:`~airflow_provider.table.timeline.active.Timeline.as_of`; now when None.
     """
     view = table.view(as_of)
@@ -56,7 +56,7 @@ def file_slices(table: HudiTable, as_of: str | None = None) -> list[FileSlice]:
 def slices_of(table: HudiTable, view: FileSystemView, partitions: Iterable[str]) -> list[FileSlice]:
     """The newest slice of every live file group of some partitions, with its log files.
 
-    :param table: of either type.
+    :param table: the table, copy-on-write or merge-on-read.
     :param view: the snapshot.
     :param partitions: partition paths.
     """
@@ -69,8 +69,8 @@ def slices_of(table: HudiTable, view: FileSystemView, partitions: Iterable[str])
             log_file = LogFileName.parse(name)
             if log_file is None or FileGroupId(partition, log_file.file_id) in view.replaced:
                 continue
-            # In layout 1 the name tells only the slice; a block of an instant that was rolled back is
-            # skipped when it is read.
+            # In layout 1 a file's name tells only its slice. The reader skips blocks of instants that were
+            # rolled back.
             if table.config.layout == 1 or view.shows(log_file.instant):
                 place = (log_file.instant, log_file.version, log_file.write_token, name)
                 logs.setdefault(log_file.file_id, []).append(place)
@@ -97,6 +97,6 @@ def _bases(view: FileSystemView, partition: str, names: list[str]) -> dict[str, 
 
 
 def _logged_at(view: FileSystemView, instant: str) -> str:
-    """A log file belongs to the newest slice whose instant is not after its own completion."""
+    """A log file belongs to the newest slice whose instant is not after the time that this returns."""
     found = view.timeline.find(instant)
     return (found and found.completion_time) or instant

@@ -33,29 +33,28 @@ def snapshot(
 ) -> ds.Dataset:
     """The rows of a table at one moment.
 
-    Several tables as they are together, and no transaction in part::
+    Several tables at one moment, each transaction wholly or not at all::
 
         state = metastore.read_snapshot([("lake", "flights"), ("lake", "delays")])
         snapshot(flights, valid_write_ids=state.tables["lake.flights"].write_ids)
         snapshot(delays, valid_write_ids=state.tables["lake.delays"].write_ids)
 
-    The rows that a query asks for, from no more files than the table's indexes leave::
+    The rows of a query, from the files that the table's indexes do not skip::
 
         snapshot(flights, where=[("dep_delay", ">", 300), ("origin", "in", ["JFK", "EWR"])])
 
     :param table: the table.
-    :param as_of: an instant (requested or completion time of a commit: right after it
-        completed) or any instant time; now when None.
+    :param as_of: the requested or completion time of a commit, for the moment right after it completed; or
+        any other instant time; now when None.
     :param valid_write_ids: see :meth:`HudiTable.select_files`.
-    :param where: only rows for which this is true, see :data:`~airflow_provider.table.skipping.Where`.
+    :param where: keeps the rows for which it is true, see :data:`~airflow_provider.table.skipping.Where`.
     :param meta_columns: whether Hudi's five meta columns are part of the schema.
-    :return: a dataset over the files of that snapshot; it stays what it is while writers go on. Of a
-        merge-on-read table the log files are merged while it is scanned: one file slice's are in memory.
-    :raises NoSuchInstantError: when nothing had completed as of then.
-    :raises SnapshotUnavailableError: when the files cannot tell apart what is seen and what is not.
+    :return: a dataset over the snapshot's files. Writers that go on do not change it. A scan of a
+        merge-on-read table merges the log files, and holds those of one file slice in memory.
+    :raises NoSuchInstantError: when no commit had completed at ``as_of``.
+    :raises SnapshotUnavailableError: when the files cannot tell apart the visible and the invisible rows.
     :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
-    :raises UnsupportedTableError: for a merge-on-read table whose log files are merged in a way that is not
-        known here.
+    :raises UnsupportedTableError: for a merge-on-read table that merges versions in an unknown way.
     """
     if table.is_merge_on_read:
         return _merged(table, as_of, valid_write_ids, where, meta_columns)
@@ -66,18 +65,18 @@ def snapshot(
 def read_optimized(
     table: HudiTable, as_of: str | None = None, *, where: Where | None = None, meta_columns: bool = False
 ) -> ds.Dataset:
-    """What the base files of a table hold: of a merge-on-read table, its rows as of the last compactions.
+    """The rows in a table's base files: for a merge-on-read table its rows at the last compactions.
 
-    Hudi's read-optimized query: as fast as a copy-on-write table, and as old as the newest base file of each
-    file group. Of a copy-on-write table it is the snapshot.
+    This is Hudi's read-optimized query. It is as fast as a read of a copy-on-write table, and as old as the
+    newest base file of each file group. For a copy-on-write table it is the snapshot.
 
     :param table: the table.
     :param as_of: see :func:`snapshot`.
     :param where: see :func:`snapshot`.
     :param meta_columns: see :func:`snapshot`.
     :return: a dataset over the base files.
-    :raises NoSuchInstantError: when nothing had completed as of then.
-    :raises SnapshotUnavailableError: when a clean has taken a file of it.
+    :raises NoSuchInstantError: when no commit had completed at ``as_of``.
+    :raises SnapshotUnavailableError: when a clean has deleted one of the files.
     :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
     """
     view = table.readable_view(as_of)
@@ -89,7 +88,7 @@ def read_optimized(
 def _of_base_files(
     table: HudiTable, found: Selection, schema: TableSchema, where: Where | None, meta_columns: bool
 ) -> ds.Dataset:
-    # Imported here: it pulls pandas in, which would cost every import of the engine a second.
+    # Imported here: it imports pandas, which takes a second.
     from airflow_provider.table.reading.rows import rows_of
 
     paths = [base_file.path for base_file in found.base_files]
@@ -111,12 +110,14 @@ def select_slices(
     valid_write_ids: ValidWriteIds | None = None,
     where: Where | None = None,
 ) -> tuple[SliceReader, list[FileSlice]]:
-    """The file slices of a merge-on-read table that a query has to open, and who reads them.
+    """The file slices of a merge-on-read table that a query opens, and their reader.
+
+    It raises the errors of :func:`snapshot`.
 
     :param table: the table.
-    :param as_of: see :func:`snapshot`, whose errors are raised here too.
+    :param as_of: see :func:`snapshot`.
     :param valid_write_ids: see :func:`snapshot`.
-    :param where: what the query asks of the rows. Slices are left out that cannot hold such a row.
+    :param where: the query's condition. Slices that cannot hold a matching row are skipped.
     """
     view = table.readable_view(as_of, valid_write_ids=valid_write_ids)
     reader = SliceReader.of(table, view)
@@ -124,7 +125,7 @@ def select_slices(
     slices = slices_of(table, view, select_partitions(view, table.config, columns, where))
     if where is None:
         return reader, slices
-    # What was logged may be anything: statistics of the base file say nothing of it.
+    # The statistics of a base file tell nothing of the rows in its log files.
     alone = (view.base_file(each.file_group) for each in slices if not each.log_paths)
     skipped = without_matches(view, columns, where, filter(None, alone))
     groups = {each.file_group for each in skipped}

@@ -3,8 +3,8 @@
 This is Hudi's ``InternalSchema``. Each commit of such a table holds the columns with their ids in its extra
 metadata (``latest_schema``). ``.hoodie/.schema`` keeps all earlier versions (``SerDeHelper``,
 ``FileBasedInternalSchemaStorageManager``). A base file's columns have the names of the version that was the
-newest when its instant was requested (``InternalSchemaCache``). The ids tell which of the table's columns they
-are now.
+newest when its instant was requested (``InternalSchemaCache``). Their ids tell which of the table's columns
+they are now.
 """
 
 from __future__ import annotations
