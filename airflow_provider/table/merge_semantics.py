@@ -1,8 +1,8 @@
-"""How a table merges two versions of a record, as its ``hoodie.properties`` say it.
+"""How a table merges two versions of a record, by its ``hoodie.properties``.
 
-Sources: Hudi 1.2's ``HoodieTableConfig.inferMergingConfigsForV9TableCreation`` (which properties a payload
-class becomes), ``BufferedRecordMergerFactory`` (the merge modes), ``PartialUpdateHandler`` (partial updates),
-``DeleteContext`` and ``RecordContext.isDeleteRecord`` (rows that take their record out).
+Sources: Hudi 1.2's ``HoodieTableConfig.inferMergingConfigsForV9TableCreation`` (the properties that replace a
+payload class), ``BufferedRecordMergerFactory`` (the merge modes), ``PartialUpdateHandler`` (partial updates),
+``DeleteContext`` and ``RecordContext.isDeleteRecord`` (rows that delete their record).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DELETE_MARKER = "hoodie.payload.delete.marker"
 UNAVAILABLE = "hoodie.write.partial.update.unavailable.value"
 
 IS_DELETED = "_hoodie_is_deleted"
-"""A column of the table: where it is true, a row takes its record out (``HOODIE_IS_DELETED_FIELD``)."""
+"""A column of the table: a row in which it is true deletes its record (``HOODIE_IS_DELETED_FIELD``)."""
 
 COMMIT_TIME, EVENT_TIME = "COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"
 
@@ -50,7 +50,7 @@ PAYLOADS = {
     f"{_MODELS}.debezium.PostgresDebeziumAvroPayload": EVENT_TIME,
     f"{_MODELS}.debezium.MySqlDebeziumAvroPayload": EVENT_TIME,
 }
-"""Payload classes that Hudi maps onto a merge mode, which other properties complete."""
+"""The merge mode of each payload class that Hudi replaces by a mode and other properties."""
 
 _DEBEZIUM_DELETE = {
     f"{MERGE_PROPERTY}{DELETE_FIELD}": "_change_operation_type",
@@ -79,25 +79,25 @@ _WITH_THE_JVM = "write it with the Hudi that made it; it can be read here"
 
 
 class PartialUpdate(StrEnum):
-    """Which values of the newer version say nothing, so that the older one's stay (``PartialUpdateMode``)."""
+    """Which values of the newer version are gaps, in which the older one's stay (``PartialUpdateMode``)."""
 
     NONE = "NONE"
     IGNORE_DEFAULTS = "IGNORE_DEFAULTS"
-    """Nulls."""
+    """Nulls are gaps."""
     FILL_UNAVAILABLE = "FILL_UNAVAILABLE"
-    """Texts and bytes that are a marker, as Debezium's for values that PostgreSQL has not told again."""
+    """Texts and bytes that equal a marker are gaps, as Debezium marks values that PostgreSQL did not send."""
 
 
 @dataclass(frozen=True)
 class MergeSemantics:
     """How a table merges two versions of a record.
 
-    :param ordering_fields: columns of which the larger values win, the first before the second, and the later
-        write of equals; none where the later write always wins.
-    :param partial_update: which values of the newer version are taken from the older one.
+    :param ordering_fields: the version with larger values in these columns wins. The first column decides
+        before the second, and of equal versions the later write wins. Empty when the later write always wins.
+    :param partial_update: which values of the newer version come from the older one.
     :param unavailable: the marker of :attr:`PartialUpdate.FILL_UNAVAILABLE`.
-    :param delete_field: a column by which a row takes its record out.
-    :param delete_marker: by which value there, as text.
+    :param delete_field: the column that marks a row which deletes its record.
+    :param delete_marker: the value of that column, as text.
     """
 
     ordering_fields: tuple[str, ...] = ()
@@ -108,11 +108,11 @@ class MergeSemantics:
 
     @classmethod
     def of(cls, config: TableConfig) -> MergeSemantics:
-        """What a table's properties say.
+        """Read a table's properties.
 
         :param config: the table's configuration.
-        :raises UnsupportedTableError: when they name something that is not known here, such as the merge mode
-            ``CUSTOM``: rows that it would merge otherwise are not written.
+        :raises UnsupportedTableError: when a property has an unknown value, such as the merge mode
+            ``CUSTOM``. A write would merge rows in another way than the table's owner wants.
         """
         properties = _merge_properties(config)
         field, marker = properties.get(DELETE_FIELD), properties.get(DELETE_MARKER)
@@ -136,7 +136,7 @@ class MergeSemantics:
         return self.partial_update is PartialUpdate.IGNORE_DEFAULTS
 
     def says_nothing(self, column: pa.Array) -> Mask:
-        """Which values of a newer version are taken from the older one.
+        """Which values of a newer version are gaps, so that the older version's values stay.
 
         :param column: values of one top-level column.
         """
@@ -148,10 +148,10 @@ class MergeSemantics:
         return np.zeros(len(column), np.bool_)
 
     def deletions(self, rows: pa.Table) -> Mask | None:
-        """Which rows take their record out.
+        """Which rows delete their record.
 
         :param rows: incoming rows, with the table's types.
-        :return: None where no row can.
+        :return: None when the rows have no column that says so.
         """
         found: Mask | None = None
         if IS_DELETED in rows.column_names and pa.types.is_boolean(rows[IS_DELETED].type):
@@ -164,20 +164,20 @@ class MergeSemantics:
 
 
 def properties_of_payload(payload: str) -> dict[str, str]:
-    """The properties that say in a table of version 9 what a payload class did before.
+    """The properties that replace a payload class in a table of version 9.
 
     :param payload: one of :data:`PAYLOADS`.
-    :return: those besides merge mode and strategy (``EightToNineUpgradeHandler``).
+    :return: the properties besides merge mode and strategy (``EightToNineUpgradeHandler``).
     """
     return dict(_OF_PAYLOADS.get(payload, {}))
 
 
 def check_rows_can_be_merged(config: TableConfig, semantics: MergeSemantics, columns: pa.Schema) -> None:
-    """Hold a table's columns against its merge semantics, before rows are written.
+    """Check a table's columns against its merge semantics, before rows are written.
 
     :param config: the table's configuration.
-    :param semantics: what that says.
-    :param columns: its columns.
+    :param semantics: the semantics in that configuration.
+    :param columns: the table's columns.
     :raises UnsupportedTableError: when a column's type cannot be compared as Hudi would.
     """
     name = semantics.delete_field

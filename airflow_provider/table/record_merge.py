@@ -1,7 +1,7 @@
-"""Merging versions of records: one row a record out of a base file and of what came after it.
+"""Merging versions of records: a base file and newer versions become one row per record.
 
-A copy-on-write merge makes the next base file of it; a merge-on-read snapshot shows it. Everything is
-vectorised: the newer versions are in memory, the base file passes by row group. The table's
+A copy-on-write merge writes the result as the next base file; a merge-on-read snapshot shows it. The merge is
+vectorised. It holds the newer versions in memory, and the base file one row group at a time. The table's
 :class:`~airflow_provider.table.merge_semantics.MergeSemantics` decide between two versions of a record.
 """
 
@@ -25,14 +25,14 @@ _RECORD_KEY = META_COLUMNS[2]
 
 @dataclass(frozen=True)
 class Batch:
-    """Versions of records, and what decides between two of the same record.
+    """Versions of records, with the values that decide between two versions of one record.
 
     :param rows: the rows.
-    :param keys: their record keys.
-    :param ordering: their values of the ordering columns, one array each; none where the later write wins.
-    :param deletes: which of them take their record out; None where none does.
-    :param unsaid: by column, which of them say nothing of it, so that the older version's value stays: rows
-        of a partial update. Columns that each row says something of are left out.
+    :param keys: the rows' record keys.
+    :param ordering: the rows' values of each ordering column; empty when the later write wins.
+    :param deletes: which rows delete their record; None when no row does.
+    :param unsaid: by column, which rows have no value for it because they are a partial update. The older
+        version's value stays there. A column that every row has a value for is left out.
     """
 
     rows: pa.Table
@@ -46,7 +46,7 @@ class Batch:
 
     @property
     def deletions(self) -> Mask:
-        """Which of the rows take their record out."""
+        """Which of the rows delete their record."""
         return np.zeros(len(self), np.bool_) if self.deletes is None else self.deletes
 
     def take(self, positions: Positions) -> Batch:
@@ -59,14 +59,14 @@ class Batch:
 
     def filter(self, chosen: Mask) -> Batch:
         """The rows where the mask is true, in their order."""
-        mask = pa.array(chosen)
+        where = pa.array(chosen)
         deletes = None if self.deletes is None else self.deletes[chosen]
-        ordering = tuple(column.filter(mask) for column in self.ordering)
-        unsaid = {name: said[chosen] for name, said in self.unsaid.items()}
-        return Batch(self.rows.filter(mask), self.keys.filter(mask), ordering, deletes, unsaid)
+        ordering = tuple(column.filter(where) for column in self.ordering)
+        unsaid = {name: mask[chosen] for name, mask in self.unsaid.items()}
+        return Batch(self.rows.filter(where), self.keys.filter(where), ordering, deletes, unsaid)
 
     def is_unsaid(self, column: str) -> Mask:
-        """Which of the rows say nothing of a column."""
+        """Which of the rows have no value for a column."""
         found = self.unsaid.get(column)
         return np.zeros(len(self), np.bool_) if found is None else found
 
@@ -93,14 +93,14 @@ class Batch:
 
 
 def latest_versions(batch: Batch, arrival: pa.Array, semantics: MergeSemantics | None = None) -> Batch:
-    """One row a record key: the one with the largest ordering values, the last of equals.
+    """One row per record key: the row with the largest ordering values, and of equal rows the last.
 
     A null ordering value is smaller than any other.
 
-    :param batch: rows, keys may repeat.
+    :param batch: the rows; several may have one key.
     :param arrival: numbers that grow in the order in which the rows came.
-    :param semantics: where a version keeps values of another one, they are merged one after the other, in the
-        order in which they came.
+    :param semantics: the table's semantics. When a version keeps values of an older one, the versions are
+        merged one after the other, in the order in which they came.
     """
     encoded = batch.keys.dictionary_encode()
     if len(encoded.dictionary) == len(batch.keys):
@@ -120,7 +120,7 @@ def latest_versions(batch: Batch, arrival: pa.Array, semantics: MergeSemantics |
 
 
 def _folded(batch: Batch, codes: pa.Array, arrival: pa.Array, semantics: MergeSemantics) -> Batch:
-    """Every key's versions merged in the order in which they came: the n-th of all keys at once."""
+    """Merge each key's versions in the order in which they came: the n-th version of all keys at once."""
     positions = _sorted({"key": codes, "arrival": arrival})
     sorted_codes = codes.to_numpy()[positions]
     starts = np.flatnonzero(np.append(True, sorted_codes[1:] != sorted_codes[:-1]))
@@ -137,10 +137,9 @@ def _folded(batch: Batch, codes: pa.Array, arrival: pa.Array, semantics: MergeSe
 
 
 def _merged(older: Batch, newer: Batch, semantics: MergeSemantics) -> tuple[Batch, Mask, Mask]:
-    """Two versions of the same records, row by row.
+    """Merge two versions of the same records, row by row.
 
-    :return: what they are together, where the newer one wins, and where the one that wins took a value of the
-        other.
+    :return: the merged rows, where the newer version wins, and where the winner took a value of the other.
     """
     wins = _at_least(newer.ordering, older.ordering, len(newer))
     both = np.arange(len(newer), dtype=np.int64)
@@ -171,13 +170,12 @@ def _merged(older: Batch, newer: Batch, semantics: MergeSemantics) -> tuple[Batc
 
 
 class Merge:
-    """One row a record from a batch and from a base file that passes by.
+    """Merges a batch into a base file, whose row groups pass one after the other.
 
-    :param batch: one row a key.
-    :param semantics: of the table.
-    :ivar updated: rows of the base file that a row of the batch replaces.
-    :ivar deleted: rows of the base file that one takes out.
-    :ivar found: rows of the batch whose key is in the base file.
+    :param batch: one row per key.
+    :param semantics: the table's semantics.
+    :ivar deleted: how many rows of the base file a row of the batch has deleted.
+    :ivar found: which rows of the batch have a key that the base file has.
     """
 
     def __init__(self, batch: Batch, semantics: MergeSemantics) -> None:
@@ -189,7 +187,7 @@ class Merge:
         self.deleted = 0
 
     def surviving(self, old: pa.Table) -> pa.Table:
-        """The rows of a row group that stay as they are.
+        """The rows of a row group that the batch does not change.
 
         :param old: rows of the base file, with Hudi's columns.
         """
@@ -205,7 +203,7 @@ class Merge:
         return old.filter(pa.array(~gone))
 
     def written(self) -> Iterator[tuple[Batch, Mask]]:
-        """The rows that this write brings, when the base file has passed by; and whose key was in it."""
+        """The new and changed rows, after all row groups, and for each whether the file has its key."""
         for merged in self._merged:
             yield merged, np.ones(len(merged), np.bool_)
         left = ~(self._beaten | self._batch.deletions)
@@ -215,7 +213,7 @@ class Merge:
             yield (self._batch if left.all() else self._batch.filter(left)), self.found[left]
 
     def _replaced(self, old: pa.Table, hit: Mask, where: Positions) -> Mask:
-        """Which of the rows whose key is in the batch do not stay."""
+        """Which of the rows with a key in the batch are replaced or deleted."""
         batch = self._batch
         if batch.keeps_values(self._semantics):
             return self._taking_values(_stored(old.filter(pa.array(hit)), batch, self._semantics), where)
@@ -244,7 +242,7 @@ class Merge:
 
 
 def _stored(rows: pa.Table, batch: Batch, semantics: MergeSemantics) -> Batch:
-    """Rows of a base file, with the columns of a batch."""
+    """Rows of a base file, in the columns of a batch."""
     names, ordering = batch.rows.column_names, semantics.ordering_fields if batch.ordering else ()
     columns = [
         rows[name].combine_chunks() if name in rows.column_names else pa.nulls(len(rows), kind)
@@ -258,7 +256,7 @@ def _stored(rows: pa.Table, batch: Batch, semantics: MergeSemantics) -> Batch:
 
 
 def _at_least(new: Sequence[pa.Array], old: Sequence[pa.Array], count: int) -> Mask:
-    """Where ``new >= old``, the first column before the second; null is smaller than any value."""
+    """Where ``new >= old``. The first column decides before the second; null is smaller than any value."""
     found = np.ones(count, np.bool_)
     for one, other in reversed(list(zip(new, old, strict=True))):
         one, other = _comparable(one), _comparable(other).cast(one.type)
@@ -280,7 +278,7 @@ def _mask(values: pa.Array) -> Mask:
 
 
 def _comparable(values: pa.Array) -> pa.Array:
-    # NaN is the largest number (Java's Double.compareTo); Arrow finds it neither small nor large.
+    # NaN is the largest number, as for Java's Double.compareTo. Arrow would compare it with nothing.
     if pa.types.is_floating(values.type):
         return pc.if_else(pc.is_nan(values), pa.scalar(float("inf"), values.type), values)
     return values
