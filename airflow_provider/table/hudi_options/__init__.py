@@ -1,4 +1,7 @@
-"""Configuration by Hudi's own keys: which are known, what they mean here, and which contradict each other.
+"""Configuration by Hudi's own keys: the known options, their meaning here, and their contradictions.
+
+Begin with :class:`HudiOptions`; ``registry`` lists the options. An option's topic puts it into
+docs/configuration.md.
 
 Names, alternatives and units are those of Hudi 1.1 (``HoodieMetadataConfig``, ``HoodieWriteConfig``,
 ``HoodieLockConfig``, ``LockConfiguration``, ``StorageBasedLockConfig``, ``HoodieCleanConfig``,

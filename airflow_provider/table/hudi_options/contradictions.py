@@ -1,4 +1,4 @@
-"""What options must not say together."""
+"""Options that contradict each other."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ _ORDERED = (
 
 
 def contradictions(values: Mapping[str, Any], *, with_defaults: bool = False) -> Iterator[str]:
-    """What options say against each other, each as a sentence with its remedy.
+    """The contradictions between options, each as a sentence with its remedy.
 
     :param values: typed values of options, by key.
-    :param with_defaults: whether defaults hold beside them: an operator's arguments can say otherwise.
+    :param with_defaults: whether the defaults of other options count. They do not where an operator's
+        arguments can still replace them.
     """
     for rule in (_modes, _lock_providers, _ports, _leases, _metadata_table, _column_stats, _retention):
         yield from rule(values)

@@ -24,7 +24,7 @@ INDEX_OPTIONS = (
         f"{METADATA}index.async",
         Topic.INDEX,
         FLAG,
-        "Whether indexes are built beside the writers, by an indexing plan, and not by the next load.",
+        "Whether an indexing plan builds indexes beside the writers. Otherwise the next load builds them.",
         default=False,
     ),
     Option(
@@ -38,13 +38,13 @@ INDEX_OPTIONS = (
         f"{METADATA}index.column.stats.column.list",
         Topic.INDEX,
         NAMES,
-        "The columns that it has.",
+        "The columns in `column_stats`.",
     ),
     Option(
         f"{METADATA}index.column.stats.max.columns.to.index",
         Topic.INDEX,
         whole(least=1),
-        "How many of the schema's first columns it has where no list is given.",
+        "Without a list, how many of the schema's first columns `column_stats` has.",
         default=32,
     ),
     Option(
@@ -58,7 +58,7 @@ INDEX_OPTIONS = (
         f"{METADATA}index.partition.stats.enable",
         Topic.INDEX,
         FLAG,
-        "The index `partition_stats`; as `column_stats` where nobody says it.",
+        "The index `partition_stats`; by default as `column_stats`.",
     ),
     Option(
         f"{METADATA}index.partition.stats.file.group.count",
@@ -85,7 +85,7 @@ INDEX_OPTIONS = (
         f"{GLOBAL_RECORD_INDEX}enable",
         Topic.INDEX,
         FLAG,
-        "The index `record_index`: record keys are unique in the whole table.",
+        "The index `record_index`. With it, record keys are unique in the whole table.",
         default=False,
         alternatives=(f"{METADATA}record.index.enable",),
     ),
@@ -93,7 +93,7 @@ INDEX_OPTIONS = (
         f"{GLOBAL_RECORD_INDEX}min.filegroup.count",
         Topic.INDEX,
         whole(least=1),
-        "It has at least so many file groups.",
+        "The least number of file groups of `record_index`.",
         default=10,
         alternatives=(f"{METADATA}record.index.min.filegroup.count",),
     ),
@@ -101,7 +101,7 @@ INDEX_OPTIONS = (
         f"{GLOBAL_RECORD_INDEX}max.filegroup.count",
         Topic.INDEX,
         whole(least=1),
-        "And at most so many.",
+        "The largest number of file groups of `record_index`.",
         default=10_000,
         alternatives=(f"{METADATA}record.index.max.filegroup.count",),
     ),
@@ -109,21 +109,21 @@ INDEX_OPTIONS = (
         f"{METADATA}record.index.growth.factor",
         Topic.INDEX,
         NUMBER,
-        "How many times as many records are expected as there are when it is built.",
+        "The expected number of records, as a multiple of their number when `record_index` is built.",
         default=2.0,
     ),
     Option(
         f"{METADATA}record.index.max.filegroup.size",
         Topic.INDEX,
         BYTES,
-        "Bytes that one of its file groups should have at most.",
+        "The target size of a file group of `record_index`.",
         default=1024**3,
     ),
     Option(
         f"{METADATA}compact.max.delta.commits",
         Topic.INDEX,
         whole(least=1),
-        "Delta commits of the metadata table after which it is compacted.",
+        "The number of delta commits after which the metadata table is compacted.",
         "max_delta_commits",
         default=10,
     ),
@@ -131,7 +131,7 @@ INDEX_OPTIONS = (
         "hoodie.compaction.logfile.size.threshold",
         Topic.INDEX,
         whole("bytes"),
-        "Log files of one of its file groups that are smaller together stay as they are.",
+        "A compaction of the metadata table leaves out file groups whose log files are smaller together.",
         "log_file_size_threshold",
         default=0,
     ),
@@ -139,7 +139,7 @@ INDEX_OPTIONS = (
         f"{METADATA}index.check.timeout.seconds",
         Topic.INDEX,
         SECONDS,
-        "How long the build of an index waits for the writers that it has to catch up with.",
+        "How long an index build waits for the writers that it has to catch up with.",
         default=900.0,
     ),
 )
@@ -160,21 +160,20 @@ _COUNTED_BY = {
 
 @dataclass(frozen=True)
 class IndexOptions:
-    """What the options say of the metadata table; Hudi's defaults where they say nothing.
+    """The options of the metadata table and its indexes, with Hudi's defaults.
 
     :param enabled: whether the table has a metadata table (``hoodie.metadata.enable``); None when not set.
     :param partitions: the wanted partitions, ``files`` first; empty when not set.
-    :param columns: of ``column_stats``; None for the first :attr:`max_columns` of the schema.
-    :param max_columns: see there.
-    :param file_groups: how many a partition begins with; of the record index see the next three.
-    :param least_file_groups: of the record index.
-    :param most_file_groups: of the record index.
-    :param growth: how many times as many records the record index is made for as there are.
-    :param file_group_bytes: that a file group of the record index should have at most.
-    :param compact_delta_commits: delta commits of the metadata table after which it is compacted.
-    :param is_async: whether indexes are built by an indexing plan, beside the writers.
-    :param check_timeout: seconds that the build of an index waits for the writers that it has to catch
-        up with.
+    :param columns: the columns in ``column_stats``; None for the first :attr:`max_columns` of the schema.
+    :param max_columns: how many columns ``column_stats`` has without a list.
+    :param file_groups: the number of file groups of each new partition but the record index.
+    :param least_file_groups: the least number of file groups of the record index.
+    :param most_file_groups: the largest number of file groups of the record index.
+    :param growth: the expected number of records, as a multiple of their number now.
+    :param file_group_bytes: the target size of a file group of the record index, in bytes.
+    :param compact_delta_commits: the number of delta commits after which the metadata table is compacted.
+    :param is_async: whether an indexing plan builds the indexes beside the writers.
+    :param check_timeout: seconds that an index build waits for the writers that it has to catch up with.
     """
 
     enabled: bool | None
@@ -192,7 +191,7 @@ class IndexOptions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> IndexOptions:
-        """Read them.
+        """Read the options of the metadata table among all options.
 
         :param values: typed values of options, by key.
         """
@@ -217,7 +216,7 @@ class IndexOptions:
 
 
 def enabled_indexes(values: Mapping[str, Any]) -> tuple[MetadataPartition, ...]:
-    """The partitions beside ``files`` that options ask for.
+    """The partitions besides ``files`` that options enable.
 
     :param values: typed values of options, by key.
     """
@@ -228,7 +227,7 @@ def enabled_indexes(values: Mapping[str, Any]) -> tuple[MetadataPartition, ...]:
 
 
 def enabling_key(partition: MetadataPartition) -> str:
-    """The option that asks for a partition.
+    """The option that enables a partition.
 
     :param partition: one of :func:`enabled_indexes`.
     """

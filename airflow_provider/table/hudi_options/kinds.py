@@ -1,4 +1,4 @@
-"""What the value of an option can be: how it is read, and how Hudi writes it."""
+"""Kinds of values: how an option's text is read, and how Hudi writes the value."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 @dataclass(frozen=True)
 class Kind:
-    """What the value of an option can be.
+    """A kind of values.
 
-    :param name: for people, with the unit and the bounds.
-    :param read: of a value's text makes the value, in the units that are used here (seconds, bytes);
-        ``ValueError`` when it cannot be one.
-    :param write: the value's text, as Hudi has it.
+    :param name: a description for people, with the unit and the bounds.
+    :param read: turns a text into a value, with durations in seconds and sizes in bytes; it raises
+        ``ValueError`` when the text is no such value.
+    :param write: turns a value into Hudi's text.
     """
 
     name: str
@@ -28,9 +28,9 @@ class Kind:
 def whole(unit: str = "", *, least: int = 0, most: int | None = None) -> Kind:
     """Whole numbers.
 
-    :param unit: what is counted, for people.
-    :param least: the smallest.
-    :param most: the largest; any when None.
+    :param unit: the unit, for people.
+    :param least: the smallest value.
+    :param most: the largest value; None for no bound.
     """
 
     def read(text: str) -> int:
@@ -45,10 +45,10 @@ def whole(unit: str = "", *, least: int = 0, most: int | None = None) -> Kind:
 
 
 def duration(unit: str, seconds: Fraction) -> Kind:
-    """Durations above 0, in seconds here.
+    """Durations above 0. The values are seconds.
 
-    :param unit: Hudi's, for people.
-    :param seconds: so many make one of it.
+    :param unit: Hudi's unit, for people.
+    :param seconds: the seconds in one unit.
     """
     count = whole(unit, least=1)
     return Kind(
@@ -59,9 +59,9 @@ def duration(unit: str, seconds: Fraction) -> Kind:
 
 
 def one_of(ours: Mapping[str, str]) -> Kind:
-    """One of several names, in any case.
+    """One of several names, in upper or lower case.
 
-    :param ours: the name that is used here, by Hudi's; where several mean the same the first is written.
+    :param ours: our name of each of Hudi's names. Of several names with one meaning the first is written.
     """
     known = {name.upper(): value for name, value in ours.items()}
 

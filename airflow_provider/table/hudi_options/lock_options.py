@@ -1,4 +1,4 @@
-"""The table lock: its options, and the lock's configuration that they make."""
+"""The options of the table lock, and the lock configuration that they make."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOCK_OPTIONS = (
         f"{LOCK}provider",
         Topic.LOCK,
         one_of(_PROVIDERS | {name.rpartition(".")[2]: ours for name, ours in _PROVIDERS.items()}),
-        "The lock provider, by the name of Hudi's class, with or without its package. Without it the lock is "
+        "The lock provider, by the name of Hudi's class, with or without its package. By default the lock is "
         "a file of our own, which no other Hudi takes.",
         "provider",
     ),
@@ -46,21 +46,21 @@ LOCK_OPTIONS = (
         f"{LOCK}client.num_retries",
         Topic.LOCK,
         whole(),
-        "How often a commit waits so long again.",
+        "How many more times a commit waits for that long.",
         default=0,
     ),
     Option(
         f"{LOCK}client.wait_time_ms_between_retry",
         Topic.LOCK,
         MILLISECONDS,
-        "How much longer it waits for each of these times.",
+        "The additional wait before each of these retries.",
         default=5.0,
     ),
     Option(
         f"{LOCK}wait_time_ms_between_retry",
         Topic.LOCK,
         MILLISECONDS,
-        "The longest pause between two looks while waiting; of a provider that has to look.",
+        "The longest pause between two looks of a provider that polls.",
         "poll_interval_seconds",
     ),
     Option(
@@ -73,7 +73,7 @@ LOCK_OPTIONS = (
         f"{LOCK}num_retries",
         Topic.LOCK,
         whole(),
-        "Accepted without effect: a provider looks until the time is over.",
+        "Accepted without effect: a provider polls until the time is over.",
     ),
     Option(
         f"{LOCK}zookeeper.url",
@@ -88,7 +88,7 @@ LOCK_OPTIONS = (
         f"{LOCK}zookeeper.port",
         Topic.LOCK,
         whole(least=1, most=65535),
-        "The port of hosts that are given without one.",
+        "The port of hosts without one.",
         default=2181,
         provider="zookeeper",
     ),
@@ -96,7 +96,7 @@ LOCK_OPTIONS = (
         f"{LOCK}zookeeper.base_path",
         Topic.LOCK,
         TEXT,
-        "The node under which the locks are.",
+        "The node that holds the locks.",
         "base_path",
         default="/hudi/locks",
         provider="zookeeper",
@@ -105,7 +105,7 @@ LOCK_OPTIONS = (
         f"{LOCK}zookeeper.lock_key",
         Topic.LOCK,
         TEXT,
-        "The lock's name under it; the table's name by default.",
+        "The lock's name under that node; the table's name by default.",
         "lock_key",
         provider="zookeeper",
     ),
@@ -113,7 +113,7 @@ LOCK_OPTIONS = (
         f"{LOCK}zookeeper.session_timeout_ms",
         Topic.LOCK,
         MILLISECONDS,
-        "A holder that is not heard of for so long has lost the lock.",
+        "A holder that is silent for that long has lost the lock.",
         "lease_seconds",
         default=30.0,
         provider="zookeeper",
@@ -122,7 +122,7 @@ LOCK_OPTIONS = (
         f"{LOCK}zookeeper.connection_timeout_ms",
         Topic.LOCK,
         MILLISECONDS,
-        "After so long an ensemble counts as unreachable.",
+        "The time after which an ensemble counts as unreachable.",
         "connection_timeout_seconds",
         default=10.0,
         provider="zookeeper",
@@ -139,7 +139,7 @@ LOCK_OPTIONS = (
         f"{LOCK}filesystem.expire",
         Topic.LOCK,
         whole("minutes"),
-        "A JVM's lock of this age is a dead holder's; 0 for never. Say the same on all sides.",
+        "The age at which the holder of a JVM's lock counts as dead; 0 for never. Set the same everywhere.",
         "expire_seconds",
         default=0,
         provider="hudi_filesystem",
@@ -149,7 +149,7 @@ LOCK_OPTIONS = (
         f"{LOCK}storage.validity.timeout.secs",
         Topic.LOCK,
         SECONDS,
-        "A holder that does not renew the lock for so long has lost it.",
+        "A holder that does not renew the lock for that long has lost it.",
         "lease_seconds",
         default=30.0,
         provider="storage",
@@ -158,7 +158,7 @@ LOCK_OPTIONS = (
         f"{LOCK}storage.renew.interval.secs",
         Topic.LOCK,
         SECONDS,
-        "Accepted without effect: a lock is renewed three times in that time.",
+        "Accepted without effect: a holder renews the lock three times within its validity.",
         alternatives=(f"{LOCK}storage.heartbeat.poll.secs",),
         provider="storage",
     ),
@@ -166,7 +166,7 @@ LOCK_OPTIONS = (
         f"{LOCK}hivemetastore.uris",
         Topic.LOCK,
         SERVERS,
-        "Where the metastore is; `thrift://host:port`, or several hosts with commas between them.",
+        "The metastore's address: `thrift://host:port`, or several hosts with commas between them.",
         "url",
         provider="metastore",
         is_secret=True,
@@ -175,7 +175,7 @@ LOCK_OPTIONS = (
         f"{LOCK}hivemetastore.database",
         Topic.LOCK,
         TEXT,
-        "The database of the table that is locked there.",
+        "The database of the table that is locked in the metastore.",
         "database",
         default="default",
         provider="metastore",
@@ -184,7 +184,7 @@ LOCK_OPTIONS = (
         f"{LOCK}hivemetastore.table",
         Topic.LOCK,
         TEXT,
-        "The table that is locked there; the one of this name by default.",
+        "The table that is locked in the metastore; by default the one of this table's name.",
         "table",
         provider="metastore",
     ),
@@ -192,7 +192,7 @@ LOCK_OPTIONS = (
         f"{LOCK}heartbeat_interval_ms",
         Topic.LOCK,
         MILLISECONDS,
-        "The pause between two signs of life to the metastore: a third of the lease.",
+        "The time between two heartbeats to the metastore: a third of the lease.",
         "lease_seconds",
         default=10.0,
         provider="metastore",
@@ -205,12 +205,12 @@ _PORT = f"{LOCK}zookeeper.port"
 _WAIT, _AGAIN = f"{LOCK}wait_time_ms", f"{LOCK}client.num_retries"
 _PAUSE = f"{LOCK}client.wait_time_ms_between_retry"
 _TOLD = ("zookeeper", "in_process")
-"""Providers that do not look, but are told when the lock is free."""
+"""Providers that do not poll, because the lock tells them when it is free."""
 _DEFAULTS = {option.key: option.default for option in LOCK_OPTIONS}
 
 
 def lock_config(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What :func:`airflow_provider.locks.open_lock` takes, as far as the options say it.
+    """The part of the configuration for :func:`airflow_provider.locks.open_lock` that options give.
 
     :param values: typed values of options, by key.
     """
@@ -229,10 +229,10 @@ def lock_config(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hosts_with_port(url: str, port: int) -> str:
-    """An ensemble in which every host has its port.
+    """A ZooKeeper ensemble with a port for every host.
 
-    :param url: hosts with commas between them, and a chroot after the last one if there is one.
-    :param port: of the hosts that have none.
+    :param url: hosts with commas between them, and perhaps a chroot after the last one.
+    :param port: the port of hosts without one.
     """
     hosts, slash, chroot = url.partition("/")
     named = (host.strip() for host in hosts.split(","))

@@ -30,16 +30,16 @@ class Topic(StrEnum):
 class Option:
     """An option by Hudi's name.
 
-    :param key: its name in Hudi 1.1.
-    :param topic: what it is about.
-    :param kind: what its value can be.
-    :param meaning: what it means here; for people.
-    :param argument: the operators' argument, or the lock provider's option, that says the same.
+    :param key: the option's name in Hudi 1.1.
+    :param topic: the option's subject.
+    :param kind: the kind of its values.
+    :param meaning: the option's effect here, for people.
+    :param argument: the operators' argument, or the lock provider's option, with the same effect.
     :param default: this package's default; None when there is none.
-    :param alternatives: Hudi's other names of it, mostly older ones.
-    :param provider: the lock provider that it is about.
-    :param is_secret: whether a value that is wrong may hold a password; it is never shown.
-    :param as_arguments: of a value makes the arguments; its value under ``argument`` by default.
+    :param alternatives: Hudi's other names of the option, mostly older ones.
+    :param provider: the lock provider that reads the option; empty when each does.
+    :param is_secret: whether a wrong value may hold a password, so that no message shows it.
+    :param as_arguments: turns a value into arguments; by default the value is the one of ``argument``.
     """
 
     key: str
@@ -54,9 +54,9 @@ class Option:
     as_arguments: Callable[[Any], dict[str, Any]] | None = None
 
     def arguments(self, value: Any) -> dict[str, Any]:
-        """What a value says, as arguments.
+        """The arguments that have the effect of a value.
 
-        :param value: of this option.
+        :param value: a value of this option.
         """
         if self.as_arguments is not None:
             return self.as_arguments(value)
@@ -65,6 +65,6 @@ class Option:
     def shown(self, value: Any) -> str:
         """The option with a value, for messages.
 
-        :param value: of this option.
+        :param value: a value of this option.
         """
         return f"{self.key}={'…' if self.is_secret else self.kind.write(value)}"

@@ -1,4 +1,4 @@
-"""Options as users give them: parsed, checked, combined, and turned into arguments."""
+"""Options that users give: this module parses, checks and combines them, and turns them into arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider.table.hudi_options.registry import BY_ANY_NAME, OPTIONS
 
 log = logging.getLogger(__name__)
 
-_SIMILAR, _MISTYPED = 0.6, 0.93  # names with one letter too few are above the second, others of Hudi's below
+_SIMILAR, _MISTYPED = 0.6, 0.93  # one missing letter is above the second, another name of Hudi's is below
 
 _PROVIDER = f"{LOCK}provider"
 _COLUMNS = (
@@ -29,10 +29,10 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class HudiOptions:
-    """Options of Hudi, read and typed.
+    """Hudi's options with typed values.
 
-    :param values: by the option's name in Hudi 1.1; durations in seconds, sizes in bytes, names as they
-        are used here.
+    :param values: by the option's name in Hudi 1.1; durations in seconds, sizes in bytes, names as this
+        package has them.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -41,11 +41,11 @@ class HudiOptions:
     def parse(cls, given: Mapping[str, Any] | None) -> HudiOptions:
         """Read options as people write them.
 
-        :param given: texts, numbers, booleans or lists of names, by Hudi's names, also older ones; None as
-            a value, as a template may give it, is no value.
-        :raises UnknownOperationError: when an option is not known; names the nearest one that is.
-        :raises InvalidInputError: when a value is not what its option takes, or two names of one option
-            have different values. No message shows an unknown option's value, nor where a server is.
+        :param given: texts, numbers, booleans or lists of names, by Hudi's names, also older ones. An option
+            whose value is None, as a template may render it, is left out.
+        :raises UnknownOperationError: when an option is not known; it names the nearest known one.
+        :raises InvalidInputError: when an option cannot have its value, or when two names of one option
+            have different values. No message shows an unknown option's value or a server's address.
         """
         if given is not None and not isinstance(given, Mapping):
             raise InvalidInputError(
@@ -69,12 +69,11 @@ class HudiOptions:
 
     @classmethod
     def of_properties(cls, properties: Mapping[str, str]) -> HudiOptions:
-        """What a table's properties say; others than options are passed over.
+        """The options among a table's properties.
 
-        One that is nearly an option, as people mistype it, is warned of: it has no effect, and may be another
-        Hudi's.
+        A property that is nearly an option has no effect. A warning names it, because it may be mistyped.
 
-        :param properties: of ``hoodie.properties``.
+        :param properties: the content of ``hoodie.properties``.
         :raises InvalidInputError: see :meth:`parse`, and :meth:`check`.
         """
         for name in properties:
@@ -86,7 +85,7 @@ class HudiOptions:
 
     @staticmethod
     def names(given: Iterable[str]) -> set[str]:
-        """The names in Hudi 1.1 of options that people name.
+        """The names in Hudi 1.1 of options.
 
         :param given: Hudi's names, also older ones.
         :raises UnknownOperationError: see :meth:`parse`.
@@ -94,14 +93,14 @@ class HudiOptions:
         return {_option(name).key for name in given}
 
     def to_properties(self) -> dict[str, str]:
-        """The options as texts, as Hudi writes them, by their names in Hudi 1.1."""
+        """Hudi's texts of the options, by their names in Hudi 1.1."""
         return {key: OPTIONS[key].kind.write(value) for key, value in self.values.items()}
 
     def check(self, *, with_defaults: bool = False) -> None:
         """Make sure that the options do not contradict each other.
 
-        :param with_defaults: whether defaults hold beside them.
-        :raises InvalidInputError: when they do; says which, and what to do.
+        :param with_defaults: whether the defaults of other options count.
+        :raises InvalidInputError: when two do; it names them and the remedy.
         """
         for told in contradictions(self.values, with_defaults=with_defaults):
             raise InvalidInputError(told)
@@ -110,7 +109,7 @@ class HudiOptions:
         """Make sure that the table has the columns that options name.
 
         :param columns: names of the table's columns.
-        :raises MissingColumnError: when one is not there.
+        :raises MissingColumnError: when the table lacks one.
         """
         known = list(columns)
         for key in _COLUMNS:
@@ -143,9 +142,9 @@ class HudiOptions:
         return HudiOptions(kept | dict(self.values))
 
     def arguments(self, *topics: Topic) -> dict[str, Any]:
-        """What the options say, by the names of the operators' arguments.
+        """The arguments that have the effect of the options.
 
-        :param topics: what the operator is about.
+        :param topics: the operator's subjects.
         """
         found: dict[str, Any] = {}
         for key, value in self.values.items():
@@ -155,12 +154,12 @@ class HudiOptions:
 
     @property
     def lock(self) -> dict[str, Any]:
-        """What :func:`airflow_provider.locks.open_lock` takes, as far as the options say it."""
+        """What the options say of the configuration for :func:`airflow_provider.locks.open_lock`."""
         return lock_config(self.values)
 
     @property
     def index(self) -> IndexOptions:
-        """What they say of the metadata table and its indexes, with Hudi's defaults."""
+        """The options of the metadata table and its indexes, with Hudi's defaults."""
         return IndexOptions.of(self.values)
 
 
@@ -170,7 +169,7 @@ class EffectiveOptions:
 
     :param own: the task's options.
     :param table: the table's options.
-    :raises InvalidInputError: when they contradict each other.
+    :raises InvalidInputError: when options contradict each other.
     """
 
     own: HudiOptions
@@ -181,17 +180,17 @@ class EffectiveOptions:
 
     @cached_property
     def options(self) -> HudiOptions:
-        """The task's over the table's."""
+        """The task's options, completed by the table's."""
         return self.own.over(self.table)
 
     def arguments(self, *topics: Topic, **given: Any) -> dict[str, Any]:
-        """What holds, by the names of the operator's arguments.
+        """The effective arguments of an operator.
 
-        :param topics: what the operator is about.
+        :param topics: the operator's subjects.
         :param given: the operator's own arguments, None for one that was not given. They override the table's
             options.
         :return: the arguments that have a value.
-        :raises InvalidInputError: when an argument and one of the task's own options say different things.
+        :raises InvalidInputError: when an argument differs from one of the task's own options.
         """
         explicit = {name: value for name, value in given.items() if value is not None}
         own = self.own.arguments(*topics)
@@ -199,8 +198,8 @@ class EffectiveOptions:
             if name in own and own[name] != value:
                 keys = [
                     key
-                    for key, said in self.own.values.items()
-                    if OPTIONS[key].topic in topics and name in OPTIONS[key].arguments(said)
+                    for key, option_value in self.own.values.items()
+                    if OPTIONS[key].topic in topics and name in OPTIONS[key].arguments(option_value)
                 ]
                 raise InvalidInputError(
                     f"argument {name} is {value!r}, and hudi_options say {own[name]!r} "
@@ -209,7 +208,7 @@ class EffectiveOptions:
                 )
         found = {name: value for name, value in self.options.arguments(*topics).items() if name in given}
         if "policy" in explicit and explicit["policy"] != found.get("policy"):
-            found.pop("retained", None)  # it counts something else
+            found.pop("retained", None)  # each policy counts something else
         return found | explicit
 
 

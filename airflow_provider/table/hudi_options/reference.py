@@ -5,11 +5,11 @@ from __future__ import annotations
 from airflow_provider.table.hudi_options.option import Option, Topic
 from airflow_provider.table.hudi_options.registry import OPTIONS
 
-_HEAD = "| option | value | default | as | what it means here |\n| --- | --- | --- | --- | --- |\n"
+_HEAD = "| option | value | default | as | meaning here |\n| --- | --- | --- | --- | --- |\n"
 
 
 def reference() -> str:
-    """Every option that is known, as tables of Markdown."""
+    """Tables of all known options, in Markdown."""
     return "\n".join(
         f"### {topic}\n\n{_HEAD}"
         + "".join(_row(option) for option in OPTIONS.values() if option.topic is topic)

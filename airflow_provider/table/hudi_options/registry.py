@@ -1,4 +1,4 @@
-"""The options that are known, each with what it means here."""
+"""The known options, each with its effect here."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _CONCURRENCY = (
         "hoodie.write.concurrency.mode",
         Topic.CONCURRENCY,
         _same(*_MODES),
-        "Accepted without effect: every commit is checked against the commits beside it, always.",
+        "Accepted without effect: every commit is checked against the commits beside it.",
         default="OPTIMISTIC_CONCURRENCY_CONTROL",
     ),
     Option(
         "hoodie.clean.failed.writes.policy",
         Topic.CONCURRENCY,
         _same("LAZY"),
-        "Accepted without effect: a writer is rolled back once its heartbeat has expired, and never earlier.",
+        "Accepted without effect: a writer is rolled back only after its heartbeat has expired.",
         default="LAZY",
         alternatives=("hoodie.cleaner.policy.failed.writes",),
     ),
@@ -72,7 +72,7 @@ _WRITING = (
         "hoodie.client.heartbeat.interval_in_ms",
         Topic.HEARTBEAT,
         MILLISECONDS,
-        "Time between two signs of life of a writer.",
+        "The time between two heartbeats of a writer.",
         "heartbeat_interval",
         default=10.0,
     ),
@@ -80,7 +80,7 @@ _WRITING = (
         "hoodie.client.heartbeat.tolerable.misses",
         Topic.HEARTBEAT,
         whole(least=1),
-        "Signs of life that may be missing before others roll the writer back.",
+        "How many heartbeats may be missing before others roll the writer back.",
         "tolerable_misses",
         default=6,
     ),
@@ -88,7 +88,7 @@ _WRITING = (
         "hoodie.parquet.max.file.size",
         Topic.WRITING,
         BYTES,
-        "Files are filled up to about so much.",
+        "The size up to which a load fills a file.",
         "target_file_size",
         default=120 * MIB,
     ),
@@ -96,7 +96,7 @@ _WRITING = (
         "hoodie.parquet.small.file.limit",
         Topic.WRITING,
         whole("bytes"),
-        "Smaller files take new rows before new files are opened; 0 for none.",
+        "A load puts new rows into smaller files before it opens new ones; 0 for never.",
         "small_file_limit",
         default=100 * MIB,
     ),
@@ -104,8 +104,8 @@ _WRITING = (
         "hoodie.write.num.retries.on.conflict.failures",
         Topic.WRITING,
         whole(),
-        "How often a write that lost a conflict is rebased: merged again, but only what conflicted. 0 for "
-        "`on_conflict=raise`.",
+        "How often a write that lost a conflict is rebased: it merges again those file groups that "
+        "conflicted. 0 for `on_conflict=raise`.",
         "max_rebases",
         as_arguments=_retries,
     ),
@@ -113,8 +113,8 @@ _WRITING = (
         "hoodie.clustering.updates.strategy",
         Topic.WRITING,
         one_of({_REJECT: "fail", _ALLOW: "wait"}),
-        "What a load does about a clustering of its file groups that another Hudi writer has planned: it "
-        "fails, or waits for its end, for up to `yield_timeout`. What it wrote meanwhile would be lost.",
+        "What a load does when another Hudi writer has planned a clustering of its file groups: it fails, or "
+        "it waits up to `yield_timeout` for the clustering's end. Rows written meanwhile would be lost.",
         "on_pending_clustering",
         default="fail",
     ),
@@ -125,7 +125,7 @@ _SCHEMA = (
         "hoodie.write.set.null.for.missing.columns",
         Topic.SCHEMA,
         FLAG,
-        "Whether columns that the rows lack are null, also in a column that must not be null so far; else "
+        "Whether a column that the rows lack is null, even if the column takes no nulls so far. Otherwise "
         "such rows are refused.",
         "set_null_for_missing_columns",
         default=False,
@@ -134,7 +134,7 @@ _SCHEMA = (
         "hoodie.avro.schema.validate",
         Topic.SCHEMA,
         FLAG,
-        "Whether rows that lack a column are refused in any case.",
+        "Whether rows that lack a column are always refused.",
         "validate_schema",
         default=False,
     ),
@@ -142,8 +142,8 @@ _SCHEMA = (
         "hoodie.schema.on.read.enable",
         Topic.SCHEMA,
         FLAG,
-        "Whether columns may be renamed: the table then keeps an id for each column, and readers go by it. "
-        "Other Hudi readers do so only where they have this option too.",
+        "Whether columns may be renamed. The table then keeps an id for each column, and readers match "
+        "columns by id. Other Hudi readers do so only if they have this option too.",
         default=False,
     ),
 )
@@ -153,9 +153,9 @@ _DURABILITY = (
         DURABILITY,
         Topic.DURABILITY,
         _same(*Durability),
-        "How much a power failure may take of a table on a local disk; see "
-        "[commit-protocol.md](commit-protocol.md#when-the-power-fails). Our own: another Hudi "
-        "passes it over.",
+        "How much of a table on a local disk a power failure may take; see "
+        "[commit-protocol.md](commit-protocol.md#when-the-power-fails). This option is our own: another Hudi "
+        "ignores it.",
         default=DEFAULT_DURABILITY,
     ),
 )
@@ -165,9 +165,9 @@ _TIMELINE = (
         TIMELINE_ZONE,
         Topic.TIMELINE,
         TIME_ZONE,
-        "The time zone of the JVMs that write to the table, where `hoodie.table.timeline.timezone` is "
-        "`LOCAL`. Without it the newest instant tells how far their clocks are ahead of UTC. Our own: "
-        "another Hudi passes it over.",
+        "The time zone of the JVMs that write to the table, when `hoodie.table.timeline.timezone` is "
+        "`LOCAL`. By default the newest instant tells how far their clocks are ahead of UTC. This option is "
+        "our own: another Hudi ignores it.",
     ),
 )
 
@@ -176,14 +176,14 @@ _CLUSTERING = (
         f"{_CLUSTERING_PLAN}sort.columns",
         Topic.CLUSTERING,
         NAMES,
-        "Columns to order the rows by, the most important first.",
+        "The columns by which a clustering orders the rows, the most important first.",
         "sort_by",
     ),
     Option(
         "hoodie.layout.optimize.strategy",
         Topic.CLUSTERING,
         one_of(_LAYOUTS),
-        "How to order by several columns.",
+        "The order by several columns.",
         "layout",
         default="linear",
     ),
@@ -191,7 +191,7 @@ _CLUSTERING = (
         f"{_CLUSTERING_PLAN}partition.selected",
         Topic.CLUSTERING,
         NAMES,
-        "Paths of the partitions to be clustered; all where nobody says it.",
+        "Paths of the partitions to cluster; all by default.",
         "partitions",
         as_arguments=lambda paths: {"partitions": tuple(glob.escape(path) for path in paths)},
     ),
@@ -199,7 +199,7 @@ _CLUSTERING = (
         f"{_CLUSTERING_PLAN}small.file.limit",
         Topic.CLUSTERING,
         BYTES,
-        "Only file groups below it are clustered.",
+        "Only smaller file groups are clustered.",
         "small_file_limit",
         default=100 * MIB,
     ),
@@ -207,7 +207,7 @@ _CLUSTERING = (
         f"{_CLUSTERING_PLAN}target.file.max.bytes",
         Topic.CLUSTERING,
         BYTES,
-        "New file groups get about so much.",
+        "The size of new file groups.",
         "target_file_size",
         default=120 * MIB,
     ),
@@ -215,7 +215,7 @@ _CLUSTERING = (
         f"{_CLUSTERING_PLAN}max.num.groups",
         Topic.CLUSTERING,
         whole(least=1),
-        "Clustering groups of one plan.",
+        "The largest number of clustering groups in a plan.",
         "max_groups",
         default=30,
     ),
@@ -223,7 +223,7 @@ _CLUSTERING = (
         f"{_CLUSTERING_PLAN}max.bytes.per.group",
         Topic.CLUSTERING,
         BYTES,
-        "Bytes of the file groups that are ordered together.",
+        "The largest size of the file groups that are ordered together.",
         "max_group_size",
         default=1024 * MIB,
     ),
@@ -231,7 +231,7 @@ _CLUSTERING = (
         "hoodie.clustering.max.parallelism",
         Topic.CLUSTERING,
         whole(least=1),
-        "Clustering groups that are written at the same time; as many as there are cores by default.",
+        "How many clustering groups are written at the same time; by default the number of cores.",
         "parallel_groups",
     ),
 )
@@ -241,7 +241,8 @@ _CLEANING = (
         "hoodie.clean.policy",
         Topic.CLEANING,
         _same(*_POLICIES),
-        "Which superseded file slices are kept; what one of the three below says where only that is given.",
+        "Which superseded file slices a clean keeps. By default the policy of the one that is given of the "
+        "next three options.",
         "policy",
         default="KEEP_LATEST_COMMITS",
         alternatives=("hoodie.cleaner.policy",),
@@ -250,7 +251,7 @@ _CLEANING = (
         "hoodie.clean.commits.retained",
         Topic.CLEANING,
         whole(least=1),
-        "With `KEEP_LATEST_COMMITS`: how many commits.",
+        "With `KEEP_LATEST_COMMITS`: the number of commits.",
         "retained",
         default=10,
         alternatives=("hoodie.cleaner.commits.retained",),
@@ -260,7 +261,7 @@ _CLEANING = (
         "hoodie.clean.fileversions.retained",
         Topic.CLEANING,
         whole(least=1),
-        "With `KEEP_LATEST_FILE_VERSIONS`: how many slices of a file group.",
+        "With `KEEP_LATEST_FILE_VERSIONS`: the number of slices of each file group.",
         "retained",
         default=3,
         alternatives=("hoodie.cleaner.fileversions.retained",),
@@ -270,7 +271,7 @@ _CLEANING = (
         "hoodie.clean.hours.retained",
         Topic.CLEANING,
         whole(least=1),
-        "With `KEEP_LATEST_BY_HOURS`: how many hours.",
+        "With `KEEP_LATEST_BY_HOURS`: the number of hours.",
         "retained",
         default=24,
         alternatives=("hoodie.cleaner.hours.retained",),
@@ -283,7 +284,7 @@ _ARCHIVAL = (
         "hoodie.keep.min.commits",
         Topic.ARCHIVAL,
         whole(least=1),
-        "Commits that stay on the active timeline.",
+        "The number of commits that archival leaves on the active timeline.",
         "keep_min_commits",
         default=20,
     ),
@@ -291,7 +292,7 @@ _ARCHIVAL = (
         "hoodie.keep.max.commits",
         Topic.ARCHIVAL,
         whole(least=2),
-        "Commits up to which nothing leaves it.",
+        "Archival begins when the active timeline has more commits.",
         "keep_max_commits",
         default=100,
     ),
@@ -311,9 +312,9 @@ _ALL = (
 )
 
 OPTIONS: Mapping[str, Option] = MappingProxyType({option.key: option for option in _ALL})
-"""Every option that is known, by its name in Hudi 1.1."""
+"""Every known option, by its name in Hudi 1.1."""
 
 BY_ANY_NAME: Mapping[str, Option] = MappingProxyType(
     {name: option for option in _ALL for name in (option.key, *option.alternatives)}
 )
-"""The same, also by Hudi's other names."""
+"""Every known option, by each of Hudi's names."""
