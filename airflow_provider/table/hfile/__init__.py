@@ -1,4 +1,4 @@
-"""HFiles of version 3, the base files of Hudi's metadata table: sorted pairs of bytes, found by key.
+"""HFiles of version 3, the base files of Hudi's metadata table: pairs of bytes that a reader finds by key.
 
 Begin with ``format``, which holds the layout that ``reader`` and ``writer`` share. HBase defines it.
 """

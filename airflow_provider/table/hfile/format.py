@@ -1,4 +1,4 @@
-"""The parts that an HFile of version 3 consists of: blocks, index entries, file info, trailer.
+"""The parts of an HFile of version 3: blocks, index entries, file info, trailer.
 
 Source: ``hudi-io/hfile_format.md`` and ``org.apache.hudi.io.hfile`` of Apache Hudi, which follow
 HBase. Numbers are big-endian.
@@ -36,19 +36,19 @@ BLOCK_HEADER_SIZE = 33
 
 _PBUF = b"PBUF"
 _VERSION = 3
-_MOST_LEVELS = 16  # of an index; each multiplies the blocks by the entries of an index block
-_COMPARATOR = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"  # as Hudi's own writer says
+_MOST_LEVELS = 16  # of an index; each level multiplies the number of blocks
+_COMPARATOR = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"  # the name that Hudi's writer stores
 
 # Magic, bytes on disk and uncompressed without this header, offset of the previous block,
-# checksum type, bytes a checksum, bytes of header and data without checksums.
+# checksum type, bytes per checksum, bytes of header and data without checksums.
 _HEADER = struct.Struct(">8siiqBii")
 _NO_CHECKSUM = 0
 _BYTES_PER_CHECKSUM = 16_384
 _NO_PREVIOUS = -1
 
-_LENGTHS = struct.Struct(">iiH")  # of the key with all that belongs to it, of the value, of the key
+_LENGTHS = struct.Struct(">iiH")  # of the whole key, of the value, of the key's own bytes
 _KEY_LENGTH = struct.Struct(">H")
-# What makes a key complete for HBase: no column family, the newest timestamp, type Put.
+# HBase's key goes on with the column family (none), the timestamp (the newest) and the type (Put).
 _KEY_REST = struct.pack(">BqB", 0, 2**63 - 1, 4)
 _MVCC = b"\0"  # the version that HBase keeps of each pair; Hudi has none
 PAIR_OVERHEAD = _LENGTHS.size + len(_KEY_REST) + len(_MVCC)
@@ -69,11 +69,11 @@ _CODECS = frozenset(Compression)
 
 
 class IndexEntry(NamedTuple):
-    """Where a block lies.
+    """The place of a block in the file.
 
-    :param key: the first key in it, or a meta block's name.
-    :param offset: position of its header.
-    :param size: bytes, with its header.
+    :param key: the first key in the block, or a meta block's name.
+    :param offset: position of the block's header.
+    :param size: bytes of the block, with its header.
     """
 
     key: bytes
@@ -85,8 +85,8 @@ class BlockIndex:
     """The entries of an index block, in the order of their keys.
 
     :param data: the block's data.
-    :param keys: of all entries.
-    :param positions: of their pointers in the data.
+    :param keys: the keys of all entries.
+    :param positions: the positions of their pointers in the data.
     """
 
     def __init__(self, data: bytes, keys: list[bytes], positions: list[int]) -> None:
@@ -101,13 +101,13 @@ class BlockIndex:
         return map(self.__getitem__, range(len(self)))
 
     def __getitem__(self, number: int) -> IndexEntry:
-        # Of thousands of entries a few are needed.
+        # A look-up needs a few of thousands of entries.
         return IndexEntry(self.keys[number], *_POINTER.unpack_from(self._data, self._positions[number]))
 
 
 @dataclass(frozen=True)
 class Trailer:
-    """The end of an HFile, which says where everything else is.
+    """The end of an HFile, which tells the places of all other parts.
 
     :param file_info_offset: position of the file info block.
     :param load_on_open_offset: position of the root index block.
@@ -116,9 +116,9 @@ class Trailer:
     :param meta_index_count: entries of the meta index.
     :param entry_count: pairs in the file.
     :param index_levels: 1 when the root index points to data blocks.
-    :param first_data_block: its position; -1 when the file has none.
-    :param last_data_block: likewise.
-    :param compression: how blocks are compressed.
+    :param first_data_block: position of the first data block; -1 when the file has none.
+    :param last_data_block: position of the last data block, likewise.
+    :param compression: the compression of all blocks.
     """
 
     file_info_offset: int
@@ -157,9 +157,9 @@ class Trailer:
         """Read a trailer.
 
         :param data: the last 4096 bytes of a file.
-        :param name: what errors call the file.
-        :raises CorruptTableError: when they are no trailer.
-        :raises UnsupportedTableError: when the file is of another version, or compressed otherwise.
+        :param name: the file's name in errors.
+        :raises CorruptTableError: when the bytes are not a trailer.
+        :raises UnsupportedTableError: when the file has another version or an unknown compression.
         """
         if not data.startswith(_TRAILER):
             raise CorruptTableError(f"{name} is no HFile, or cut off: it does not end with a trailer")
@@ -203,8 +203,8 @@ def _number(fields: Mapping[int, int | bytes], field: int, default: int = 0) -> 
 def encode_block(magic: bytes, data: bytes, compression: Compression) -> bytes:
     """A block with its header.
 
-    Its checksums are four zero bytes for every 16 KiB: of type "none", but there, because
-    HBase's and hudi-rs' readers take their size off.
+    Its checksums have the type "none": four zero bytes for every 16 KiB. The readers of HBase and hudi-rs
+    expect these bytes.
     """
     stored = _gzip(data) if compression is Compression.GZ else data
     with_header = BLOCK_HEADER_SIZE + len(stored)
@@ -224,10 +224,10 @@ def encode_block(magic: bytes, data: bytes, compression: Compression) -> bytes:
 def decode_block(block: bytes, expected: tuple[bytes, ...], compression: Compression) -> bytes:
     """The data in a block, uncompressed.
 
-    :param block: its bytes, from its header on; what follows it does not matter.
-    :param expected: kinds of block that are right here.
-    :raises ValueError: when it is not one of them, cut off or damaged.
-    :raises CompressionError: likewise.
+    :param block: the bytes from the block's header on; more bytes may follow the block.
+    :param expected: the kinds of block that may be here.
+    :raises ValueError: when the block has another kind, is cut off or damaged.
+    :raises CompressionError: when the compressed data are damaged.
     """
     magic, on_disk, uncompressed, _, _, _, with_header = _HEADER.unpack_from(block)
     if magic not in expected:
@@ -244,7 +244,7 @@ def decode_block(block: bytes, expected: tuple[bytes, ...], compression: Compres
 
 
 def block_size(header: bytes) -> tuple[bytes, int]:
-    """Kind and size of a block, in bytes with its header, as its header says."""
+    """Kind and size of a block by its header; the size is in bytes and includes the header."""
     magic, on_disk, *_ = _HEADER.unpack_from(header)
     if on_disk < 0:
         raise ValueError(f"a block of kind {magic!r} says that it has {on_disk} bytes")
@@ -255,7 +255,7 @@ CompressionError = isal_zlib.error
 """Raised when compressed bytes are damaged."""
 
 _GZIP = 16 + isal_zlib.MAX_WBITS
-_MOST_FORESEEN = 1024 * 1024  # bytes of a block, whatever a damaged header says
+_MOST_FORESEEN = 1024 * 1024  # bytes to reserve for a block; a damaged header may say more
 
 
 def _gzip(data: bytes) -> bytes:
@@ -267,7 +267,7 @@ def _gunzip(data: bytes, size: int) -> bytes:
 
 
 def encode_pair(key: bytes, value: bytes) -> bytes:
-    """A key with its value, as it is in a data block."""
+    """A key with its value, as a data block stores them."""
     whole = _KEY_LENGTH.size + len(key) + len(_KEY_REST)
     return b"".join((_LENGTHS.pack(whole, len(value), len(key)), key, _KEY_REST, value, _MVCC))
 
@@ -275,8 +275,8 @@ def encode_pair(key: bytes, value: bytes) -> bytes:
 def decode_pairs(data: bytes, wanted: Container[bytes] | None = None) -> Iterator[tuple[bytes, bytes]]:
     """The pairs of a data block, in the order of their keys.
 
-    :param wanted: keys, where others are of no interest.
-    :raises ValueError: when they do not fill the block exactly.
+    :param wanted: returns only the pairs of these keys; all when None.
+    :raises ValueError: when the pairs do not fill the block exactly.
     """
     position, end = 0, len(data)
     unpack, first = _LENGTHS.unpack_from, _LENGTHS.size
@@ -296,24 +296,25 @@ def decode_pairs(data: bytes, wanted: Container[bytes] | None = None) -> Iterato
 
 
 def find_pairs(data: bytes, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """The pairs of a few keys in a data block, in their order, without a look at the others.
+    """Find the pairs of a few keys in a data block, without decoding the other pairs.
 
-    Right only where no value holds bytes that look like the pair of such a key.
+    The result is in the order of the keys. It is right only if no value holds bytes that look like the pair
+    of a wanted key.
 
-    :param wanted: keys.
+    :param wanted: the keys.
     :raises ValueError: when the block does not begin with a pair.
     """
     first = _LENGTHS.size
     if len(data) < first:
         raise ValueError(f"{len(data)} bytes of a data block are no pair")
     whole, _, key_length = _LENGTHS.unpack_from(data)
-    rest = whole - key_length  # what is in a key beside its bytes is the same for all
+    rest = whole - key_length  # all keys have the same number of bytes besides their own
     for key in sorted(wanted):
         searched = _KEY_LENGTH.pack(len(key)) + key
         found = data.find(searched)
         while found >= 0:
             begin = found + _KEY_LENGTH.size - first
-            # Else it is the end of a longer key, or somewhere in a value.
+            # Otherwise the bytes are the end of a longer key, or part of a value.
             if begin >= 0:
                 whole, value_length, _ = _LENGTHS.unpack_from(data, begin)
                 value_at = begin + first - _KEY_LENGTH.size + whole
@@ -325,12 +326,12 @@ def find_pairs(data: bytes, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, by
 
 
 def encode_index_key(key: bytes) -> bytes:
-    """A key as indexes and the file info know it: preceded by its length."""
+    """A key as indexes and the file info store it: with its length before it."""
     return _KEY_LENGTH.pack(len(key)) + key
 
 
 def _index_key(data: bytes, begin: int, end: int) -> bytes:
-    # HBase has more than the key there.
+    # HBase stores more than the key here.
     key_at = begin + _KEY_LENGTH.size
     if key_at > end:
         raise ValueError(f"an index key has {end - begin} bytes, and its length takes {_KEY_LENGTH.size}")
@@ -343,7 +344,7 @@ def _index_key(data: bytes, begin: int, end: int) -> bytes:
 def encode_root_index(entries: list[IndexEntry], *, of_data: bool) -> bytes:
     """The data of a root index block.
 
-    :param of_data: whether its keys are pairs' keys; the meta index has names instead.
+    :param of_data: whether the index is of data blocks; the meta index has names instead of keys.
     """
     out = bytearray()
     for entry in entries:
@@ -353,16 +354,16 @@ def encode_root_index(entries: list[IndexEntry], *, of_data: bool) -> bytes:
 
 
 def decode_root_index(data: bytes, count: int, *, of_data: bool) -> BlockIndex:
-    """Read what :func:`encode_root_index` makes.
+    """Read the data of a root index block; see :func:`encode_root_index`.
 
-    :param count: entries in it; the trailer says how many.
-    :raises ValueError: when there are fewer.
+    :param count: the number of entries, from the trailer.
+    :raises ValueError: when the block has fewer.
     """
     keys: list[bytes] = []
     positions: list[int] = []
     position, before_key = 0, _POINTER.size + 1
     try:
-        # Thousands, each time that a file is opened: a call for each would take as long.
+        # A file has thousands of entries, and a function call for each would double the time to open it.
         for _ in range(count):
             positions.append(position)
             begin = position + before_key
@@ -396,9 +397,9 @@ def encode_lower_index(entries: list[IndexEntry]) -> bytes:
 
 
 def decode_lower_index(data: bytes) -> BlockIndex:
-    """Read what :func:`encode_lower_index` makes.
+    """Read the data of an index block below the root; see :func:`encode_lower_index`.
 
-    :raises ValueError: when it is cut off or damaged.
+    :raises ValueError: when the block is cut off or damaged.
     """
     (count,) = struct.unpack_from(">i", data)
     if not 0 <= count <= len(data) // 4 - 2:
@@ -420,9 +421,9 @@ def encode_file_info(info: Mapping[bytes, bytes]) -> bytes:
 
 
 def decode_file_info(data: bytes) -> dict[bytes, bytes]:
-    """Read what :func:`encode_file_info` makes.
+    """Read the data of a file info block; see :func:`encode_file_info`.
 
-    :raises ValueError: when it is damaged.
+    :raises ValueError: when the block is damaged.
     """
     if not data.startswith(_PBUF):
         raise ValueError(f"a file info block begins with {data[:4]!r}, expected is {_PBUF!r}")
@@ -439,7 +440,7 @@ def decode_file_info(data: bytes) -> dict[bytes, bytes]:
 
 
 def _encode_vint(value: int) -> bytes:
-    # Hadoop's WritableUtils.writeVLong, for lengths: they are never negative.
+    # Hadoop's WritableUtils.writeVLong. Lengths are never negative.
     if value <= 127:
         return struct.pack(">b", value)
     size = (value.bit_length() + 7) // 8

@@ -1,7 +1,7 @@
 """The two Protobuf messages of an HFile: its trailer, and the pairs of its file info.
 
-They consist of nothing but unsigned numbers and byte strings, which is less than a library for
-them would need in declarations; the engine depends on none.
+They consist of unsigned numbers and byte strings only. Declarations for a Protobuf library would be longer
+than this module, and the engine depends on no such library.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
-@lru_cache(maxsize=1024)  # the same few numbers again and again
+@lru_cache(maxsize=1024)  # a file has the same few numbers again and again
 def encode_varint(value: int) -> bytes:
     """A number in Protobuf's variable length; a negative one as its 64-bit two's complement."""
     value &= (1 << 64) - 1
@@ -27,9 +27,9 @@ def encode_varint(value: int) -> bytes:
 def decode_varint(data: bytes, position: int) -> tuple[int, int]:
     """The number at a position, and the position after it.
 
-    :raises ValueError: when it is cut off or longer than ten bytes.
+    :raises ValueError: when the number is cut off or longer than ten bytes.
     """
-    if position < len(data) and data[position] < 0x80:  # as most are
+    if position < len(data) and data[position] < 0x80:  # most numbers are small
         return data[position], position + 1
     value = 0
     for shift in range(0, 70, 7):
@@ -80,14 +80,14 @@ def decode_message(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def encode_delimited(message: bytes) -> bytes:
-    """A message preceded by its length."""
+    """A message with its length before it."""
     return encode_varint(len(message)) + message
 
 
 def decode_delimited(data: bytes, position: int) -> bytes:
-    """The message at a position, which is preceded by its length.
+    """The message at a position, which has its length before it.
 
-    :raises ValueError: when it is cut off.
+    :raises ValueError: when the message is cut off.
     """
     length, begin = decode_varint(data, position)
     if begin + length > len(data):

@@ -14,21 +14,20 @@ from airflow_provider.table.hfile.format import BlockIndex, IndexEntry, Trailer
 from airflow_provider.table.storage import ByteRange, Storage
 
 _TAIL = 32 * 1024  # enough for the trailer and most files' indexes: one request
-_FEW = 16  # keys of one block that are worth to be searched for
-_READ_AHEAD = 8 * 1024 * 1024  # fetched at a time where one block after another is read
+_FEW = 16  # up to so many keys of one block a search is faster than decoding
+_READ_AHEAD = 8 * 1024 * 1024  # bytes of a request for consecutive blocks
 
 
 class HFileReader:
-    """Finds pairs by their keys and reads no more blocks than that takes.
+    """Finds pairs by their keys, and reads only the blocks that this takes.
 
-    Opening reads the trailer, the root index and the file info. A look-up reads one data block,
-    and one index block more for every level of the index below the root, the first time that it
-    is needed.
+    The reader opens a file by reading the trailer, the root index and the file info. A look-up reads one data
+    block. The first look-up in a part of the file also reads one index block for each level below the root.
 
     :param content: the file's bytes.
-    :raises CorruptTableError: when they are no HFile, cut off or damaged.
-    :raises UnsupportedTableError: when the file is of another version, compressed in an unknown way,
-        or keeps several versions of a pair.
+    :raises CorruptTableError: when the bytes are not an HFile, cut off or damaged.
+    :raises UnsupportedTableError: when the file has another version or an unknown compression, or keeps
+        several versions of a pair.
     """
 
     def __init__(self, content: ByteRange) -> None:
@@ -49,19 +48,19 @@ class HFileReader:
     def open(cls, storage: Storage, path: str, *, size: int | None = None) -> HFileReader:
         """Open a file.
 
-        :param size: bytes, where known; asked for otherwise.
+        :param size: bytes of the file, if known; otherwise the reader asks the storage.
         :raises FileNotFoundError: when there is no such file.
         """
         return cls(ByteRange.of_file(storage, path, size=size))
 
     @property
     def file_info(self) -> Mapping[str, bytes]:
-        """What the writer wanted to be known of the file, for example its Avro ``schema``."""
+        """What the writer tells about the file, for example its Avro ``schema``."""
         return self._info
 
     @property
     def trailer(self) -> Trailer:
-        """Where in the file everything is."""
+        """The places of all parts of the file."""
         return self._trailer
 
     def __len__(self) -> int:
@@ -69,17 +68,17 @@ class HFileReader:
         return self._trailer.entry_count
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key; None when it is not there."""
+        """The value of a key; None when the file does not have it."""
         for _, value in self.get_all((key,)):
             return value
         return None
 
     def get_all(self, keys: Iterable[bytes], *, search: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """The pairs of those keys that are there, in the order of the keys; no block is read twice.
+        """The pairs of keys that the file has, in the order of the keys. The reader reads no block twice.
 
-        :param keys: in any order.
-        :param search: whether blocks may be searched for the bytes of a few keys, which is quicker than to
-            go through all pairs; wrong where a value can hold something that looks like a pair.
+        :param keys: the keys, in any order.
+        :param search: whether to search a block for the bytes of a few keys, which is faster than to decode
+            all its pairs. The result is wrong if a value can hold bytes that look like a pair.
         """
         wanted: dict[IndexEntry, set[bytes]] = {}
         for key in sorted(set(keys)):
@@ -91,7 +90,7 @@ class HFileReader:
             yield from self._found(block, wanted[entry]) if few else self._pairs(block, wanted[entry])
 
     def with_prefix(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The pairs whose keys begin so, in the order of the keys."""
+        """The pairs whose keys begin with a prefix, in the order of the keys."""
         blocks = takewhile(
             lambda entry: entry.key <= prefix or entry.key.startswith(prefix), self._blocks_from(prefix)
         )
@@ -104,7 +103,7 @@ class HFileReader:
             yield from (pair for pair in self._pairs(block) if pair[0] >= begin)
 
     def meta_block(self, name: str) -> bytes | None:
-        """What was stored under a name beside the pairs; None when nothing was."""
+        """The content of a meta block; None when the file has no block of this name."""
         for entry in self._meta:
             if entry.key == name.encode():
                 return self._block(entry, hfile.META)
@@ -112,7 +111,7 @@ class HFileReader:
 
     def _load_on_open(self) -> None:
         position = self._trailer.load_on_open_offset
-        # From there on to the trailer, in one request if it is not here already.
+        # One request up to the trailer, unless the bytes are here already.
         self._content.keep(min(position, self._end), self._content.size)
         data, position = self._block_at(position, hfile.ROOT_INDEX)
         meta, position = self._block_at(position, hfile.ROOT_INDEX)
@@ -143,7 +142,7 @@ class HFileReader:
             return hfile.decode_block(block, magic, self._trailer.compression)
 
     def _block_of(self, key: bytes) -> IndexEntry | None:
-        """The data block that a key is in if it is anywhere."""
+        """The only data block that can hold a key."""
         index = self._root
         for level in range(self._trailer.index_levels, 0, -1):
             found = bisect_right(index.keys, key) - 1
@@ -155,7 +154,7 @@ class HFileReader:
         return None
 
     def _blocks_from(self, key: bytes) -> Iterator[IndexEntry]:
-        """The data blocks from that of a key on."""
+        """The data blocks from the one of a key on."""
         yield from self._descend(self._root, self._trailer.index_levels, key)
 
     def _descend(self, index: BlockIndex, level: int, key: bytes) -> Iterator[IndexEntry]:
@@ -190,7 +189,7 @@ class HFileReader:
 
 
 class _NamingTheFile:
-    """Tells of an error in which file it is."""
+    """Adds the file's name to an error."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -207,7 +206,7 @@ class _NamingTheFile:
 
 
 def _neighbours(entries: Iterable[IndexEntry], worth_skipping: int) -> Iterator[list[IndexEntry]]:
-    """Blocks that are so near to one another in the file that one request for all is cheapest."""
+    """Groups of blocks that lie so near to each other that one request for the group is cheapest."""
     group: list[IndexEntry] = []
     for entry in entries:
         if group:

@@ -9,20 +9,20 @@ from airflow_provider.table.hfile import format as hfile
 from airflow_provider.table.hfile.format import Compression, IndexEntry, Trailer
 
 BLOCK_SIZE = 64 * 1024
-_INDEX_BLOCK_SIZE = 128 * 1024  # of HBase
+_INDEX_BLOCK_SIZE = 128 * 1024  # HBase's default
 
 
 class HFileWriter:
-    """Writes pairs in the order of their keys, then the indexes to find them by.
+    """Writes pairs in the order of their keys, and then the indexes by which readers find them.
 
-    The blocks are those that Hudi's own writer makes. Its index has one level whatever the file's
-    size; this one's gets more, as HBase's does, before it is too large to be read for one look-up.
+    The blocks equal those of Hudi's writer. The index of Hudi's writer always has one level. This writer adds
+    levels, as HBase does, so that one look-up never has to read a large index.
 
-    :param sink: where to; only written to from its position on, and left open.
-    :param compression: of all blocks.
-    :param block_size: bytes of pairs, uncompressed, that a data block is filled with.
-    :param index_block_size: bytes that an index block is filled with.
-    :param created: milliseconds since the epoch, for the file info.
+    :param sink: receives the file from its current position on; the writer leaves it open.
+    :param compression: the compression of all blocks.
+    :param block_size: bytes of uncompressed pairs that fill a data block.
+    :param index_block_size: bytes that fill an index block.
+    :param created: the time of creation in milliseconds since the epoch, for the file info.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class HFileWriter:
     def append(self, key: bytes, value: bytes) -> None:
         """Write a pair.
 
-        :param key: larger, byte by byte, than all before.
-        :raises ValueError: when it is not, or longer than 32,767 bytes.
+        :param key: the key; larger, byte by byte, than all keys before.
+        :raises ValueError: when the key is not larger, or longer than 32,767 bytes.
         """
         if self._last_key is not None and key <= self._last_key:
             raise ValueError(f"key {key!r} comes after {self._last_key!r}; an HFile is sorted by its keys")
@@ -75,17 +75,17 @@ class HFileWriter:
         self._key_bytes += len(key)
 
     def add_meta_block(self, name: str, data: bytes) -> None:
-        """Store bytes beside the pairs, to be read by their name."""
+        """Store bytes in a meta block, which readers find by its name."""
         self._meta[name.encode()] = data
 
     def add_file_info(self, name: str, value: bytes) -> None:
-        """Store a few bytes that are read whenever the file is opened."""
+        """Store a few bytes in the file info, which a reader reads when it opens the file."""
         self._info[name.encode()] = value
 
     def finish(self) -> int:
-        """Write what comes after the pairs.
+        """Write the indexes, the file info and the trailer.
 
-        :return: bytes of the whole file.
+        :return: the size of the whole file in bytes.
         """
         if self._pairs:
             self._end_data_block()
@@ -141,7 +141,7 @@ class HFileWriter:
         room = 0
         for entry in entries:
             size = 18 + len(entry.key)  # its place in the list of offsets, pointer, key with length
-            # Two at least, or a level more would make nothing less.
+            # A portion has two entries at least. Otherwise another level would not reduce their number.
             if not portions or (size > room and len(portions[-1]) > 1):
                 portions.append([])
                 room = self._index_block_size
