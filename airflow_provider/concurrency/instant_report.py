@@ -47,7 +47,7 @@ def describe_instant(table: HudiTable, requested_time: str) -> dict[str, Any]:
     """What is known of one instant: its states, its writer, its plan and its metadata.
 
     :param table: the table; nothing is written to it.
-    :param requested_time: of an instant of the active timeline, or of the archived one.
+    :param requested_time: requested time of an instant on the active or the archived timeline.
     :return: JSON-able; ``timeline`` is ``active`` or ``archived``, and fields that say nothing are left out
         of ``plan`` and ``metadata``.
     :raises NoSuchInstantError: when neither has such an instant.

@@ -33,7 +33,7 @@ WEEK = 7 * 24 * 3600.0
 class ReaderLease(Heartbeat):
     """A reader's heartbeat, which knows the snapshot at which it began.
 
-    :param view: of the moment in which it began.
+    :param view: the table at the moment when the read began.
     """
 
     def __init__(self, storage: Storage, name: str, info: HeartbeatInfo, view: FileSystemView) -> None:
@@ -135,7 +135,7 @@ def register_consumer(table: HudiTable, name: str, checkpoint: str, *, expires_a
         register_consumer(table, "billing", found.end)
 
     :param table: the table.
-    :param name: of the consumer: letters, digits, ``_``, ``.`` and ``-``.
+    :param name: the consumer's name: letters, digits, ``_``, ``.`` and ``-``.
     :param checkpoint: the ``end`` of its last :func:`~airflow_provider.table.reading.increment`.
     :param expires_after: seconds; a consumer that does not come back for so long holds nothing any more.
     :raises InvalidInputError: when the name has another character, the checkpoint is not an instant time,

@@ -28,7 +28,7 @@ class CommitResult:
     :param instant: requested time.
     :param completion_time: when it completed; orders commits.
     :param action: action on the timeline.
-    :param sequence: its place in the commit log; 0 when it is archived.
+    :param sequence: the commit's place in the commit log; 0 when the commit is archived.
     :param rebases: how often it lost a conflict and was merged again in part.
     """
 
@@ -59,7 +59,7 @@ class Rebase:
 class Rebased:
     """What was merged again.
 
-    :param write_stats: of the new data files; they stand in for those of the lost file groups.
+    :param write_stats: the statistics of the new data files, which replace those of the lost file groups.
     :param replaced: file ids that are taken out besides those that were not lost, by partition path.
     """
 
@@ -71,13 +71,13 @@ class Rebased:
 class CommitContent:
     """What a write is about to commit.
 
-    :param write_stats: one per data file.
-    :param replaced: file ids that it takes out, by partition path.
+    :param write_stats: the statistics of each data file.
+    :param replaced: file ids that the write replaces, by partition path.
     :param extra_metadata: goes into the commit metadata.
     :param unique_keys: whether its new record keys must not be another write's new keys too.
     :param metadata: content of the completed instant where it is not commit metadata.
     :param parts: file groups that are lost together, where the others are worth a commit without them.
-    :param schema: the table's schema from this commit on; None where it says nothing of it.
+    :param schema: the table's schema from this commit on; None when the commit does not say it.
     :param evolves: whether that is another one than before.
     """
 

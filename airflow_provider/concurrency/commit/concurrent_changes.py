@@ -285,9 +285,9 @@ class Moment:
     ) -> str:
         """Take a requested time for the entry that follows this moment.
 
-        :param action: of its instant.
+        :param action: the action of the entry's instant.
         :param operation: Hudi's operation type.
-        :param priority: of who puts the entry.
+        :param priority: the priority of the entry's writer.
         :param later_than: a time that it must exceed, besides all that has completed.
         """
         info = HeartbeatInfo(describe_owner(), action, operation, priority, 10.0, 6, base=self.sequence)

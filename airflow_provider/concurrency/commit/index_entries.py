@@ -27,8 +27,8 @@ Indexes = tuple[IndexState, ...]
 class IndexChange:
     """What becomes of the indexes.
 
-    :param indexes: those that there are afterwards; of a plan, made for the instant that it gets.
-    :param content: of the instant on the timeline.
+    :param indexes: makes the indexes after the change from the requested time of the entry's instant.
+    :param content: the content of the instant's file on the timeline.
     """
 
     indexes: Callable[[str], Indexes]
@@ -56,8 +56,8 @@ def change_indexes(
 
     :param storage: the table's storage.
     :param lock: the table lock.
-    :param decide: what to change; None for nothing.
-    :param operation: of the entry.
+    :param decide: returns the change; None for no change.
+    :param operation: the entry's operation type.
     :param instant: requested time; a new one when None.
     :param plans: whether the instant is scheduled by it, and not completed.
     :param logged_since: a completion time from which on every commit has to be in each index; that of the

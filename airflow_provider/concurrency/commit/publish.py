@@ -176,7 +176,7 @@ def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
 
     :param storage: the table's storage.
     :param instant: requested time of an instant that a log entry declared dead.
-    :param action: its action.
+    :param action: the instant's action.
     :return: paths of the data files deleted.
     """
     deleted = [path for path in data_files_of(storage, instant, action) if storage.delete(path)]
@@ -194,7 +194,7 @@ def take_off_pending(storage: Storage, instant: str, action: Action) -> None:
     """Delete the pending files of an instant that has ended.
 
     :param storage: the table's storage.
-    :param instant: its requested time.
+    :param instant: the instant's requested time.
     :param action: under which it is pending.
     """
     for state in reversed(_PENDING):

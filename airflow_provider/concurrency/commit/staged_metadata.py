@@ -36,7 +36,7 @@ class StagedWrite:
     :param storage: the table's storage.
     :param instant: requested time.
     :param action: the action under which it is pending.
-    :param info: what its heartbeat says of it.
+    :param info: the content of its heartbeat.
     """
 
     def __init__(self, storage: Storage, instant: str, action: Action, info: HeartbeatInfo) -> None:
@@ -119,8 +119,8 @@ class StagedWrite:
     ) -> None:
         """Stage the index records of the write.
 
-        :param indexes: those that there are.
-        :param content: what the write is about to commit.
+        :param indexes: the table's indexes.
+        :param content: the content that the write is about to commit.
         :param view: a snapshot since which nothing has come that is in its way; asked only where that is
             needed.
         """

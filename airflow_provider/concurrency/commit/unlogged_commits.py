@@ -43,7 +43,7 @@ def log_unlogged_commits(
     To be called before an entry is put. Several may do so at once: they say the same.
 
     :param storage: the table's storage.
-    :param indexes: the indexes that there are.
+    :param indexes: the present indexes.
     :param timeline: the active timeline of now.
     :param after: a completion time: what other Hudi writers have completed later may have been logged to some
         of the indexes only. None where nobody can have done that.
@@ -67,7 +67,7 @@ def find_unlogged_commits(
     """The instants that completed without logging to the indexes, in the order in which they completed.
 
     :param storage: the table's storage.
-    :param indexes: the indexes that there are.
+    :param indexes: the present indexes.
     :param timeline: the active timeline of now.
     """
     metadata_table = metadata_storage(storage)

@@ -86,7 +86,7 @@ def check_no_open_transaction(
     :param this: the write, with the existing file groups that it works on.
     :param partitions: partition paths in which it adds file groups, or has looked for keys: one that it has
         not found may come back. Asked only where a transaction is open.
-    :param open_txn: its own transaction, where that goes on after it.
+    :param open_txn: the write's own transaction, when the transaction goes on after the write.
     :raises WriteConflictError: when another open transaction holds something of it.
     """
     worked_in: set[str] | None = None

@@ -35,10 +35,10 @@ class PendingInstant:
     """An instant that has not completed, with what its heartbeat says.
 
     :param instant: requested time.
-    :param action: its action.
+    :param action: the instant's action.
     :param alive: whether its heartbeat is in time; None when it has none: a plan that nobody
         carries out, or a writer that keeps no heartbeat, such as the JVM Hudi with eager cleaning.
-    :param priority: of its writer.
+    :param priority: the writer's priority.
     :param operation: Hudi's operation type.
     :param owner: host and process of its writer.
     :param age_seconds: since the last beat; None without a heartbeat.
@@ -97,7 +97,7 @@ def writers_above(storage: Storage, priority: int) -> list[WriteDescription]:
     """Writers that live and have a higher priority, with the file groups that they work on.
 
     :param storage: the table's storage.
-    :param priority: of the writer that asks.
+    :param priority: the calling writer's priority.
     """
     found = []
     for instant, heartbeat in sorted(observe_above(storage, priority).items()):

@@ -178,7 +178,7 @@ class Conflict:
 
     :param other: the other write.
     :param file_groups: the file groups of this write that are concerned.
-    :param outcome: what the rules say.
+    :param outcome: the decision of the rules.
     :param keys: some of the record keys that both writes added, or that an index which became complete
         keeps out, where that is the reason.
     :param overwritten: partition paths that this write overwrites, and the other one wrote.
@@ -222,7 +222,7 @@ def resolve_conflict(
 
     :param committing: the write that asks; its state does not matter.
     :param other: pending, or completed since the committing write's base.
-    :param policy: what the committing write does where it has a choice.
+    :param policy: the committing write's decision where the rules leave a choice.
     :param same_new_keys: whether both added the same new record key, which is a conflict
         like a file group that both touched.
     """
@@ -238,7 +238,7 @@ def conflicts_with(
 
     :param committing: the write that asks.
     :param others: pending writes, or those that completed since its base.
-    :param policy: what it does where it has a choice.
+    :param policy: the write's decision where the rules leave a choice.
     """
     found = []
     for other in others:

@@ -29,7 +29,7 @@ SECONDS_FOR_ANOTHER_ENGINE = 30.0
 def turn_seconds(priority: int) -> float:
     """How long a write may hold the table lock in its turn.
 
-    :param priority: of the write; that of the next lower name counts.
+    :param priority: the write's priority; a number between two names counts as the lower one.
     """
     names = sorted(PRIORITIES, key=lambda name: PRIORITIES[name])
     below = [name for name in names if PRIORITIES[name] <= priority] or names[:1]

@@ -31,7 +31,7 @@ def writers_ahead(storage: Storage, priority: int, lock: LockProvider) -> list[s
     JVM's Hudi, is in the middle of a commit.
 
     :param storage: the table's storage.
-    :param priority: of who asks.
+    :param priority: the caller's priority.
     :param lock: the table's lock.
     :return: for people, one a writer.
     """
@@ -57,7 +57,7 @@ def wait_for_higher_priority(
     """Wait until nobody goes first any more, or patience is at its end.
 
     :param storage: the table's storage.
-    :param priority: of who makes way.
+    :param priority: the priority of the write that waits.
     :param lock: the table's lock.
     :param patience: seconds to wait at most.
     :param is_stopped: asked between two looks; True ends the wait.

@@ -34,7 +34,7 @@ class HeartbeatInfo:
     :param owner: host and process.
     :param action: the instant's action.
     :param operation: Hudi's operation type.
-    :param priority: of the writer.
+    :param priority: the writer's priority.
     :param interval: seconds between two beats.
     :param tolerable_misses: beats that may be missed before the writer counts as dead
         (Hudi's ``hoodie.client.heartbeat.tolerable.misses``).
@@ -78,7 +78,7 @@ class ObservedHeartbeat:
     """A heartbeat as another process sees it.
 
     :param instant: requested time of the writer's instant.
-    :param info: what the writer says about itself.
+    :param info: the writer's description of itself.
     :param age_seconds: since the last beat, by the storage's clock.
     """
 
@@ -96,7 +96,7 @@ def observe(storage: Storage, folder: str = HEARTBEAT_FOLDER) -> dict[str, Obser
     """All heartbeats of a table, by instant.
 
     :param storage: the table's storage.
-    :param folder: where they lie: writers' or readers'.
+    :param folder: the folder of the heartbeats: writers' or readers'.
     """
     if not storage.names(folder):
         return {}
@@ -121,7 +121,7 @@ def observe_above(storage: Storage, priority: int) -> dict[str, ObservedHeartbea
     """The heartbeats of writers above a priority, by instant; when the others last beat is not asked.
 
     :param storage: the table's storage.
-    :param priority: of who asks.
+    :param priority: the caller's priority.
     """
     infos = _known.setdefault(storage, {}).setdefault(HEARTBEAT_FOLDER, {})
     found = {}
@@ -202,10 +202,10 @@ class Heartbeat:
 
     :param storage: the table's storage.
     :param instant: the writer's instant, or the reader's name; its heartbeat file exists already.
-    :param info: what to say about the writer.
+    :param info: the description of the writer.
     :param is_alive: asked before every beat; when it says False (the JVM that the writer
         drives is gone, say) the heartbeat is given up.
-    :param folder: where its file lies.
+    :param folder: the folder of the heartbeat's file.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class Heartbeat:
     def tell(self, progress: str) -> None:
         """Beat now, and say how far the write is.
 
-        :param progress: for people.
+        :param progress: the writer's progress, for people.
         """
         self._info = replace(self._info, progress=progress)
         self._run()

@@ -96,7 +96,7 @@ def settle_index_config(storage: Storage, partitions: Collection[str]) -> None:
     say of them is true. To be called under the table lock.
 
     :param storage: the table's storage.
-    :param partitions: of the metadata table; those that this package is changing.
+    :param partitions: the partitions of the metadata table that this package is changing.
     """
     _settle(storage, dict.fromkeys(partitions, _ABSENT), None)
 

@@ -65,7 +65,7 @@ def stage_base_files(storage: Storage, base_files: BaseFiles, stats: Collection[
 
     :param storage: the table's storage.
     :param base_files: whose they are.
-    :param stats: one a file.
+    :param stats: the statistics of each file.
     """
     storage.put(base_files.path, _content(base_files.plan, stats))
 
@@ -83,7 +83,7 @@ def drop_base_files(storage: Storage, partitions: Collection[str], until: str) -
     """Forget base files that are written, and not counted yet: their indexes are dropped.
 
     :param storage: the table's storage.
-    :param partitions: those that are dropped.
+    :param partitions: the partitions that are dropped.
     :param until: when; those of a later plan stay.
     """
     for each in _staged(storage):
@@ -119,7 +119,7 @@ def complete_base_files(storage: Storage, entry: LogEntry, partitions: Iterable[
     """Let the base files of a plan count; twice does no harm.
 
     :param storage: the table's storage.
-    :param entry: of the commit log, that completes the plan.
+    :param entry: the entry of the commit log that completes the plan.
     :param partitions: that it makes.
     :return: those of them whose base files count; others are to be built once more.
     """

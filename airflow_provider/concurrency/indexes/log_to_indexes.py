@@ -72,7 +72,7 @@ def current_indexes(
 
     :param storage: the table's storage.
     :param commit_log: the table's commit log.
-    :param newest: its newest entry; None for an empty log.
+    :param newest: the log's newest entry; None for an empty log.
     """
     return table_indexes(storage, commit_log, newest).kept
 
@@ -112,10 +112,10 @@ class StagedChange:
     ) -> None:
         """Write the index records of a change, and delete those that were staged before for this instant.
 
-        :param indexes: to which it has to be logged.
-        :param change: asked only where there is an index.
-        :param view: the snapshot beside which the change comes; asked only where the statistics of a
-            partition have to be told anew.
+        :param indexes: the indexes to which the commit has to be logged.
+        :param change: returns the change; called only if there is an index.
+        :param view: returns the snapshot that the change joins; called only if a partition's statistics have
+            to be computed again.
         :param schema: the table's schema with the change; that of the snapshot when None.
         :raises FileNotFoundError: when a data file of the change is not there.
         """
@@ -241,7 +241,7 @@ def write_records(
     :param metadata_table: the metadata table's storage.
     :param index: the index.
     :param instant: requested time.
-    :param records: by key; None takes a key out.
+    :param records: the records by key; None deletes a key.
     """
     return [
         write_log_file(
@@ -284,8 +284,8 @@ def change_of_write(
 ) -> FileChanges:
     """What a write changes.
 
-    :param write_stats: of its data files.
-    :param replaced: file groups that it takes out.
+    :param write_stats: the statistics of the commit's data files.
+    :param replaced: the file groups that the commit replaces.
     :param operation: Hudi's operation type.
     :param instant: requested time.
     :param view: the snapshot that it is based on; asked only where it takes file groups out.
@@ -317,12 +317,12 @@ def change_of_undoing(
     file_groups: Iterable[FileGroupId],
     removed: Iterable[str],
 ) -> FileChanges:
-    """What it changes that commits are undone.
+    """The change of the indexes when commits are undone.
 
-    :param before: the snapshot with them.
-    :param after: the snapshot without them.
-    :param file_groups: that they wrote, or took out.
-    :param removed: paths of their data files.
+    :param before: the snapshot with the commits.
+    :param after: the snapshot without the commits.
+    :param file_groups: the file groups that the commits wrote or replaced.
+    :param removed: the paths of the commits' data files.
     """
     slices = [(before.base_file(group), after.base_file(group)) for group in sorted(set(file_groups))]
     changed = [(old, new) for old, new in slices if old != new]

@@ -31,7 +31,7 @@ from airflow_provider.table.timeline import Timeline
 class TableIndexes(NamedTuple):
     """The indexes of a table at one moment.
 
-    :param kept: those that every commit logs to, or will be logged to once they are begun.
+    :param kept: the indexes to which every commit logs, or will log once their build has begun.
     :param unsupported_indexes: partitions of the metadata table that are not kept up to date here.
     :param properties: digest of the table's properties, see :attr:`LogEntry.properties`.
     """
@@ -43,7 +43,7 @@ class TableIndexes(NamedTuple):
     def for_writing(self, location: str) -> tuple[IndexState, ...]:
         """Those that are kept, where these are all.
 
-        :param location: of the table.
+        :param location: the table's path or URL.
         :raises UnsupportedTableError: when there is one that is not kept.
         """
         if self.unsupported_indexes:
@@ -56,7 +56,7 @@ def table_indexes(storage: Storage, commit_log: CommitLog, newest: LogEntry | No
 
     :param storage: the table's storage.
     :param commit_log: the table's commit log.
-    :param newest: its newest entry, published; None for an empty log.
+    :param newest: the log's newest published entry; None for an empty log.
     :raises CorruptTableError: when the table's properties, or the definitions of its indexes, cannot be read.
     """
     content = read_properties(storage)
@@ -92,8 +92,8 @@ _BACKUP_PATH = f"{PROPERTIES_PATH}.backup"
 def check_made(location: str, index: IndexState) -> None:
     """Make sure that an index has file groups, so that it can be logged to.
 
-    :param location: of the table.
-    :param index: one of its indexes.
+    :param location: the table's path or URL.
+    :param index: one of the table's indexes.
     :raises WriteConflictError: when another Hudi writer is just making them.
     :raises CorruptTableError: when they are gone.
     """

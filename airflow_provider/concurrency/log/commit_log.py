@@ -103,7 +103,7 @@ class CommitLog:
     def about(self, instant: str) -> Iterator[LogEntry]:
         """Entries that schedule, complete, keep, roll back or undo an instant, from the newest on.
 
-        :param instant: its requested time, before which nothing is said about it.
+        :param instant: the instant's requested time; no earlier entry is about it.
         """
         for entry in self.backwards():
             if instant == entry.instant or instant in entry.undone:
@@ -173,7 +173,7 @@ class CommitLog:
     def trim(self, sequence: int) -> None:
         """Delete the log's entries up to one; the newest is never among them.
 
-        :param sequence: of the last entry that nobody needs any more.
+        :param sequence: the last entry that nobody needs any more.
         """
         sequence = min(sequence, self.head() - 1)
         if sequence > self.trimmed():

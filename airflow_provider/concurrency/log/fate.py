@@ -42,7 +42,7 @@ def fate_of(storage: Storage, commit_log: CommitLog, instant: str) -> Fate | Non
 
     :param storage: the table's storage.
     :param commit_log: the table's commit log.
-    :param instant: its requested time.
+    :param instant: the instant's requested time.
     :return: None as long as it has not ended, or where nothing is known of it.
     """
     for entry in commit_log.about(instant):

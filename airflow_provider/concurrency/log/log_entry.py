@@ -23,8 +23,8 @@ class IndexState(NamedTuple):
     :param partition: the metadata partition, for example ``column_stats``.
     :param instant: requested time of the indexing plan that made it; ``""`` of another Hudi writer's.
     :param file_groups: how many file groups the partition has; that never changes.
-    :param is_complete: whether it may be read; else it is being built.
-    :param made: of another Hudi writer's: the instant of the metadata table that made its file groups.
+    :param is_complete: whether readers may use the index; otherwise it is being built.
+    :param made: for an index of another Hudi writer, the metadata table's instant that made its file groups.
     """
 
     partition: str
@@ -46,16 +46,16 @@ class LogEntry:
 
     :param instant: requested time of the instant that this entry completes, or schedules; of a savepoint:
         that of the commit that it keeps; empty of an archival, which is no instant.
-    :param action: its action on the timeline.
+    :param action: the instant's action on the timeline.
     :param operation: Hudi's operation type, for example ``UPSERT``.
-    :param priority: of the writer.
+    :param priority: the writer's priority.
     :param completion_time: larger than every earlier entry's.
-    :param owner: who wrote it.
+    :param owner: the writer of the entry.
     :param indexes: the table's indexes as of this entry; None when its writer knew nothing of indexes.
     :param properties: digest of the table's properties by which that is so. Where they say something else,
         another Hudi writer has changed them since. Empty where this entry changes them.
     :param archived: requested time up to which instants have left the timeline, or leave it.
-    :param sequence: its place in the log.
+    :param sequence: the entry's place in the log.
     """
 
     instant: str
@@ -168,7 +168,7 @@ class Commit(LogEntry):
 class Plan(LogEntry):
     """A table service is planned, to be carried out by anybody.
 
-    :param file_groups: those that it will rewrite, or of which it will delete slices.
+    :param file_groups: the file groups that the plan will rewrite, or whose slices it will delete.
     :param metadata_path: the staged plan, relative to the table.
     :param on_metadata_table: whether its instant lies on the metadata table's timeline, to be carried out
         there without another entry. The partition paths of its file groups are relative to the table all
@@ -197,11 +197,11 @@ class Rollback(LogEntry):
     """A pending instant is dead: its writer can never commit.
 
     :param rolls_back: requested time of the instant.
-    :param rolled_back_action: its action.
+    :param rolled_back_action: that instant's action.
     :param reason: why, for people.
-    :param dead_owner: who wrote it; empty where its heartbeat did not say.
-    :param dead_operation: its operation type; empty likewise.
-    :param dead_priority: its priority.
+    :param dead_owner: the dead writer; empty when its heartbeat did not say.
+    :param dead_operation: the dead writer's operation type; empty likewise.
+    :param dead_priority: the dead writer's priority.
     """
 
     action: Action = Action.ROLLBACK
@@ -224,7 +224,7 @@ class Revert(LogEntry):
     writer has undone it.
 
     :param rolls_back: requested time of the instant.
-    :param rolled_back_action: its action.
+    :param rolled_back_action: that instant's action.
     :param reverts: sequence of the entry that had completed it.
     :param written: that entry's.
     :param replaced: that entry's.
@@ -316,7 +316,7 @@ def without_reverted(entries: Iterable[LogEntry]) -> list[LogEntry]:
     What was done and undone after a writer's base left every file group as the writer knows it. A restore
     stays: it may have undone earlier ones as well.
 
-    :param entries: in log order.
+    :param entries: entries in log order.
     """
     entries = list(entries)
     known = {entry.sequence for entry in entries}

@@ -42,7 +42,7 @@ _SERVICES = frozenset(
 class ServicePlan:
     """What a table service is going to do.
 
-    :param file_groups: those that it rewrites, or whose file slices it deletes.
+    :param file_groups: the file groups that the plan rewrites, or whose slices it deletes.
     :param content: the requested instant's content: Hudi's own plan record, as Avro.
     """
 
@@ -71,7 +71,7 @@ def schedule(
         groups that it must leave alone are those of pending plans, those that open transactions hold,
         and, but for a clean, those that live writers of higher priority work on, or other Hudi writers, which
         refuse to write what somebody has planned to rewrite.
-    :param action: of the instant, for example :attr:`Action.CLUSTERING`.
+    :param action: the instant's action, for example :attr:`Action.CLUSTERING`.
     :param operation: Hudi's operation type, for example ``CLUSTER``.
     :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
     :param lock: the table lock; the filesystem lock in the table by default.

@@ -63,7 +63,7 @@ class Failure:
 
     :param at: instant time.
     :param reason: the error.
-    :param input: what it failed on; the service goes on by itself when it is another.
+    :param input: the service's input; the service goes on by itself when its input is another.
     :param owner: host and process.
     """
 
@@ -117,7 +117,7 @@ def stopping_itself(
 
     :param table: the table.
     :param service: which one.
-    :param input_of: what the run works on; asked only after a failure.
+    :param input_of: returns the run's input; called only after a failure.
     :param most: failures in a row after which it stops, until the input is another; None to try again
         whatever happened.
     :raises ServiceStoppedError: when it has stopped; tells the last reason.

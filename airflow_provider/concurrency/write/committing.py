@@ -56,10 +56,10 @@ class Committing:
     """The commit of a write.
 
     :param write: the write; has written its data files.
-    :param content: what it commits.
-    :param evolve: of the table's schema makes what it is from this commit on; None where the commit says what
-        the content says, whatever others have made of it.
-    :param rebase: merges again what is lost; None where a lost conflict raises.
+    :param content: the write's content.
+    :param evolve: makes the new schema from the table's schema at the commit; None when the commit has the
+        content's schema, whatever other commits have changed.
+    :param rebase: merges lost file groups again; None when a lost conflict raises.
     :param writing_took: seconds, without the time that was spent on waiting for the lock, which grows with
         every lost conflict.
     """

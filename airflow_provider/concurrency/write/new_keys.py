@@ -63,9 +63,9 @@ def same_new_keys(
 
     :param storage: the table's storage.
     :param committing: the write that is about to commit.
-    :param content: what it is about to commit.
-    :param changes: what completed since its base.
-    :param policy: what it does where it has a choice.
+    :param content: the content that the write is about to commit.
+    :param changes: the entries since the write's base.
+    :param policy: the write's decision where the conflict rules leave a choice.
     """
     changes = [change for change in changes if not isinstance(change.entry, Plan)]
     adds = any(change.entry.adds_records_in for change in changes)

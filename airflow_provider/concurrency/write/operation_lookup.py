@@ -25,7 +25,7 @@ def find_operation(
     """What became of an earlier attempt of the same operation.
 
     :param table: the table.
-    :param operation_key: as given to :func:`begin_write`.
+    :param operation_key: the key that :func:`begin_write` was given.
     :param since: an instant time in UTC at or before the first attempt, so that only the log's end
         has to be read; the whole log, and what was archived, is read when None.
     :return: the commit when it completed; the pending instant when it has not ended; None
@@ -55,7 +55,7 @@ def settle_operation(
     writer's commit, which then fails, or the rollback finds the commit.
 
     :param table: the table.
-    :param operation_key: as given to :func:`begin_write`.
+    :param operation_key: the key that :func:`begin_write` was given.
     :param since: see :func:`find_operation`.
     :param reason: why a pending instant is rolled back, for the log.
     :param wait_for: asked about a pending instant every two seconds: True gives its writer more time, False
@@ -82,7 +82,7 @@ def find_operations(table: HudiTable, prefix: str, *, since: str | None = None) 
     """What has completed of many operations, by one look at the log.
 
     :param table: the table.
-    :param prefix: of the operations' keys.
+    :param prefix: the beginning of the operations' keys.
     :param since: see :func:`find_operation`.
     :return: commits by operation key.
     """

@@ -36,7 +36,7 @@ ALTER_SCHEMA = "ALTER_SCHEMA"
 def may_change_schema(entry: LogEntry) -> bool:
     """Whether the table's schema may be another one after an entry.
 
-    :param entry: of the log, or what stands for a commit of another Hudi writer.
+    :param entry: an entry of the log, or the one that stands for a commit of another Hudi writer.
     """
     if isinstance(entry, Commit):
         return entry.evolves or entry.owner == OWNER
@@ -55,8 +55,8 @@ def change_schema(
     Under a lock that other Hudi writers hold as well it is called while that is held.
 
     :param table: the table.
-    :param evolve: of the schema makes what it is from the commit on. What it raises ends the commit.
-    :param info: who does it, and with which priority.
+    :param evolve: makes the new schema from the present one. An error that it raises ends the commit.
+    :param info: the writer and its priority.
     :param shared: whether other Hudi writers hold the same lock.
     :return: the entry of the log; None when nothing changes.
     :raises WriteConflictError: when a write of another Hudi writer is unfinished, after which nothing can be
@@ -104,8 +104,8 @@ def keep_history(storage: Storage, entry: Commit, content: CommitContent) -> Non
     It comes before the commit is shown. Where it does not, the commit's own metadata tell the same.
 
     :param storage: the table's storage.
-    :param entry: of the commit.
-    :param content: what it commits.
+    :param entry: the commit's entry.
+    :param content: the commit's content.
     """
     if content.schema is not None and content.schema.ids is not None:
         path = history_path(entry.instant, entry.completion_time)

@@ -14,7 +14,7 @@ class WriteSettings:
     """How a write behaves towards other writes of the same table.
 
     :param priority: the larger one goes first; see :data:`~airflow_provider.concurrency.PRIORITIES`.
-    :param policy: what the write does where the conflict rules leave a choice.
+    :param policy: the write's decision where the conflict rules leave a choice.
     :param heartbeat: how the writer shows that it is alive.
     :raises InvalidInputError: when the priority is no whole number.
     """

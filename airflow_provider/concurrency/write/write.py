@@ -101,7 +101,7 @@ class Write:
     def describe(self, file_groups: frozenset[FileGroupId]) -> WriteDescription:
         """This write, as the conflict rules want to know it.
 
-        :param file_groups: those that it works on.
+        :param file_groups: the file groups that the write works on.
         """
         info = self.info
         return WriteDescription(self.instant, info.operation, info.priority, State.INFLIGHT, file_groups)
@@ -161,7 +161,7 @@ class Write:
         """The error that tells why this write cannot go on.
 
         :param conflict: because of which.
-        :param remedy: what more there is to be done than to run it again.
+        :param remedy: what the user has to do besides running the write again.
         """
         other = conflict.other
         self.count_conflicts([conflict])

@@ -131,11 +131,11 @@ class Writer(Write):
     ) -> CommitResult:
         """Commit: everything written becomes visible in one step, or the write is rolled back.
 
-        :param write_stats: one per data file written.
-        :param replaced: file ids that this write takes out, by partition path.
-        :param evolve: of the table's schema makes what it is from this commit on; asked again when others
-            have changed it meanwhile. What it raises then ends the write. The schema stays what it is when
-            None.
+        :param write_stats: the statistics of each data file that was written.
+        :param replaced: file ids that this write replaces, by partition path.
+        :param evolve: makes the new schema from the present one; called again when another commit has
+            changed the schema meanwhile. An error that it raises ends the write. None leaves the schema as
+            it is.
         :param extra_metadata: goes into the commit metadata.
         :param txn_id: the metastore transaction that this commit belongs to.
         :param write_id: the table's write id in that transaction.
