@@ -7,13 +7,17 @@ or another attempt of a task, may write a file again under the same name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from itertools import groupby
 from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.indexes import current_indexes
@@ -34,16 +38,29 @@ from airflow_provider.table.metadata_table import (
     file_group_indexes,
     merge,
     metadata_storage,
+    record_keys,
     records_of,
     schema_text,
-    write_base_file,
+    write_encoded_base_file,
 )
 from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import WriteStat, has_never_changed, table_schema
 
-ENTRIES = pa.schema([("file_group", pa.int32()), ("key", pa.string()), ("record", pa.binary())])
+ENTRIES = pa.schema(
+    [
+        ("file_group", pa.int32()),
+        ("key", pa.large_string()),
+        # In the record index, all keys of a data file have one record.
+        ("record", pa.dictionary(pa.int32(), pa.binary())),
+    ]
+)
 """Records on their way: number of the file group among all that are built, key, encoded payload."""
+
+_WORTH_THREADS = 50_000  # records
+
+Batches = Iterable[tuple[pa.Array, pa.Array]]
+"""Keys and encoded payloads of one file group, in the order of the keys' bytes."""
 
 
 def write_token_of(plan: str) -> str:
@@ -124,7 +141,7 @@ class IndexBuild:
             if base_file.path in self.live and find_rollback(log, base_file.instant) is None:
                 raise
 
-    def write(self, number: int, entries: Iterable[tuple[str, bytes]]) -> WriteStat:
+    def write(self, number: int, entries: Batches) -> WriteStat:
         """Write the base file of a file group.
 
         :param number: of the file group.
@@ -136,7 +153,7 @@ class IndexBuild:
         metadata_table, records = metadata_storage(self.storage), self._merged(entries)
         if partition is MetadataPartition.RECORD_INDEX:
             records = self._checked(records, self._taken_out(MetadataTable(metadata_table), file_id))
-        return write_base_file(
+        return write_encoded_base_file(
             metadata_table,
             partition.value,
             file_id,
@@ -146,28 +163,62 @@ class IndexBuild:
         )
 
     def _entries(
-        self, change: FileChanges, partitions: Iterable[MetadataPartition]
+        self, change: FileChanges, partitions: Sequence[MetadataPartition]
     ) -> Iterator[pa.RecordBatch]:
-        for name, records in records_of(self.storage, change, partitions, self.columns, self.schema).items():
-            partition = MetadataPartition(name)
+        others = [each for each in partitions if each is not MetadataPartition.RECORD_INDEX]
+        for name, records in records_of(self.storage, change, others, self.columns, self.schema).items():
             added = {key: payload for key, payload in records.items() if payload is not None}
-            keys = pa.array(list(added), pa.string())
-            numbers = self._first[partition] + file_group_indexes(keys, self.file_groups[partition])
             payloads = pa.array(map(encode_payload, added.values()), pa.binary())
-            yield pa.record_batch([pa.array(numbers, pa.int32()), keys, payloads], schema=ENTRIES)
-
-    def _merged(self, entries: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, Payload | bytes]]:
-        """One record a key; decoded only where there are several."""
-        decode = RecordDecoder(schema_text())
-        for key, same in groupby(entries, key=itemgetter(0)):
-            first, *others = (data for _, data in same)
-            if not others:
-                yield key, first
+            yield self._batch(
+                MetadataPartition(name), pa.array(added, pa.large_string()), payloads.dictionary_encode()
+            )
+        if MetadataPartition.RECORD_INDEX not in partitions:
+            return
+        for _, base_file in change.slices:
+            if base_file is None:
                 continue
-            merged = decode(first)
-            for other in others:
-                merged = self._both(key, merged, decode(other))
-            yield key, merged
+            location = RecordLocation.at(base_file.partition_path, base_file.file_id, base_file.instant)
+            payload = pa.array([encode_payload(location)], pa.binary())
+            for keys in record_keys(self.storage, base_file).chunks:
+                which = pa.array(np.zeros(len(keys), np.int32))
+                records = pa.DictionaryArray.from_arrays(which, payload)
+                yield self._batch(MetadataPartition.RECORD_INDEX, keys, records)
+
+    def _batch(
+        self, partition: MetadataPartition, keys: pa.Array, records: pa.DictionaryArray
+    ) -> pa.RecordBatch:
+        keys = keys.cast(pa.large_string())
+        numbers = self._first[partition] + file_group_indexes(keys, self.file_groups[partition])
+        return pa.record_batch([pa.array(numbers.astype(np.int32)), keys, records], schema=ENTRIES)
+
+    def _merged(self, entries: Batches) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """One record a key; decoded only where there are several."""
+        held: tuple[pa.Array, pa.Array] | None = None  # the last key's: the next batch may go on with it
+        for batch in entries:
+            keys, records = batch[0].cast(pa.large_string()), batch[1].cast(pa.binary())
+            if not len(keys):
+                continue
+            if held is not None:
+                keys, records = pa.concat_arrays([held[0], keys]), pa.concat_arrays([held[1], records])
+            if pc.any(pc.equal(keys[1:], keys[:-1])).as_py():
+                keys, records = self._one_a_key(keys, records)
+            yield keys[:-1], records[:-1]
+            held = keys[-1:], records[-1:]
+        if held is not None:
+            yield held
+
+    def _one_a_key(self, keys: pa.Array, records: pa.Array) -> tuple[pa.Array, pa.Array]:
+        decode = RecordDecoder(schema_text())
+        merged: dict[str, bytes] = {}
+        entries = zip(keys.to_pylist(), records.to_pylist(), strict=True)
+        for key, same in groupby(entries, key=itemgetter(0)):
+            first, *others = dict.fromkeys(data for _, data in same)
+            if others:
+                both = partial(self._both, key)
+                merged[key] = encode_payload(reduce(both, map(decode, (first, *others))))
+            else:
+                merged[key] = first
+        return pa.array(merged, pa.large_string()), pa.array(merged.values(), pa.binary())
 
     def _both(self, key: str, one: Payload, other: Payload) -> Payload:
         if isinstance(one, RecordLocation) and isinstance(other, RecordLocation):
@@ -190,20 +241,20 @@ class IndexBuild:
                 raise
             return set()  # dropped in this moment
 
-    def _checked(
-        self, records: Iterable[tuple[str, Payload | bytes]], taken_out: Collection[str]
-    ) -> Iterator[tuple[str, Payload | bytes]]:
+    def _checked(self, records: Batches, taken_out: Collection[str]) -> Iterator[tuple[pa.Array, pa.Array]]:
         # What was deleted since the plan and is there nevertheless was in two places: merged on top of this
         # base file, the deletion of one would hide the other.
-        for key, payload in records:
-            if key in taken_out:
+        gone = pa.array(taken_out, pa.large_string())
+        for keys, payloads in records:
+            if len(gone) and len(twice := keys.filter(pc.is_in(keys, gone))):
+                key = twice[0].as_py()
                 raise DuplicateRecordKeyError(
                     f"table {self.storage.root}: record key {key!r} lived in two file groups when "
                     f"record_index was planned by {self.instant}, and was deleted in one of them since; "
                     "drop record_index and build it again",
                     key=key,
                 )
-            yield key, payload
+            yield keys, payloads
 
     def _duplicate(self, key: str, one: RecordLocation, other: RecordLocation) -> DuplicateRecordKeyError:
         places = [f"{each.partition_path}/{each.file_id}".lstrip("/") for each in (one, other)]
@@ -282,13 +333,16 @@ def write_listing(build: IndexBuild) -> list[WriteStat]:
 
 
 def _write(build: IndexBuild, numbers: Iterable[int], batches: Iterable[pa.RecordBatch]) -> list[WriteStat]:
-    entries = pa.Table.from_batches(batches, ENTRIES).combine_chunks()
+    entries = pa.Table.from_batches(batches, ENTRIES).unify_dictionaries().combine_chunks()
     groups = entries["file_group"].to_numpy()
     order = np.argsort(groups, kind="stable")
-    written = []
-    for number in numbers:
+
+    def write(number: int) -> WriteStat:
         begin, end = np.searchsorted(groups, [number, number + 1], sorter=order)
         chosen = entries.take(pa.array(order[begin:end])).sort_by("key")  # by its bytes
-        keys, records = chosen["key"].to_pylist(), chosen["record"].to_pylist()
-        written.append(build.write(number, zip(keys, records, strict=True)))
-    return written
+        return build.write(number, ((each["key"], each["record"]) for each in chosen.to_batches()))
+
+    if len(entries) < _WORTH_THREADS:
+        return list(map(write, numbers))
+    with ThreadPoolExecutor(os.cpu_count(), "index-base-files") as pool:
+        return list(pool.map(write, numbers))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
@@ -29,6 +30,8 @@ _FILES_A_TASK = 8
 """So many that a task's start does not count, where there are enough for all cores."""
 
 _WRITTEN = pa.schema([("file_group", pa.int32()), ("write_stat", pa.string()), ("error", pa.string())])
+_ENTRIES = pa.schema([("file_group", pa.int32()), ("key", pa.string()), ("record", pa.binary())])
+"""As Spark knows types."""
 _ENTRIES_A_BATCH = 20_000
 
 
@@ -100,7 +103,7 @@ def _reader(build: IndexBuild) -> _Task:
             for position in batch.column(0).to_pylist():
                 for found in build.entries_of(build.files[position]):
                     for start in range(0, found.num_rows, _ENTRIES_A_BATCH):
-                        yield found.slice(start, _ENTRIES_A_BATCH)
+                        yield found.slice(start, _ENTRIES_A_BATCH).cast(_ENTRIES)
 
     return read
 
@@ -108,10 +111,10 @@ def _reader(build: IndexBuild) -> _Task:
 def _writer(build: IndexBuild) -> _Task:
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_loaded_modules()
-        for number, same in groupby(_entries(batches), key=itemgetter(0)):
+        for number, same in groupby(_by_file_group(batches), key=itemgetter(0)):
             row: dict[str, int | str | None] = {"file_group": number, "write_stat": None, "error": None}
             try:
-                stat = build.write(number, ((key, record) for _, key, record in same))
+                stat = build.write(number, ((keys, records) for _, keys, records in same))
                 row["write_stat"] = json.dumps(stat.to_dict())
             except TableServiceError as error:  # to run the task again would not help
                 row["error"] = json.dumps(to_dict(error))
@@ -123,6 +126,10 @@ def _writer(build: IndexBuild) -> _Task:
     return write
 
 
-def _entries(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, str, bytes]]:
+def _by_file_group(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Array, pa.Array]]:
     for batch in batches:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        numbers, keys, records = batch.columns
+        borders = np.flatnonzero(np.diff(numbers.to_numpy())) + 1
+        for begin, end in pairwise((0, *borders.tolist(), len(batch))):
+            if begin < end:
+                yield numbers[begin].as_py(), keys[begin:end], records[begin:end]

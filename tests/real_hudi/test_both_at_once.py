@@ -88,7 +88,7 @@ def test_nothing_acknowledged_is_lost_and_neither_side_starves(
 def test_without_a_shared_lock_ours_tells_of_the_jvm_by_name(
     hudi: Session, jvm: Jvm, location: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing can keep both safe then. Whoever runs ours reads it in the log, or in the error that refuses."""
+    """Nothing can keep both safe then; the log says so, or the error that refuses."""
     shared = SharedTable.of_the_jvm(hudi, location, rows(range(60), 0))
     session = jvm.session()
     theirs = SharedTable(session, location)

@@ -13,6 +13,10 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 from isal import isal_zlib
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
@@ -47,6 +51,7 @@ _BYTES_PER_CHECKSUM = 16_384
 _NO_PREVIOUS = -1
 
 _LENGTHS = struct.Struct(">iiH")  # of the whole key, of the value, of the key's own bytes
+_LENGTHS_OF_MANY = np.dtype([("whole", ">i4"), ("value", ">i4"), ("key", ">u2")])
 _KEY_LENGTH = struct.Struct(">H")
 # HBase's key goes on with the column family (none), the timestamp (the newest) and the type (Put).
 _KEY_REST = struct.pack(">BqB", 0, 2**63 - 1, 4)
@@ -200,7 +205,7 @@ def _number(fields: Mapping[int, int | bytes], field: int, default: int = 0) -> 
     return value - 2**64 if value >= 2**63 else value
 
 
-def encode_block(magic: bytes, data: bytes, compression: Compression) -> bytes:
+def encode_block(magic: bytes, data: bytes | memoryview, compression: Compression) -> bytes:
     """A block with its header.
 
     Its checksums have the type "none": four zero bytes for every 16 KiB. The readers of HBase and hudi-rs
@@ -258,7 +263,7 @@ _GZIP = 16 + isal_zlib.MAX_WBITS
 _MOST_FORESEEN = 1024 * 1024  # bytes to reserve for a block; a damaged header may say more
 
 
-def _gzip(data: bytes) -> bytes:
+def _gzip(data: bytes | memoryview) -> bytes:
     return isal_zlib.compress(data, wbits=_GZIP)
 
 
@@ -270,6 +275,25 @@ def encode_pair(key: bytes, value: bytes) -> bytes:
     """A key with its value, as a data block stores them."""
     whole = _KEY_LENGTH.size + len(key) + len(_KEY_REST)
     return b"".join((_LENGTHS.pack(whole, len(value), len(key)), key, _KEY_REST, value, _MVCC))
+
+
+def encode_pairs(
+    keys: pa.LargeBinaryArray, values: pa.LargeBinaryArray
+) -> tuple[memoryview, npt.NDArray[np.int64]]:
+    """Many keys with their values, one after the other, as :func:`encode_pair` encodes each.
+
+    :return: the bytes, and where each pair begins in them, with the end of the last one.
+    """
+    lengths = pc.binary_length(keys).to_numpy()
+    heads = np.empty(len(keys), _LENGTHS_OF_MANY)
+    heads["whole"] = _KEY_LENGTH.size + lengths + len(_KEY_REST)
+    heads["value"] = pc.binary_length(values).to_numpy()
+    heads["key"] = lengths
+    first = pa.Array.from_buffers(pa.binary(_LENGTHS.size), len(keys), [None, pa.py_buffer(heads)])
+    rest, last, nothing = (pa.scalar(each, pa.large_binary()) for each in (_KEY_REST, _MVCC, b""))
+    pairs = pc.binary_join_element_wise(first.cast(pa.large_binary()), keys, rest, values, last, nothing)
+    _, offsets, data = pairs.buffers()
+    return memoryview(data), np.frombuffer(offsets, np.int64)[: len(keys) + 1]
 
 
 def decode_pairs(data: bytes, wanted: Container[bytes] | None = None) -> Iterator[tuple[bytes, bytes]]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider.table.hfile import format as hfile
 from airflow_provider.table.hfile.format import Compression, IndexEntry, Trailer
 
 BLOCK_SIZE = 64 * 1024
 _INDEX_BLOCK_SIZE = 128 * 1024  # HBase's default
+_PAIRS_AT_ONCE = 100_000
 
 
 class HFileWriter:
@@ -39,7 +44,7 @@ class HFileWriter:
         self._block_size = block_size
         self._index_block_size = index_block_size
         self._offset = 0
-        self._pairs: list[bytes] = []
+        self._pairs: list[bytes | memoryview] = []
         self._pending = 0
         self._first_key = b""
         self._last_key: bytes | None = None
@@ -58,21 +63,57 @@ class HFileWriter:
         :param key: the key; larger, byte by byte, than all keys before.
         :raises ValueError: when the key is not larger, or longer than 32,767 bytes.
         """
-        if self._last_key is not None and key <= self._last_key:
-            raise ValueError(f"key {key!r} comes after {self._last_key!r}; an HFile is sorted by its keys")
-        if len(key) > hfile.MAX_KEY_LENGTH:
-            raise ValueError(f"a key has {len(key)} bytes, an HFile's at most {hfile.MAX_KEY_LENGTH}")
+        self._check(key, self._last_key)
         pair = hfile.encode_pair(key, value)
-        pending = self._pending + len(pair)
-        if pending > self._block_size and self._pairs:
+        if self._pending + len(pair) > self._block_size:
             self._end_data_block()
-            pending = len(pair)
-        if not self._pairs:
-            self._first_key = key
-        self._pairs.append(pair)
-        self._pending = pending
+        self._add(key, pair, 1)
         self._last_key = key
         self._key_bytes += len(key)
+
+    def append_all(self, keys: pa.Array, values: pa.Array) -> None:
+        """Write many pairs, in a fraction of the time that :meth:`append` takes for one after the other.
+
+        :param keys: strings or bytes without nulls, ordered as :meth:`append` asks for.
+        :param values: as many, bytes, also of a dictionary.
+        :raises ValueError: as :meth:`append`.
+        """
+        for start in range(0, len(keys), _PAIRS_AT_ONCE):
+            some = (each.slice(start, _PAIRS_AT_ONCE).cast(pa.large_binary()) for each in (keys, values))
+            self._append_some(*some)
+
+    def _append_some(self, keys: pa.LargeBinaryArray, values: pa.LargeBinaryArray) -> None:
+        self._check(keys[0].as_py(), self._last_key)
+        lengths = pc.binary_length(keys)
+        wrong = pc.or_(pc.less_equal(keys[1:], keys[:-1]), pc.greater(lengths[1:], hfile.MAX_KEY_LENGTH))
+        if (position := pc.index(wrong, True).as_py()) >= 0:
+            self._check(keys[position + 1].as_py(), keys[position].as_py())
+        data, ends = hfile.encode_pairs(keys, values)
+        offsets, begin = ends.tolist(), 0
+        while begin < len(keys):
+            room = self._block_size - self._pending
+            end = bisect_right(offsets, offsets[begin] + room, begin) - 1
+            if end <= begin and self._pairs:
+                self._end_data_block()
+                continue
+            end = max(end, begin + 1)
+            self._add(keys[begin].as_py(), data[offsets[begin] : offsets[end]], end - begin)
+            begin = end
+        self._last_key = keys[-1].as_py()
+        self._key_bytes += pc.sum(lengths).as_py()
+
+    def _check(self, key: bytes, before: bytes | None) -> None:
+        if before is not None and key <= before:
+            raise ValueError(f"key {key!r} comes after {before!r}; an HFile is sorted by its keys")
+        if len(key) > hfile.MAX_KEY_LENGTH:
+            raise ValueError(f"a key has {len(key)} bytes, an HFile's at most {hfile.MAX_KEY_LENGTH}")
+
+    def _add(self, first_key: bytes, pairs: bytes | memoryview, count: int) -> None:
+        if not self._pairs:
+            self._first_key = first_key
+        self._pairs.append(pairs)
+        self._pending += len(pairs)
+        self._count += count
 
     def add_meta_block(self, name: str, data: bytes) -> None:
         """Store bytes in a meta block, which readers find by its name."""
@@ -87,8 +128,7 @@ class HFileWriter:
 
         :return: the size of the whole file in bytes.
         """
-        if self._pairs:
-            self._end_data_block()
+        self._end_data_block()
         data_blocks = self._index
         root, levels = self._lower_levels()
         meta = [IndexEntry(name, *self._block(hfile.META, self._meta[name])) for name in sorted(self._meta)]
@@ -121,9 +161,11 @@ class HFileWriter:
         }
 
     def _end_data_block(self) -> None:
-        self._count += len(self._pairs)
+        if not self._pairs:
+            return
         self._data_bytes += self._pending
-        self._index.append(IndexEntry(self._first_key, *self._block(hfile.DATA, b"".join(self._pairs))))
+        data = b"".join(self._pairs) if len(self._pairs) > 1 else self._pairs[0]
+        self._index.append(IndexEntry(self._first_key, *self._block(hfile.DATA, data)))
         self._pairs, self._pending = [], 0
 
     def _lower_levels(self) -> tuple[list[IndexEntry], int]:
@@ -149,7 +191,7 @@ class HFileWriter:
             room -= size
         return portions
 
-    def _block(self, magic: bytes, data: bytes) -> tuple[int, int]:
+    def _block(self, magic: bytes, data: bytes | memoryview) -> tuple[int, int]:
         block = hfile.encode_block(magic, data, self._compression)
         self._sink.write(block)
         offset, self._offset = self._offset, self._offset + len(block)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 
 import pyarrow as pa
 
@@ -69,6 +70,8 @@ _WRITE_TOKEN = "1-0-0"  # noqa: S105
 _BLOOM_ENTRIES = 10_000
 _BLOOM_FALSE_POSITIVES = 1e-9
 _BLOOM_MAX_ENTRIES = 100_000
+
+_RECORDS_A_BATCH = 20_000
 
 # A look-up in the record index reads a few keys from many blocks; small blocks keep what it unpacks small.
 _BLOCK_SIZES: Mapping[str, int] = {MetadataPartition.RECORD_INDEX: 4 * 1024}
@@ -140,7 +143,7 @@ def write_base_file(
     partition: str,
     file_id: str,
     instant: str,
-    records: Iterable[tuple[str, Payload | bytes]],
+    records: Iterable[tuple[str, Payload]],
     *,
     write_token: str = _WRITE_TOKEN,
 ) -> WriteStat:
@@ -149,19 +152,45 @@ def write_base_file(
     :param storage: the metadata table's storage.
     :param file_id: the file group.
     :param instant: requested time of the instant that writes it.
-    :param records: payloads, or their bytes, by key, in the order of the keys' bytes.
+    :param records: payloads by key, in the order of the keys' bytes.
     :param write_token: the task attempt that writes it.
+    :raises ValueError: when the keys are out of order.
+    """
+    batches = _encoded(records)
+    return write_encoded_base_file(storage, partition, file_id, instant, batches, write_token=write_token)
+
+
+def _encoded(records: Iterable[tuple[str, Payload]]) -> Iterator[tuple[pa.Array, pa.Array]]:
+    records = iter(records)
+    while batch := list(islice(records, _RECORDS_A_BATCH)):
+        payloads = [encode_payload(payload) for _, payload in batch]
+        yield pa.array([key for key, _ in batch], pa.string()), pa.array(payloads, pa.binary())
+
+
+def write_encoded_base_file(
+    storage: Storage,
+    partition: str,
+    file_id: str,
+    instant: str,
+    batches: Iterable[tuple[pa.Array, pa.Array]],
+    *,
+    write_token: str = _WRITE_TOKEN,
+) -> WriteStat:
+    """Write a base file as :func:`write_base_file` does, of records that are encoded already.
+
+    :param batches: keys, strings, in the order of their bytes, and for each its payload's bytes.
     :raises ValueError: when the keys are out of order.
     """
     path = _base_file_path(partition, file_id, instant, write_token)
     sink = io.BytesIO()
     writer = HFileWriter(sink, block_size=_BLOCK_SIZES.get(partition, BLOCK_SIZE), created=_created(instant))
-    keys: list[str] = []
-    for key, payload in records:
-        writer.append(key.encode(), payload if isinstance(payload, bytes) else encode_payload(payload))
-        keys.append(key)
+    keys: list[pa.Array] = []
+    for some, payloads in batches:
+        writer.append_all(some, payloads)
+        keys.append(some)
+    written = pa.chunked_array(keys, keys[0].type if keys else pa.string())
     bloom = BloomFilter.build(
-        pa.array(keys, pa.string()),
+        written,
         entries=_BLOOM_ENTRIES,
         false_positives=_BLOOM_FALSE_POSITIVES,
         max_entries=_BLOOM_MAX_ENTRIES,
@@ -169,12 +198,12 @@ def write_base_file(
     footer, type_code = bloom.to_footer()
     writer.add_meta_block("bloomFilter", footer.encode())
     writer.add_file_info("bloomFilterTypeCode", type_code.encode())
-    writer.add_file_info("minRecordKey", keys[0].encode() if keys else b"")
-    writer.add_file_info("maxRecordKey", keys[-1].encode() if keys else b"")
+    writer.add_file_info("minRecordKey", written[0].as_py().encode() if keys else b"")
+    writer.add_file_info("maxRecordKey", written[-1].as_py().encode() if keys else b"")
     writer.add_file_info("schema", schema_text().encode())
     size = writer.finish()
     storage.put(path, sink.getvalue())
-    return _of_base_file(partition, file_id, path, len(keys), size)
+    return _of_base_file(partition, file_id, path, len(written), size)
 
 
 def written_base_file(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +40,44 @@ def _write(
     writer.add_file_info("schema", b"a schema")
     assert writer.finish() == len(sink.getvalue())
     return sink.getvalue()
+
+
+@given(
+    _PAIRS, st.integers(0, 60), _COMPRESSION, st.sampled_from([20, 200, 10_000]), st.sampled_from([1, 7, 100])
+)
+def test_many_pairs_at_once_are_written_as_one_after_the_other(
+    pairs: dict[bytes, bytes], first: int, compression: Compression, block_size: int, at_once: int
+) -> None:
+    ordered = sorted(pairs)
+    sink = io.BytesIO()
+    writer = HFileWriter(sink, compression=compression, block_size=block_size, index_block_size=100)
+    for key in ordered[:first]:
+        writer.append(key, pairs[key])
+    for start in range(first, len(ordered), at_once):
+        keys = ordered[start : start + at_once]
+        values = pa.array([pairs[key] for key in keys], pa.binary())
+        writer.append_all(pa.array(keys, pa.binary()), values.dictionary_encode())
+    writer.add_meta_block("bloomFilter", b"a filter")
+    writer.add_file_info("schema", b"a schema")
+    writer.finish()
+    assert sink.getvalue() == _write(pairs, compression, block_size)
+
+
+@pytest.mark.parametrize("keys", [["b", "b"], ["b", "a"], ["c" * 40_000], ["a", "c" * 40_000], ["0"]])
+def test_many_pairs_are_refused_as_one_is(keys: list[str]) -> None:
+    def refused(write: Callable[[HFileWriter], None]) -> str:
+        writer = HFileWriter(io.BytesIO())
+        writer.append(b"1", b"")
+        with pytest.raises(ValueError, match="key") as error:
+            write(writer)
+        return str(error.value)
+
+    def one_by_one(writer: HFileWriter) -> None:
+        for key in keys:
+            writer.append(key.encode(), b"")
+
+    values = pa.array([b""] * len(keys))
+    assert refused(lambda writer: writer.append_all(pa.array(keys), values)) == refused(one_by_one)
 
 
 def _open(content: bytes) -> HFileReader:

@@ -5,7 +5,12 @@ function of the files. ``statistics`` reads what a base file's footer says. ``pa
 the statistics of a partition where a commit must not only widen them.
 """
 
-from airflow_provider.table.metadata_table.index_records.changes import FileChanges, Records, records_of
+from airflow_provider.table.metadata_table.index_records.changes import (
+    FileChanges,
+    Records,
+    record_keys,
+    records_of,
+)
 from airflow_provider.table.metadata_table.index_records.partition_stats import (
     keys_to_recompute,
     recomputed_partition_stats,
@@ -18,6 +23,7 @@ __all__ = [
     "indexed_columns",
     "keys_to_recompute",
     "recomputed_partition_stats",
+    "record_keys",
     "records_of",
     "value_type",
 ]

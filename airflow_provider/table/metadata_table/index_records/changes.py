@@ -181,8 +181,16 @@ def _keys(
 ) -> pa.ChunkedArray:
     if base_file is None:
         return pa.chunked_array([], pa.string())
-    if base_file.path in known:
-        return known[base_file.path]
+    return known[base_file.path] if base_file.path in known else record_keys(storage, base_file)
+
+
+def record_keys(storage: Storage, base_file: BaseFile) -> pa.ChunkedArray:
+    """The record keys of a base file, in the order of its rows.
+
+    :param storage: the table's storage.
+    :param base_file: the file.
+    :raises FileNotFoundError: when it is not there.
+    """
     with BaseFileReader(storage, base_file.path) as reader:
         return _read_keys(reader)
 
