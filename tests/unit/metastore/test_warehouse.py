@@ -17,8 +17,8 @@ from airflow_provider.exceptions import (
 from airflow_provider.metastore import Metastore, open_metastore
 from airflow_provider.metastore.thrift.protocol.idl import hive
 from airflow_provider.metastore.thrift.protocol.structs import TableStructs
-from airflow_provider.metastore.thrift.server.catalog_handler import CatalogHandler
-from airflow_provider.metastore.thrift.server.partition_handler import PartitionHandler
+from airflow_provider.metastore.thrift.server.handlers.catalog_handler import CatalogHandler
+from airflow_provider.metastore.thrift.server.handlers.partition_handler import PartitionHandler
 from airflow_provider.metastore.thrift.server.reads import CatalogReads
 from airflow_provider.metastore.thrift.server.warehouse import Warehouse
 from tests.unit.metastore.test_thrift_server import table

@@ -25,16 +25,18 @@ from airflow_provider.metastore.cache import CachedStore, open_cached_store
 from airflow_provider.metastore.database import mask_url, parse_url
 from airflow_provider.metastore.model import LOCK_TIMEOUT_SECONDS
 from airflow_provider.metastore.thrift.protocol import TableStructs
-from airflow_provider.metastore.thrift.server.catalog_handler import CatalogHandler
-from airflow_provider.metastore.thrift.server.consumer_handler import ConsumerHandler
+from airflow_provider.metastore.thrift.server.handlers import (
+    CatalogHandler,
+    ConsumerHandler,
+    PartitionHandler,
+    PrivilegeHandler,
+    StatisticsHandler,
+    TransactionHandler,
+)
 from airflow_provider.metastore.thrift.server.limits import Limits
-from airflow_provider.metastore.thrift.server.partition_handler import PartitionHandler
-from airflow_provider.metastore.thrift.server.privilege_handler import PrivilegeHandler
 from airflow_provider.metastore.thrift.server.processor import MetastoreProcessor
 from airflow_provider.metastore.thrift.server.reads import CatalogReads
 from airflow_provider.metastore.thrift.server.server import MetastoreServer, wait_for_free_port
-from airflow_provider.metastore.thrift.server.statistics_handler import StatisticsHandler
-from airflow_provider.metastore.thrift.server.transaction_handler import TransactionHandler
 from airflow_provider.metastore.thrift.server.warehouse import Warehouse
 from airflow_provider.metastore.thrift.url import DEFAULT_PORT, is_loopback
 

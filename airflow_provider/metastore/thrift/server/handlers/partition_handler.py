@@ -29,7 +29,7 @@ from airflow_provider.metastore.thrift.protocol import (
     read_storage_descriptor,
     values_in_name,
 )
-from airflow_provider.metastore.thrift.server.catalog_handler import plain_name
+from airflow_provider.metastore.thrift.server.handlers.catalog_handler import plain_name
 from airflow_provider.metastore.thrift.server.reads import CatalogReads, event_seen
 from airflow_provider.metastore.thrift.server.warehouse import Warehouse
 from airflow_provider.metastore.transactions import DdlTransaction, txn_of_write_id

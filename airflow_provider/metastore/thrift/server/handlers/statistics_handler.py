@@ -12,7 +12,7 @@ from airflow_provider.metastore.api import Metastore
 from airflow_provider.metastore.catalog import ColumnStatistics, column_statistics
 from airflow_provider.metastore.model import PartitionValues, partition_values
 from airflow_provider.metastore.thrift.protocol import hive, values_in_name
-from airflow_provider.metastore.thrift.server.catalog_handler import plain_name
+from airflow_provider.metastore.thrift.server.handlers.catalog_handler import plain_name
 
 _ENGINE = "hive"
 
