@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,6 +37,8 @@ from airflow_provider.table.schema import conform
 from airflow_provider.table.storage import Storage
 
 _Numbers = npt.NDArray[np.int64]
+
+_WORTH_THREADS = 50_000  # rows
 
 
 def ingest_arrow(
@@ -92,6 +96,13 @@ def ingest_arrow(
         return write_rows(job, table, ArrowRows.of(job, table, data), lock=lock, is_alive=is_alive)
 
     return commit_once(job, write, metastore=metastore, table=table if isinstance(table, HudiTable) else None)
+
+
+def _until_an_error(reports: Iterable[Report]) -> Iterator[Report]:
+    for report in reports:
+        yield report
+        if report.error is not None:
+            return
 
 
 @dataclass(frozen=True)
@@ -223,13 +234,19 @@ class ArrowRows(IncomingRows):
         """See :meth:`IncomingRows.send`."""
         sent = self._routed(plan)
         self._sent.append(sent)
-        reports = []
-        for number, rows in sent.by_target():
+
+        def write(target: tuple[int, pa.Table]) -> Report:
+            number, rows = target
             task = FileGroupTask(write_plan, number, write_token=f"{number}-0-0")
-            reports.append(task.run(rows.to_batches(max_chunksize=ROWS_A_WRITE)))
-            if reports[-1].error is not None:
-                break
-        return reports
+            return task.run(rows.to_batches(max_chunksize=ROWS_A_WRITE))
+
+        if len(sent.positions) < _WORTH_THREADS:
+            return list(_until_an_error(map(write, sent.by_target())))
+        with ThreadPoolExecutor(os.cpu_count(), "file-groups") as pool:
+            try:
+                return list(_until_an_error(pool.map(write, sent.by_target())))
+            finally:
+                pool.shutdown(cancel_futures=True)
 
     def sent_to(self, numbers: Collection[int]) -> ArrowRows:
         """See :meth:`IncomingRows.sent_to`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,30 @@ def test_a_write_without_room_is_rolled_back(lake: Lake, operation: str) -> None
     table.check_now(there)
     table.ingest(operation, there)
     table.check(there if operation != "bulk_insert" else there * 2)
+
+
+def test_files_written_side_by_side_are_rolled_back_together(lake: Lake) -> None:
+    table = lake.create(SCHEMA, partition_by=["p"])
+    there = [{"id": 1, "p": "a", "v": "there"}]
+    table.ingest("upsert", there)
+    ids = list(range(60_000))
+    rows = [{"id": n, "p": "abcd"[n % 4], "v": str(n**9) if n % 4 == 2 else ""} for n in ids]
+    code = _WRITES.replace("ids = list(range(20_000))", "import json").replace(
+        'rows = pa.table({"id": ids, "p": ["a"] * len(ids), "v": [str(n * n) for n in ids]})',
+        "rows = pa.Table.from_pylist(json.load(sys.stdin))",
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code, table.location, "upsert", str(300 * KIB)],
+        input=json.dumps(rows),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"no room for {table.location}/p=c/" in told.stdout, told.stderr
+    table.check_now(there)
+    assert not list(Path(table.location).rglob("p=[bcd]/*.parquet"))
+    table.ingest("upsert", rows)
+    table.check(there + rows)
 
 
 def test_a_small_file_for_which_there_is_no_room_leaves_nothing(tmp_path: Path) -> None:
