@@ -42,7 +42,10 @@
     │   ├── EventsExpiredError
     │   ├── UnsupportedByServerError
     │   ├── ConsumerGoneError
+    │   ├── ReplicationTargetError
+    │   ├── ReplicationLeaseError        (retryable)
     │   └── MetastoreUnavailableError    (retryable)
+    ├── ReplicationError                 what a replication cannot bring to the target
     ├── IndexCatchUpTimeoutError         an index that waits for other writers (retryable)
     ├── JobFailedError                   a Spark job ended without saying why
     └── ServiceStoppedError              a table service that failed again and again
@@ -269,6 +272,16 @@ class ConsumerGoneError(MetastoreError):
     """Raised when a consumer of the notification log that is waited for shows no sign of life."""
 
 
+class ReplicationTargetError(MetastoreError):
+    """Somebody else than its replicator wants to change a database that is the target of a replication."""
+
+
+class ReplicationLeaseError(MetastoreError):
+    """Another replicator is at work for the policy."""
+
+    retryable = True
+
+
 class MetastoreUnavailableError(MetastoreError):
     """Raised when the metastore's database or server cannot be reached."""
 
@@ -281,6 +294,10 @@ class MetastoreAccessError(MetastoreError):
 
 class ServiceStoppedError(TableServiceError):
     """Raised when a table service has failed so often in a row on a table that it stops by itself."""
+
+
+class ReplicationError(TableServiceError):
+    """The target of a replication cannot be made what the source is."""
 
 
 class IndexCatchUpTimeoutError(TableServiceError):

@@ -29,6 +29,7 @@ from airflow_provider.concurrency.commit.publish import (
     staged_plan_path,
     take_off_pending,
 )
+from airflow_provider.concurrency.commit.replayed_commit import is_there, replay_commit
 from airflow_provider.concurrency.commit.staged_metadata import StagedWrite
 from airflow_provider.concurrency.commit.undo_entry import revert_entry, view_without
 from airflow_provider.concurrency.commit.unlogged_commits import find_unlogged_commits, log_unlogged_commits
@@ -51,8 +52,10 @@ __all__ = [
     "drop_indexes",
     "files_in",
     "find_unlogged_commits",
+    "is_there",
     "log_unlogged_commits",
     "publish_head",
+    "replay_commit",
     "revert_entry",
     "staged_metadata_path",
     "staged_plan_path",

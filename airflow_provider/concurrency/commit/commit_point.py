@@ -133,7 +133,8 @@ def _put(
 
 
 def _following(storage: Storage, moment: Moment, decided: Entry) -> Entry:
-    newest, bound, there = moment.newest, moment.newest_completion, moment.table_indexes
+    newest, there = moment.newest, moment.table_indexes
+    bound = max(moment.newest_completion, decided.shown_completion)
     requested = decided.instant or decided.archived  # an archival is no instant
     # An entry that changes the indexes changes the properties too, unless it only plans.
     changes = decided.indexes is not None and not isinstance(decided, Plan)

@@ -74,7 +74,7 @@ STAGED_FOLDER = ".hoodie/commit_log/staged"
 
 def completed_instant(entry: LogEntry) -> Instant:
     """The completed instant that an entry stands for."""
-    return Instant(entry.instant, entry.action, State.COMPLETED, entry.completion_time)
+    return Instant(entry.instant, entry.action, State.COMPLETED, entry.shown_completion)
 
 
 def publish(storage: Storage, entry: LogEntry, *, looks: bool = False) -> bool:

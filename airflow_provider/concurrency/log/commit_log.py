@@ -153,7 +153,7 @@ class CommitLog:
         if found is None or not isinstance(entry, Commit | Restore):
             return found is not None
         # What several carry out, such as a clean, may have been completed by another one's entry.
-        return found.instant.completion_time == entry.completion_time
+        return found.instant.completion_time == entry.shown_completion
 
     def archived(self, newest: LogEntry | None) -> str:
         """Requested time up to which instants have left the timeline, or leave it; empty where none has.

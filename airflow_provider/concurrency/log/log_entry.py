@@ -70,6 +70,11 @@ class LogEntry:
     sequence: int = field(default=0, compare=False)
 
     @property
+    def shown_completion(self) -> str:
+        """The completion time of its instant on the timeline."""
+        return self.completion_time
+
+    @property
     def touched(self) -> frozenset[FileGroupId]:
         """File groups whose content this entry changes."""
         return _NOTHING
@@ -144,6 +149,9 @@ class Commit(LogEntry):
     :param seen: the newest completion time on the timeline that it was decided on, under a lock that other
         Hudi writers hold as well. What of theirs completed later came while its writer stood still; who
         publishes it looks for that. Empty under another lock.
+    :param replayed: of a commit that a replication has brought: its completion time at the source, which it
+        has on this timeline, too. The entry's own is later, because the log's order is that in which the
+        source's transactions were committed. Empty of a commit that was made here.
     """
 
     written: frozenset[FileGroupId] = _NOTHING
@@ -154,6 +162,11 @@ class Commit(LogEntry):
     operation_key: str | None = None
     evolves: bool = False
     seen: str = ""
+    replayed: str = ""
+
+    @property
+    def shown_completion(self) -> str:
+        return self.replayed or self.completion_time
 
     @property
     def touched(self) -> frozenset[FileGroupId]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from airflow_provider.metastore.catalog import catalog, partitions
+from airflow_provider.metastore.catalog import catalog, ending_transaction, partitions
 from airflow_provider.metastore.database import Counter, MetastoreEngine, counted
 from airflow_provider.metastore.model import (
     Insertion,
@@ -97,7 +97,8 @@ class TransactionApi(TimeoutApi):
             return transactions.commit_txn(connection, txn_id)
 
         if new_partitions or insertions:
-            return self._engine.write(commit)
+            with ending_transaction():
+                return self._engine.write(commit)
         return self._engine.write_together(TRANSACTIONS, CommitTxn(txn_id))
 
     def abort_txn(self, txn_id: int) -> int:

@@ -12,12 +12,24 @@ from airflow_provider.metastore.catalog.partitions import (
     get_table_and_partitions,
     replace_columns,
 )
+from airflow_provider.metastore.catalog.replication_target import (
+    FROZEN_BY,
+    TARGET_FOR,
+    as_replicator,
+    ending_transaction,
+    is_replicator,
+)
 
 __all__ = [
+    "FROZEN_BY",
+    "TARGET_FOR",
     "ColumnStatistics",
     "alter_partition",
+    "as_replicator",
+    "ending_transaction",
     "get_table",
     "get_table_and_partitions",
+    "is_replicator",
     "object_name",
     "replace_columns",
 ]

@@ -21,6 +21,7 @@ from airflow_provider.exceptions import (
     MetastoreError,
     NoSuchObjectError,
 )
+from airflow_provider.metastore.catalog.replication_target import check_writable
 from airflow_provider.metastore.database import (
     Counter,
     counters,
@@ -95,6 +96,16 @@ def get_database(connection: Connection, name: str) -> DatabaseInfo:
     return _database(row)
 
 
+def get_writable_database(connection: Connection, name: str) -> DatabaseInfo:
+    """As :func:`get_database`, of one that the caller is about to change.
+
+    :raises ReplicationTargetError: see :func:`check_writable`.
+    """
+    found = get_database(connection, name)
+    check_writable(found.name, found.parameters)
+    return found
+
+
 def list_databases(connection: Connection) -> list[str]:
     """The names of all databases, in order."""
     return list(connection.execute(select(databases.c.name).order_by(databases.c.name)).scalars())
@@ -109,6 +120,7 @@ def alter_database(connection: Connection, name: str, *, changes: Mapping[str, A
     if row is None:
         raise NoSuchObjectError(f"database {name!r} does not exist; create it first", database=name)
     before = _database(row)
+    check_writable(before.name, before.parameters)
     values = dict(changes)
     if "parameters" in values:
         values["parameters"] = _parameters(values["parameters"])
@@ -142,7 +154,7 @@ def append_catalog_event(
 
 def drop_database(connection: Connection, name: str, *, cascade: bool) -> None:
     """See :meth:`AnyMetastore.drop_database`."""
-    found = get_database(connection, name)
+    found = get_writable_database(connection, name)
     inside = list_tables(connection, found.name)
     if inside and not cascade:
         raise MetastoreError(
@@ -178,7 +190,7 @@ def create_table(
     """See :meth:`AnyMetastore.create_table`."""
     name = object_name("table", name)
     _check_columns(f"{database}.{name}", schema, partition_keys)
-    home = get_database(connection, database)
+    home = get_writable_database(connection, database)
     values = {
         "database_id": home.id,
         "name": name,
@@ -209,7 +221,8 @@ def create_table(
 def get_table(connection: Connection, database: str, name: str, *, lock: bool = False) -> TableInfo:
     """See :meth:`AnyMetastore.get_table`.
 
-    :param lock: keep others from changing the table until this database transaction ends.
+    :param lock: keep others from changing the table until this database transaction ends, to change it.
+    :raises ReplicationTargetError: with ``lock``, when only a replicator may change it.
     """
     row = _table_row(connection, database.lower(), name.lower(), lock=lock)
     if row is None:
@@ -218,6 +231,8 @@ def get_table(connection: Connection, database: str, name: str, *, lock: bool = 
             f"table {database}.{name} does not exist in the metastore; create it first",
             table=f"{database}.{name}",
         )
+    if lock:
+        check_writable(row.database_name, row.database_parameters)
     return _table(row)
 
 
@@ -274,7 +289,7 @@ def rename_table(
 ) -> TableInfo:
     """See :meth:`AnyMetastore.rename_table`."""
     before = get_table(connection, database, name, lock=True)
-    home = get_database(connection, new_database)
+    home = get_writable_database(connection, new_database)
     new_name = object_name("table", new_name)
     target = f"table {home.name}.{new_name}"
     if _table_row(connection, home.name, new_name) is not None:
@@ -356,7 +371,11 @@ def _database_row(connection: Connection, name: str, *, lock: bool = False) -> R
 
 def _table_row(connection: Connection, database: str, name: str, *, lock: bool = False) -> Row[Any] | None:
     query: Select[Any] = (
-        select(tables, databases.c.name.label("database_name"))
+        select(
+            tables,
+            databases.c.name.label("database_name"),
+            databases.c.parameters.label("database_parameters"),
+        )
         .join(databases)
         .where(databases.c.name == database, tables.c.name == name)
     )

@@ -8,7 +8,12 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, select
 
 from airflow_provider.exceptions import AlreadyExistsError, NoSuchObjectError
-from airflow_provider.metastore.catalog.catalog import append_catalog_event, get_database, object_name
+from airflow_provider.metastore.catalog.catalog import (
+    append_catalog_event,
+    get_database,
+    get_writable_database,
+    object_name,
+)
 from airflow_provider.metastore.database import current_millis, databases, insert_if_absent
 from airflow_provider.metastore.database import functions as function_rows
 from airflow_provider.metastore.model import EventType, FunctionInfo, encode_function
@@ -27,7 +32,7 @@ def create_function(
 ) -> FunctionInfo:
     """See :meth:`AnyMetastore.create_function`."""
     name = object_name("function", name)
-    home = get_database(connection, database)
+    home = get_writable_database(connection, database)
     values = {
         "database_id": home.id,
         "name": name,
@@ -73,7 +78,7 @@ def all_functions(connection: Connection) -> list[FunctionInfo]:
 def drop_function(connection: Connection, database: str, name: str) -> None:
     """See :meth:`AnyMetastore.drop_function`."""
     dropped = get_function(connection, database, name)
-    home = get_database(connection, database)
+    home = get_writable_database(connection, database)
     connection.execute(
         delete(function_rows).where(
             function_rows.c.database_id == home.id, function_rows.c.name == dropped.name

@@ -42,7 +42,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-SCHEMA_REVISION = "0007"
+SCHEMA_REVISION = "0008"
 """The Alembic revision that this code reads and writes: the head of ``migrations``."""
 
 VERSION_TABLE = "metastore_schema_version"
@@ -264,6 +264,31 @@ consumers = Table(
     Column("updated_at", BigInteger, nullable=False),
     # Null for one that retention waits for however long it is silent.
     Column("expiry_millis", BigInteger),
+)
+
+replications = Table(  # of a target; in Hive: parameters of its databases, such as repl.last.id
+    "metastore_replications",
+    metadata,
+    Column("policy", String(255), primary_key=True),
+    Column("source", Text, nullable=False),
+    Column("databases", json_document, nullable=False),
+    Column("phase", String(32), nullable=False),
+    # The source's last event that is applied; null before the bootstrap is done.
+    Column("event_id", BigInteger),
+    Column("event_time", BigInteger),
+    Column("lease_owner", Text),
+    Column("lease_until", BigInteger),
+    Column("bytes_copied", BigInteger, nullable=False),
+    Column("last_error", Text),
+    Column("updated_at", BigInteger, nullable=False),
+)
+
+repl_txn_map = Table(  # REPL_TXN_MAP
+    "metastore_repl_txn_map",
+    metadata,
+    Column("policy", ForeignKey(replications.c.policy, ondelete="CASCADE"), primary_key=True),
+    Column("source_txn_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("target_txn_id", BigInteger, nullable=False),
 )
 
 

@@ -14,6 +14,8 @@ from airflow_provider.metastore.model.events import (
     Purged,
 )
 from airflow_provider.metastore.model.hive_json import (
+    decode_database,
+    decode_function,
     decode_partition,
     decode_table,
     decode_write_id,
@@ -111,6 +113,8 @@ __all__ = [
     "ValidTxnList",
     "ValidWriteIdList",
     "compare",
+    "decode_database",
+    "decode_function",
     "decode_partition",
     "decode_table",
     "decode_write_id",

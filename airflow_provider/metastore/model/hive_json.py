@@ -14,6 +14,7 @@ from typing import Any
 from airflow_provider.exceptions import MetastoreError
 from airflow_provider.metastore.model.objects import (
     MANAGED_TABLE,
+    NO_ID,
     NO_WRITE_ID,
     Column,
     DatabaseInfo,
@@ -149,6 +150,37 @@ def encode_database(database: DatabaseInfo) -> str:
             "3": _text(database.location),
             "4": _map(database.parameters),
         }
+    )
+
+
+def decode_database(text: str) -> DatabaseInfo:
+    """Read a database; its id is :data:`NO_ID`.
+
+    :raises MetastoreError: when the text is no Database struct.
+    """
+    fields = _read(text)
+    return DatabaseInfo(
+        NO_ID,
+        _value(fields, "1", "str", ""),
+        _value(fields, "3", "str", None),
+        _value(fields, "2", "str", None),
+        _read_map(fields, "4"),
+    )
+
+
+def decode_function(text: str) -> FunctionInfo:
+    """Read a function.
+
+    :raises MetastoreError: when the text is no Function struct.
+    """
+    fields = _read(text)
+    resources = _value(fields, "8", "lst", ["rec", 0])[2:]
+    return FunctionInfo(
+        _value(fields, "2", "str", ""),
+        _value(fields, "1", "str", ""),
+        _value(fields, "3", "str", ""),
+        _value(fields, "4", "str", None),
+        tuple(_value(each, "2", "str", "") for each in resources),
     )
 
 

@@ -87,8 +87,8 @@ WITH opening AS (
     )) WITH ORDINALITY AS one (user_name, host, agent, commit_on_recovery, txn_type, timeout_ms, number)
 ), free AS (
     SELECT id FROM metastore_txns
-    WHERE id = ANY (CAST(:commits AS bigint[])) AND state = 'o' AND txn_type <> :read_only
-    ORDER BY id FOR UPDATE SKIP LOCKED
+    WHERE id = ANY (CAST(:commits AS bigint[])) AND state = 'o' AND NOT txn_type = ANY (CAST(:alone AS
+    bigint[])) ORDER BY id FOR UPDATE SKIP LOCKED
 ), closing AS (
     SELECT id, :opened + row_number() OVER (ORDER BY id) AS number FROM free
 ), clock AS (
@@ -145,7 +145,7 @@ def open_and_commit(run: RunStatement, requests: Sequence[OpenTxn | CommitTxn]) 
         "open_message": open_event("$").body(now),
         "commits": [*commits.values()],
         "commit_message": commit_event("$").body(now),
-        "read_only": int(TxnType.READ_ONLY),
+        "alone": [int(TxnType.READ_ONLY), int(TxnType.REPL_CREATED)],
         "now": now,
         "message_format": MESSAGE_FORMAT,
     }

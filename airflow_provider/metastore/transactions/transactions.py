@@ -17,9 +17,10 @@ from airflow_provider.exceptions import (
     InvalidInputError,
     MetastoreError,
     NoSuchTransactionError,
+    ReplicationTargetError,
     TransactionAbortedError,
 )
-from airflow_provider.metastore.catalog import get_table
+from airflow_provider.metastore.catalog import get_table, is_replicator
 from airflow_provider.metastore.database import (
     Counter,
     advance,
@@ -196,6 +197,8 @@ def timed_out(connection: Connection, timeout_seconds: float) -> list[int]:
         select(txns.c.id)
         .where(
             txns.c.state == TxnState.OPEN,
+            # It is as old as its transaction of the source, whose end comes with the log.
+            txns.c.txn_type != TxnType.REPL_CREATED,
             txns.c.heartbeat_at
             <= current_millis() - func.coalesce(txns.c.timeout_ms, int(timeout_seconds * 1000)),
         )
@@ -286,6 +289,12 @@ def is_table_of_sequence() -> ColumnElement[bool]:
 
 
 def _end(connection: Connection, row: Row[Any], state: TxnState, event: NewEvent) -> int:
+    if row.txn_type == TxnType.REPL_CREATED and not is_replicator():
+        raise ReplicationTargetError(
+            f"transaction {row.id} was opened by replication {row.agent!r} for one of its source: it ends "
+            "when that one has ended there",
+            txn_id=row.id,
+        )
     connection.execute(_END_LOCKS, {"txn": row.id})
     if row.txn_type == TxnType.READ_ONLY:
         event_id = current_event_id(connection)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
-from airflow_provider.metastore.catalog import catalog
+from airflow_provider.metastore.catalog import FROZEN_BY, TARGET_FOR, catalog
 from airflow_provider.metastore.database import GroupedRequest, GroupOperation, RunStatement
 from airflow_provider.metastore.model import MESSAGE_FORMAT, TxnType
 from airflow_provider.metastore.transactions import table_write_ids, transactions
@@ -45,6 +45,7 @@ WITH asked AS (
         metastore_tables.name AS table_name
     FROM metastore_tables JOIN metastore_databases ON metastore_databases.id = database_id
     WHERE (metastore_databases.name, metastore_tables.name) IN (SELECT database_name, table_name FROM asked)
+        AND NOT jsonb_exists_any(metastore_databases.parameters, CAST(:closed_by AS text[]))
     ORDER BY metastore_tables.id FOR UPDATE OF metastore_tables SKIP LOCKED
 ), sequences AS (
     SELECT id AS sequence_id, table_id, database_name, table_name
@@ -89,8 +90,8 @@ def allocate_write_ids(run: RunStatement, requests: Sequence[AllocateWriteId]) -
     """Allocate write ids of several transactions and tables, with one event each, as they are asked for.
 
     :return: by the positions of the requests, the write ids. Left out are those of transactions that have
-        one on the table, are not open or only read, of tables that never had one or are not there, and those
-        whose transaction or table another database transaction has locked.
+        one on the table, are not open or only read, of tables that never had one, are not there, or are a
+        replicator's, and those whose transaction or table another database transaction has locked.
     """
     wanted = {(one.txn_id, one.database.lower(), one.table.lower()): at for at, one in enumerate(requests)}
     now = int(time.time())
@@ -110,6 +111,7 @@ def allocate_write_ids(run: RunStatement, requests: Sequence[AllocateWriteId]) -
         {
             "asked": json.dumps(asked),
             "read_only": int(TxnType.READ_ONLY),
+            "closed_by": [TARGET_FOR, FROZEN_BY],
             "now": now,
             "message_format": MESSAGE_FORMAT,
         },

@@ -6,6 +6,7 @@ writer.
 """
 
 from airflow_provider.table.storage.byte_range import ByteRange
+from airflow_provider.table.storage.copying import copy_file
 from airflow_provider.table.storage.durability import (
     DEFAULT_DURABILITY,
     DURABILITY,
@@ -24,5 +25,6 @@ __all__ = [
     "Durability",
     "FileStatus",
     "Storage",
+    "copy_file",
     "storage_full_errors",
 ]

@@ -23,7 +23,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("fare", pa.int64
 
 
 @cache
-def _new_database() -> str:
+def new_database() -> str:
     """A metastore in which nothing was done yet; migrating a new one takes longer than most tests."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder)
@@ -37,7 +37,7 @@ class Lake:
     """Two registered tables, and writes in and outside of transactions."""
 
     def __init__(self, root: Path) -> None:
-        shutil.copy(_new_database(), root / "metastore.db")
+        shutil.copy(new_database(), root / "metastore.db")
         self.metastore: Metastore = open_metastore(f"sqlite:///{root}/metastore.db")
         self.tables = {name: self._create(root, name) for name in ("trips", "riders")}
 

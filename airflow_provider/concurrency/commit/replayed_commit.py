@@ -1,0 +1,96 @@
+"""A commit of another table, which this table is a replica of, as an entry of this table's log.
+
+The instant keeps its requested and its completion time, and so its place on the timeline; its data files are
+here by now, under their names. The index records are made here, for the indexes of this table: those of the
+source cannot be copied, because its metadata table holds the records of open and aborted transactions as
+well, and is compacted in its own rhythm. The entry's own completion time is of this table's log, which has
+the order in which the source's transactions were committed. So all that rests on the log's order holds, also
+where a transaction that began early is committed late.
+"""
+
+from __future__ import annotations
+
+from airflow_provider.concurrency.commit.commit_point import commit
+from airflow_provider.concurrency.commit.concurrent_changes import Moment
+from airflow_provider.concurrency.commit.publish import staged_metadata_path
+from airflow_provider.concurrency.conflicts import as_entry
+from airflow_provider.concurrency.indexes import StagedChange, change_of_metadata
+from airflow_provider.concurrency.log import Commit, Fate
+from airflow_provider.exceptions import InvalidInputError, TableError
+from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import (
+    Instant,
+    Timeline,
+    decode_commit_metadata,
+    find_archived,
+    schema_of_commit,
+)
+
+
+def replay_commit(storage: Storage, source: Storage, instant: Instant, content: bytes) -> Commit | None:
+    """Append a commit of the source to the log of its replica, and publish it. Doing it again changes
+    nothing.
+
+    :param storage: the replica's storage. Its data files of this commit are there.
+    :param source: the source's storage.
+    :param instant: a completed commit of the source's timeline.
+    :param content: what the completed instant is to hold.
+    :return: the entry; None when the replica has the commit already.
+    :raises TableError: when the replica has archived its timeline past this instant, or has undone it.
+    :raises FileNotFoundError: when a data file of the commit is not there.
+    """
+    described, completed = as_entry(source, instant), instant.completion_time
+    if not isinstance(described, Commit) or completed is None:
+        raise InvalidInputError(f"table {source.root}: {instant} is no completed commit")
+    metadata = decode_commit_metadata(content)
+    staged = StagedChange(storage, instant.requested_time)
+
+    def decide(moment: Moment) -> Commit | None:
+        if moment.timeline.find(instant.requested_time) is not None:
+            return None
+        fate = moment.fate_of(instant.requested_time)
+        if fate is Fate.ARCHIVED or (fate is Fate.COMPLETED and _is_archived(storage, instant)):
+            return None
+        if fate is not None or instant.requested_time <= moment.archived:
+            why = f"it is {fate} here" if fate else f"the timeline is archived up to {moment.archived}"
+            raise TableError(
+                f"table {storage.root}: commit {instant.requested_time} of {source.root} cannot be replayed: "
+                f"{why}; delete this folder, and bootstrap the replication again",
+                instant=instant.requested_time,
+            )
+        storage.put(staged_metadata_path(instant.requested_time), content)
+        change = change_of_metadata(storage, moment.timeline, metadata, instant.requested_time, _AFTER_ALL)
+        staged.stage(moment.indexes, lambda: change, moment.view, schema_of_commit(metadata))
+        return Commit(
+            instant=instant.requested_time,
+            action=instant.action,
+            operation=described.operation,
+            priority=described.priority,
+            written=described.written,
+            replaced=described.replaced,
+            inserted_in=described.inserted_in,
+            metadata_path=staged_metadata_path(instant.requested_time),
+            owner=describe_owner(),
+            replayed=completed,
+        )
+
+    return commit(storage, decide)
+
+
+def _is_archived(storage: Storage, instant: Instant) -> bool:
+    return find_archived(storage, instant.requested_time) is not None
+
+
+def is_there(storage: Storage, timeline: Timeline, instant: Instant) -> bool:
+    """Whether a replica has a commit of its source.
+
+    :param storage: the replica's storage.
+    :param timeline: its active timeline.
+    :param instant: of the source.
+    """
+    return timeline.find(instant.requested_time) is not None or _is_archived(storage, instant)
+
+
+_AFTER_ALL = "9"
+"""After every completion time: what the replica shows now is what the commit comes on top of."""

@@ -1,0 +1,74 @@
+"""Databases that are the target of a replication: nobody but their replicator changes them.
+
+Such a database has Hive's parameter ``repl.target.for``, with the name of the policy. One that is being
+handed over has ``repl.source.frozen.by``: its writers are stopped, so that the target can become the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from airflow_provider.exceptions import ReplicationTargetError
+
+TARGET_FOR = "repl.target.for"
+"""Hive's database parameter: the policy whose target the database is."""
+
+FROZEN_BY = "repl.source.frozen.by"
+"""Database parameter: the policy that hands the database over to its target."""
+
+_replicator: ContextVar[bool] = ContextVar("is_replicator", default=False)
+_ends_transaction: ContextVar[bool] = ContextVar("ends_transaction", default=False)
+
+
+@contextmanager
+def as_replicator() -> Iterator[None]:
+    """What is done inside is the replicator's: it may change the targets of replications."""
+    token = _replicator.set(True)
+    try:
+        yield
+    finally:
+        _replicator.reset(token)
+
+
+@contextmanager
+def ending_transaction() -> Iterator[None]:
+    """What is done inside belongs to the end of a transaction: a failover waits for those that are open."""
+    token = _ends_transaction.set(True)
+    try:
+        yield
+    finally:
+        _ends_transaction.reset(token)
+
+
+def is_replicator() -> bool:
+    """Whether the caller is inside :func:`as_replicator`."""
+    return _replicator.get()
+
+
+def check_writable(database: str, parameters: Mapping[str, str]) -> None:
+    """Make sure that a database may be changed by the caller.
+
+    :param database: its name.
+    :param parameters: its parameters.
+    :raises ReplicationTargetError: when it is the target of a replication, or its writers are stopped for a
+        failover.
+    """
+    if is_replicator():
+        return
+    if policy := parameters.get(TARGET_FOR):
+        raise ReplicationTargetError(
+            f"database {database!r} is the target of replication {policy!r} ({TARGET_FOR}) and is changed by "
+            "its replicator only; write to the source, or make this side the source: table-services failover",
+            database=database,
+            policy=policy,
+        )
+    if (policy := parameters.get(FROZEN_BY)) and not _ends_transaction.get():
+        raise ReplicationTargetError(
+            f"database {database!r} is being handed over to the target of replication {policy!r} "
+            f"({FROZEN_BY}): its writers are stopped; write to the target after the failover, or abort that: "
+            "table-services failover --abort",
+            database=database,
+            policy=policy,
+        )

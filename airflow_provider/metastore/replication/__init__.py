@@ -1,0 +1,59 @@
+"""The target's half of a replication in the metastore's database: position, lease, transactions, events.
+
+Functions of one connection. ``policies`` keeps how far a replication is and who is at it, ``transactions``
+maps transactions of the source and forces its write ids, ``events`` applies what the source's log tells of
+the catalog, and ``state`` brings a whole state of the source over. All of them may be done twice. The data
+is not their business: see :mod:`airflow_provider.replication`.
+"""
+
+from airflow_provider.metastore.replication.events import Scope, apply_catalog_event
+from airflow_provider.metastore.replication.policies import (
+    Phase,
+    Replication,
+    add_bytes,
+    begin_policy,
+    drop_policy,
+    find_policy,
+    keep_lease,
+    move_position,
+    note_error,
+    policies,
+    release_lease,
+    set_phase,
+)
+from airflow_provider.metastore.replication.state import SourceState, TableState, bring_over, read_source
+from airflow_provider.metastore.replication.transactions import (
+    end_txn,
+    force_write_id,
+    map_txn,
+    mapped_txns,
+    target_txn_of,
+    txn_event,
+)
+
+__all__ = [
+    "Phase",
+    "Replication",
+    "Scope",
+    "SourceState",
+    "TableState",
+    "add_bytes",
+    "apply_catalog_event",
+    "begin_policy",
+    "bring_over",
+    "drop_policy",
+    "end_txn",
+    "find_policy",
+    "force_write_id",
+    "keep_lease",
+    "map_txn",
+    "mapped_txns",
+    "move_position",
+    "note_error",
+    "policies",
+    "read_source",
+    "release_lease",
+    "set_phase",
+    "target_txn_of",
+    "txn_event",
+]

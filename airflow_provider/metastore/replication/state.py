@@ -1,0 +1,233 @@
+"""A whole state of the source: read in one snapshot of its database, brought over in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from airflow_provider.exceptions import NoSuchTransactionError
+from airflow_provider.metastore.catalog import catalog, functions, partitions
+from airflow_provider.metastore.model import (
+    DatabaseInfo,
+    FunctionInfo,
+    PartitionInfo,
+    TableInfo,
+    TxnState,
+    ValidTxnList,
+    ValidWriteIdList,
+)
+from airflow_provider.metastore.notifications import current_event_id
+from airflow_provider.metastore.replication.events import (
+    Scope,
+    put_database,
+    put_function,
+    put_table,
+    specs_of,
+)
+from airflow_provider.metastore.replication.policies import Phase, find_policy, set_phase
+from airflow_provider.metastore.replication.transactions import (
+    end_txn,
+    force_write_id,
+    map_txn,
+    mapped_txns,
+)
+from airflow_provider.metastore.transactions import table_write_ids, transactions
+
+
+@dataclass(frozen=True)
+class TableState:
+    """A table of the source.
+
+    :param table: the table.
+    :param partitions: its partitions.
+    :param write_ids: which of its write ids were seen.
+    :param last_write_id: the highest that was taken.
+    """
+
+    table: TableInfo
+    partitions: tuple[PartitionInfo, ...]
+    write_ids: ValidWriteIdList
+    last_write_id: int
+
+
+@dataclass(frozen=True)
+class SourceState:
+    """What the source was right after one event.
+
+    :param event_id: the last event of its log.
+    :param event_time: when that happened; 0 for an empty log.
+    :param valid_txns: the transactions that were seen.
+    :param databases: those that are replicated and there.
+    :param tables: theirs.
+    :param functions: theirs.
+    :param open_txns: the transactions that were open, each with its write ids by (database, table).
+    :param ended: how those transactions had ended that were asked for.
+    """
+
+    event_id: int
+    event_time: int
+    valid_txns: ValidTxnList
+    databases: tuple[DatabaseInfo, ...]
+    tables: tuple[TableState, ...]
+    functions: tuple[FunctionInfo, ...]
+    open_txns: Mapping[int, Mapping[tuple[str, str], int]]
+    ended: Mapping[int, TxnState]
+
+
+def read_source(connection: Connection, databases: Collection[str], asked: Collection[int]) -> SourceState:
+    """Read the state of the source, in one snapshot of its database.
+
+    :param databases: names of those that are replicated.
+    :param asked: transactions whose fate is to be told.
+    """
+    event_id = current_event_id(connection)
+    seen = transactions.valid_txn_list(connection, None)
+    there = tuple(one for one in catalog.all_databases(connection) if one.name in databases)
+    tables = []
+    for database in there:
+        for name in catalog.list_tables(connection, database.name):
+            table, found = partitions.get_table_and_partitions(connection, database.name, name)
+            tables.append(
+                TableState(
+                    table,
+                    tuple(found),
+                    table_write_ids.valid_write_id_list(connection, database.name, name, seen),
+                    table_write_ids.last_write_id(connection, database.name, name),
+                )
+            )
+    opened = [txn for txn in seen.exceptions if not seen.is_aborted(txn)]
+    open_txns = {
+        txn: {
+            (write.database, write.table): write.write_id
+            for write in transactions.writes_of(connection, txn)
+            if write.write_id is not None and write.database in databases
+        }
+        for txn in opened
+    }
+    ended = {}
+    for txn in asked:
+        with suppress(NoSuchTransactionError):
+            ended[txn] = transactions.get_txn(connection, txn).state
+    made = tuple(one for one in functions.all_functions(connection) if one.database in databases)
+    return SourceState(event_id, 0, seen, there, tuple(tables), made, open_txns, ended)
+
+
+def bring_over(connection: Connection, state: SourceState, scope: Scope) -> None:
+    """Make the target's catalog, transactions and write ids what the source's are, and take its position.
+
+    What the target has and the source has not goes; so it can also follow a position that has fallen out of
+    the source's log.
+
+    Where another replicator has done so since the bootstrap began, nothing is left to do.
+    """
+    known = find_policy(connection, scope.policy, lock=True)
+    if known.phase is not Phase.BOOTSTRAP:
+        return
+    _drop_what_is_gone(connection, state, scope)
+    for database in state.databases:
+        put_database(connection, database, scope)
+    for each in state.tables:
+        _put_table(connection, each, scope)
+    for function in state.functions:
+        put_function(connection, function, scope)
+    _bring_transactions(connection, state, scope)
+    set_phase(connection, scope.policy, Phase.FOLLOWING, event_id=state.event_id)
+
+
+def _drop_what_is_gone(connection: Connection, state: SourceState, scope: Scope) -> None:
+    there = {one.name for one in state.databases}
+    tables = {(each.table.database, each.table.name) for each in state.tables}
+    made = {(one.database, one.name) for one in state.functions}
+    known = {one.name for one in catalog.all_databases(connection)}
+    for source, target in scope.databases.items():
+        if target not in known:
+            continue
+        if source not in there:
+            catalog.drop_database(connection, target, cascade=True)
+            continue
+        for name in catalog.list_tables(connection, target):
+            if (source, name) not in tables:
+                catalog.drop_table(connection, target, name)
+        for name in functions.list_functions(connection, target):
+            if (source, name) not in made:
+                functions.drop_function(connection, target, name)
+
+
+def _put_table(connection: Connection, each: TableState, scope: Scope) -> None:
+    table = scope.table(each.table)
+    if table is None:
+        return
+    with_other_keys = [
+        name
+        for name in catalog.list_tables(connection, table.database)
+        if name == table.name
+        and catalog.get_table(connection, table.database, name).partition_keys != table.partition_keys
+    ]
+    for name in with_other_keys:  # another table by the same name
+        catalog.drop_table(connection, table.database, name)
+    put_table(connection, table)
+    wanted = {spec.values: spec for spec in specs_of(each.partitions, scope)}
+    known = {one.values: one for one in partitions.get_partitions(connection, table.database, table.name)}
+    gone = [
+        values
+        for values, one in known.items()
+        if values not in wanted
+        or (one.location, one.storage_descriptor)
+        != (wanted[values].location, wanted[values].storage_descriptor)
+    ]
+    place = (table.database, table.name)
+    partitions.drop_partitions(connection, *place, gone, if_exists=True, write_id=lambda _: -1)
+    partitions.add_partitions(
+        connection, *place, list(wanted.values()), if_not_exists=True, write_id=lambda _: -1
+    )
+
+
+def _bring_transactions(connection: Connection, state: SourceState, scope: Scope) -> None:
+    """Open, commit and abort so that each table's ValidWriteIdList means what it means at the source.
+
+    Hive does so by ``repl_tbl_writeid_state``: a transaction that is aborted stands for each aborted write
+    id. The open ones are carried over, and go on by their events.
+    """
+    policy = scope.policy
+    for source_txn in mapped_txns(connection, policy):
+        if source_txn not in state.open_txns:
+            end_txn(connection, policy, source_txn, state.ended.get(source_txn, TxnState.ABORTED))
+    for source_txn, write_ids in state.open_txns.items():
+        target_txn = map_txn(connection, policy, source_txn)
+        for (database, name), write_id in write_ids.items():
+            if (target := scope.database(database)) is not None:
+                force_write_id(connection, target_txn, target, name, write_id)
+    for each in state.tables:
+        target = scope.database(each.table.database)
+        if target is not None:
+            _bring_write_ids(connection, each, target, policy)
+
+
+def _bring_write_ids(connection: Connection, each: TableState, database: str, policy: str) -> None:
+    name, write_ids = each.table.name, each.write_ids
+    table_write_ids.seed_write_id(connection, database, name, each.last_write_id)
+    seen = transactions.valid_txn_list(connection, None)
+    here = table_write_ids.valid_write_id_list(connection, database, name, seen)
+    if (here.high_watermark, here.exceptions, here.aborted) == (
+        write_ids.high_watermark,
+        write_ids.exceptions,
+        write_ids.aborted,
+    ):
+        return
+    closed: list[tuple[int, TxnState]] = [
+        (one, TxnState.ABORTED) for one in sorted(write_ids.aborted) if not here.is_aborted(one)
+    ]
+    # The highest that is seen: by it the list knows how far it goes.
+    highest = write_ids.high_watermark
+    while highest and not write_ids.is_valid(highest):
+        highest -= 1
+    if highest:
+        closed.append((highest, TxnState.COMMITTED))
+    for write_id, state in closed:
+        txn = transactions.open_txn(connection, "replication", "", agent=policy, commit_on_recovery=False)
+        force_write_id(connection, txn, database, name, write_id)
+        end = transactions.abort_txn if state is TxnState.ABORTED else transactions.commit_txn
+        end(connection, txn)

@@ -1,0 +1,134 @@
+"""Transactions of the source on the target: mapped, with the source's write ids, and ended as there.
+
+Rules are those of Hive's OpenTxnsFunction, AllocateTableWriteIdsFunction, CommitTxnFunction and
+AbortTxnsFunction for requests with a ``replPolicy``: what was done before is found done, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+
+from airflow_provider.metastore.database import (
+    databases,
+    repl_txn_map,
+    tables,
+    txn_write_ids,
+    write_id_sequences,
+)
+from airflow_provider.metastore.model import EventType, NotificationEvent, TxnState, TxnType
+from airflow_provider.metastore.replication.events import Scope
+from airflow_provider.metastore.transactions import table_write_ids, transactions
+
+_USER = "replication"
+
+
+def map_txn(connection: Connection, policy: str, source_txn_id: int) -> int:
+    """The target's transaction for one of the source, opened when there is none."""
+    known = target_txn_of(connection, policy, source_txn_id)
+    if known is not None:
+        return known
+    opened = transactions.open_txn(
+        connection,
+        _USER,
+        socket.gethostname(),
+        agent=policy,
+        commit_on_recovery=False,
+        txn_type=TxnType.REPL_CREATED,
+    )
+    values = {"policy": policy, "source_txn_id": source_txn_id, "target_txn_id": opened}
+    connection.execute(insert(repl_txn_map).values(**values))
+    return opened
+
+
+def target_txn_of(connection: Connection, policy: str, source_txn_id: int) -> int | None:
+    """The target's transaction for one of the source; None when that has ended, or never was."""
+    query = select(repl_txn_map.c.target_txn_id).where(
+        repl_txn_map.c.policy == policy, repl_txn_map.c.source_txn_id == source_txn_id
+    )
+    found = connection.execute(query).scalar_one_or_none()
+    return None if found is None else int(found)
+
+
+def mapped_txns(connection: Connection, policy: str) -> dict[int, int]:
+    """The target's open transactions by those of the source."""
+    query = select(repl_txn_map.c.source_txn_id, repl_txn_map.c.target_txn_id)
+    rows = connection.execute(query.where(repl_txn_map.c.policy == policy))
+    return {row.source_txn_id: row.target_txn_id for row in rows}
+
+
+def force_write_id(
+    connection: Connection, target_txn_id: int, database: str, table: str, write_id: int
+) -> None:
+    """Give a target's transaction the write id that the source's has there.
+
+    Where another transaction of the target has it, that is stale, as are ids that the table's name has beyond
+    it: nobody but replicators writes there.
+
+    :param database: of the target.
+    :param table: the table, which need not exist.
+    """
+    database, table = database.lower(), table.lower()
+    if table_write_ids.write_id_of(connection, target_txn_id, database, table) == write_id:
+        return
+    table_write_ids.seed_write_id(connection, database, table, write_id)
+    place = (
+        write_id_sequences.c.database_name == database,
+        write_id_sequences.c.table_name == table,
+    )
+    sequence = connection.execute(select(write_id_sequences.c.id).where(*place)).scalar_one()
+    stale = (txn_write_ids.c.write_id == write_id) | (txn_write_ids.c.txn_id == target_txn_id)
+    connection.execute(delete(txn_write_ids).where(txn_write_ids.c.sequence_id == sequence, stale))
+    named = select(tables.c.id).join(databases).where(databases.c.name == database, tables.c.name == table)
+    table_id = connection.execute(named).scalar_one_or_none()
+    table_write_ids.map_write_id(
+        connection,
+        target_txn_id,
+        database,
+        table,
+        table_write_ids.AllocatedWriteId(sequence, write_id),
+        table_id=table_id,
+    )
+
+
+def end_txn(connection: Connection, policy: str, source_txn_id: int, state: TxnState) -> int | None:
+    """End the target's transaction for one of the source as that one has ended.
+
+    :return: the target's event; None when it has ended already.
+    """
+    target = target_txn_of(connection, policy, source_txn_id)
+    if target is None:
+        return None
+    end = transactions.commit_txn if state is TxnState.COMMITTED else transactions.abort_txn
+    event_id = end(connection, target)
+    connection.execute(
+        delete(repl_txn_map).where(
+            repl_txn_map.c.policy == policy, repl_txn_map.c.source_txn_id == source_txn_id
+        )
+    )
+    return event_id
+
+
+def txn_event(connection: Connection, policy: str, event: NotificationEvent, scope: Scope) -> None:
+    """Apply an event about transactions; of a COMMIT_TXN the data is there by now."""
+    message: Mapping[str, Any] = event.message
+    match event.event_type:
+        case EventType.OPEN_TXN:
+            for source_txn in message["txnIds"]:
+                map_txn(connection, policy, int(source_txn))
+        case EventType.ALLOC_WRITE_ID:
+            database = scope.database(str(message["dbName"]))
+            if database is None:
+                return
+            for source_txn, write_id in zip(message["txnIdList"], message["writeIdList"], strict=True):
+                target = target_txn_of(connection, policy, int(source_txn))
+                if target is None:
+                    continue  # it has ended, so this was done before
+                force_write_id(connection, target, database, str(message["tableName"]), int(write_id))
+        case EventType.COMMIT_TXN:
+            end_txn(connection, policy, int(message["txnid"]), TxnState.COMMITTED)
+        case EventType.ABORT_TXN:
+            end_txn(connection, policy, int(message["txnid"]), TxnState.ABORTED)

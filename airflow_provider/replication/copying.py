@@ -1,0 +1,133 @@
+"""Copying files of one table to another storage: several at once, resumable, compared, at a bounded rate."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from airflow_provider.exceptions import InvalidInputError, ReplicationError
+from airflow_provider.table.storage import Storage, copy_file
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CopySettings:
+    """How files are copied.
+
+    :param threads: how many at once.
+    :param checksum: whether contents are compared after the copy, besides the sizes.
+    :param bytes_per_second: at most so many, of all threads of one replicator together; no limit when None.
+    :param progress_seconds: between two lines in the log that say how far a copy is.
+    :raises InvalidInputError: when a number is not above zero.
+    """
+
+    threads: int = 8
+    checksum: bool = True
+    bytes_per_second: float | None = None
+    progress_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        rate = self.bytes_per_second
+        if self.threads < 1 or self.progress_seconds <= 0 or (rate is not None and rate <= 0):
+            raise InvalidInputError(
+                f"threads, bytes a second and progress seconds must be above zero, not {self.threads!r}, "
+                f"{rate!r}, {self.progress_seconds!r}"
+            )
+
+
+@dataclass
+class Copier:
+    """Copies files, and counts what it has copied.
+
+    :param settings: how.
+    :param step: called with a name before each file; raises to stop.
+    :ivar bytes_copied: by this object.
+    :ivar files_copied: by this object.
+    """
+
+    settings: CopySettings = field(default_factory=CopySettings)
+    step: Callable[[str], None] = lambda _: None
+    bytes_copied: int = 0
+    files_copied: int = 0
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free_at = 0.0
+
+    def copy(self, source: Storage, target: Storage, files: Iterable[tuple[str, int | None]]) -> int:
+        """Copy files that are not there yet; one of the same name and size is there.
+
+        :param source: the table's storage at the source.
+        :param target: its storage at the target.
+        :param files: paths relative to both, with the size that the source's timeline tells; None for one of
+            which it tells none.
+        :return: the bytes that were copied.
+        :raises ReplicationError: when a file of the source is missing, or has another size; names it.
+        """
+        wanted = dict(files)
+        missing = [path for path, size in wanted.items() if not _is_there(target, path, size)]
+        if not missing:
+            return 0
+        before, began, told = self.bytes_copied, time.monotonic(), time.monotonic()
+        pool = ThreadPoolExecutor(min(self.settings.threads, len(missing)), "replication-copy")
+        try:
+            left = {pool.submit(self._copy_one, source, target, path, wanted[path]) for path in missing}
+            while left:
+                done, left = wait(left, self.settings.progress_seconds, FIRST_EXCEPTION)
+                for each in done:
+                    each.result()
+                if time.monotonic() - told >= self.settings.progress_seconds:
+                    told, copied = time.monotonic(), self.bytes_copied - before
+                    log.info(
+                        "%s: %d of %d files are copied, %.1f MB at %.1f MB/s",
+                        target.root,
+                        len(missing) - len(left),
+                        len(missing),
+                        copied / 1e6,
+                        copied / 1e6 / (told - began),
+                    )
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return self.bytes_copied - before
+
+    def _copy_one(self, source: Storage, target: Storage, path: str, size: int | None) -> None:
+        self.step(f"copy {path}")
+        throttle = None if self.settings.bytes_per_second is None else self._wait
+        try:
+            copied = copy_file(source, target, path, checksum=self.settings.checksum, throttle=throttle)
+        except FileNotFoundError:
+            raise ReplicationError(
+                f"{source.url(path)} is gone before it was replicated: a clean of the source has waited "
+                "for the replication no longer, or somebody has deleted it; bring it back, or bootstrap "
+                "the replication again (table-services replicate --bootstrap)",
+                path=source.url(path),
+            ) from None
+        if size and copied != size:
+            target.delete(path)
+            raise ReplicationError(
+                f"{source.url(path)} has {copied} bytes, and the timeline of its table says {size}; "
+                "restore it",
+                path=source.url(path),
+            )
+        with self._lock:
+            self.bytes_copied += copied
+            self.files_copied += 1
+
+    def _wait(self, size: int) -> None:
+        """Wait for a part's turn, so that all threads together keep to the rate."""
+        with self._lock:
+            now = time.monotonic()
+            begins = max(now, self._free_at)
+            self._free_at = begins + size / (self.settings.bytes_per_second or size)
+        time.sleep(begins - now)
+
+
+def _is_there(target: Storage, path: str, size: int | None) -> bool:
+    # A file gets its name once it is whole.
+    status = target.stat(path)
+    return status is not None and (not size or status.size == size)

@@ -1,0 +1,358 @@
+"""One Hudi table: the commits that a reader of the source sees are brought to the target, with their files.
+
+A table that is not there yet is copied as it is: its files, its history, its timeline, without what the
+reader does not see. To one that is there each commit that it lacks is brought by itself, through its own
+commit protocol. Either can be killed anywhere and done again. What is there already is found there.
+
+Clustering and other rewrites are commits as any other. Cleans, archival, compactions of the metadata table
+and index builds are the target's own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency.commit import is_there, publish_head, replay_commit
+from airflow_provider.concurrency.readers import WEEK, reader_lease, register_consumer
+from airflow_provider.concurrency.undo import ensure_commit_before, revert
+from airflow_provider.exceptions import NoSuchInstantError, NotATableError, ReplicationError
+from airflow_provider.indexing import drop_index, pending_indexings, run_index, schedule_index
+from airflow_provider.replication.copying import Copier
+from airflow_provider.table.file_groups import Effect, ValidWriteIds, effect_of
+from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files import LogFileName
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.metadata_table import read_index_definitions
+from airflow_provider.table.properties import PROPERTIES_PATH, dump_properties
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import (
+    COMMIT_METADATA,
+    HISTORY_FOLDER,
+    REPLACE_COMMIT_METADATA,
+    UNDOING,
+    VERSION_PATH,
+    Action,
+    Instant,
+    Manifest,
+    Timeline,
+    archived_commits,
+    before,
+    decode_any,
+    decode_commit_metadata,
+    encode,
+    find_archived,
+    instant_path,
+    manifest_path,
+    newest_archived,
+    read_completed,
+)
+
+log = logging.getLogger(__name__)
+
+STATE_PATH = ".hoodie/.replica"
+"""At the target: JSON, where the table comes from, and how far it is."""
+
+_SCHEMA_FOLDER = ".hoodie/.schema"
+_PARTITION_METADATA = ".hoodie_partition_metadata"
+_COPIED_AS_THEY_ARE = frozenset({Action.CLEAN, Action.SAVEPOINT, *UNDOING})
+_PER_TARGET = ("hoodie.table.metadata.partitions", "hoodie.table.index.defs.path")
+
+
+@dataclass
+class TableReplication:
+    """Brings one table to the target.
+
+    :param source: the table's storage at the source.
+    :param target: its storage at the target.
+    :param policy: the replication, as it registers with both tables: their cleans and archivals wait for it.
+    :param copier: copies files.
+    :param target_txn: the target's transaction for one of the source, where it is known.
+    :param step: called with a name before each step; raises to stop.
+    :param patience: seconds without a sign of life after which the tables wait for the replication no longer.
+    """
+
+    source: Storage
+    target: Storage
+    policy: str
+    copier: Copier
+    target_txn: Callable[[int], int | None] = lambda _: None
+    step: Callable[[str], None] = lambda _: None
+    patience: float = WEEK
+    replayed: list[str] = field(default_factory=list)
+
+    def run(self, valid_write_ids: ValidWriteIds) -> None:
+        """Bring everything that a reader with these write ids sees.
+
+        :param valid_write_ids: of the source at the moment that the target is brought to.
+        :raises NotATableError: when the source is no Hudi table.
+        :raises ReplicationError: when a file is missing, or the target has what the source has taken back.
+        """
+        source = HudiTable.at(self.source)
+        publish_head(self.source, CommitLog(self.source))
+        if self.target.stat(PROPERTIES_PATH) is None:
+            with reader_lease(source) as lease:
+                floor = self._copy_table(source, valid_write_ids)
+                lease.check()
+        else:
+            floor = self._replay(source, valid_write_ids)
+        self._register(source, floor)
+        self._follow_indexes(source)
+
+    # --- a table that is there --------------------------------------------------------------
+
+    def _replay(self, source: HudiTable, valid: ValidWriteIds) -> str:
+        target = HudiTable.at(self.target)
+        publish_head(self.target, CommitLog(self.target))
+        timeline = source.timeline()
+        commits, hidden = self._seen(timeline, valid)
+        here = target.timeline()
+        self._undo(timeline, here, target)
+        for instant in [*self._archived_since_last(), *commits]:
+            if not is_there(self.target, here, instant):
+                self._bring(timeline, instant)
+        return _floor(timeline, hidden)
+
+    def _seen(self, timeline: Timeline, valid: ValidWriteIds) -> tuple[list[Instant], list[Effect]]:
+        """The commits of the source that a reader sees, in the order of their completion, and the others.
+
+        A rewrite is not seen as long as a commit is not that it has rewritten.
+        """
+        seen: list[Instant] = []
+        hidden: list[Effect] = []
+        for commit in timeline.commits():
+            try:
+                effect = effect_of(self.source, timeline, commit)
+            except NoSuchInstantError:
+                continue  # undone in this moment
+            is_seen = effect.write_id is None or valid.is_valid(effect.write_id)
+            if not is_seen or any(effect.rests_on(each) for each in hidden):
+                hidden.append(effect)
+            else:
+                seen.append(commit)
+        return seen, hidden
+
+    def _archived_since_last(self) -> Iterator[Instant]:
+        """The commits that the source has archived before they came here: its archival has not waited."""
+        known = self._state()
+        if newest_archived(self.source) <= known.get("archived", ""):
+            return
+        found = archived_commits(self.source, completed_after=known.get("floor", ""))
+        yield from sorted(found, key=lambda each: each.completion_time or "")
+
+    def _undo(self, timeline: Timeline, here: Timeline, target: HudiTable) -> None:
+        """Take back what the source has taken back: a rewrite, or what a restore has undone."""
+        for instant in reversed(here.commits()):
+            gone = timeline.find(instant.requested_time) is None
+            if not gone or find_archived(self.source, instant.requested_time) is not None:
+                continue
+            if Timeline.load(self.source).find(instant.requested_time) is not None:
+                continue  # published since
+            metadata = here.commit_metadata(instant)
+            if not metadata.write_stats and not metadata.replaced:
+                continue  # put here so that files which come late are not shown: see _bring
+            self.step(f"undo {instant.requested_time}")
+            undone = revert(target, instant.requested_time, reason=f"{self.source.root} has undone it")
+            if undone is None:
+                raise ReplicationError(
+                    f"table {self.target.root} has commit {instant.requested_time}, which "
+                    f"{self.source.root} has not, or not any more, and which was not made by a "
+                    "replication; delete this folder, or keep it elsewhere, and bootstrap the replication "
+                    "again",
+                    instant=instant.requested_time,
+                )
+
+    def _bring(self, timeline: Timeline, instant: Instant) -> None:
+        try:
+            content = read_completed(self.source, timeline, instant)
+        except NoSuchInstantError:
+            return  # undone in this moment
+        metadata = decode_commit_metadata(content)
+        files = [(stat.path, stat.file_size or None) for stat in metadata.write_stats if stat.path]
+        for stat in metadata.write_stats:
+            folder = f"{stat.partition_path}/".lstrip("/")
+            files += [(f"{folder}{name}", None) for name in stat.log_files or ()]
+        partitions = {stat.partition_path for stat in metadata.write_stats}
+        if instant.requested_time < Timeline.load(self.target).starts:
+            # Else its files would show while they are copied, as those of an archived commit.
+            self.step("put a commit before")
+            ensure_commit_before(self.target, instant.requested_time)
+        self._copy([*files, *self._partition_metadata(partitions)])
+        self._copy_schemas()
+        self.step(f"replay {instant.requested_time}")
+        self.target.sync_later(sorted(path for path, _ in files))
+        if replay_commit(self.target, self.source, instant, self._as_of_target(content)) is not None:
+            self.replayed.append(instant.requested_time)
+
+    def _as_of_target(self, content: bytes) -> bytes:
+        """A commit's metadata, with the transaction that it has at the target; without one that has ended."""
+        record = decode_any(content)
+        extra = dict(record.get("extraMetadata") or {})
+        if "txn_id" not in extra:
+            return content
+        txn_id = self.target_txn(int(extra.pop("txn_id")))
+        if txn_id is not None:
+            extra["txn_id"] = str(txn_id)
+        is_replace = "partitionToReplaceFileIds" in record
+        schema = REPLACE_COMMIT_METADATA if is_replace else COMMIT_METADATA
+        return encode(schema, {**record, "extraMetadata": extra})
+
+    # --- a table that is not there ------------------------------------------------------------
+
+    def _copy_table(self, source: HudiTable, valid: ValidWriteIds) -> str:
+        timeline = source.timeline()
+        commits, hidden = self._seen(timeline, valid)
+        shown = {each.requested_time for each in commits}
+        known = {each.requested_time for each in timeline.instants}
+        starts = timeline.starts
+
+        def is_wanted(path: str) -> bool:
+            name = path.rpartition("/")[2]
+            if path.startswith(".hoodie/"):
+                return False
+            if name == _PARTITION_METADATA:
+                return True
+            parsed, logged = parse_base_file_name(name), LogFileName.parse(name)
+            instant = parsed[2] if parsed else logged.instant if logged else None
+            if instant is None:
+                return False
+            return instant in shown or (instant not in known and instant < starts)
+
+        files = {each.path: each.size for each in self.source.list("", recursive=True)}
+        wanted = {path: size for path, size in files.items() if is_wanted(path)}
+        self._drop_all_but(wanted)
+        self._copy(wanted.items())
+        self._copy_history()
+        self._copy_schemas()
+        for instant in timeline.completed():
+            if instant.requested_time in shown and instant in commits:
+                content = self._as_of_target(read_completed(self.source, timeline, instant))
+            elif instant.action in _COPIED_AS_THEY_ARE:
+                content = read_completed(self.source, timeline, instant)
+            else:
+                continue
+            self.target.put(instant_path(instant), content)
+        self.step("create the table")
+        self._write_state(timeline, _floor(timeline, hidden))
+        properties = {
+            key: value
+            for key, value in source.config.to_properties().items()
+            if not key.startswith(_PER_TARGET)
+        }
+        self.target.put_if_absent(PROPERTIES_PATH, dump_properties(properties).encode())
+        self.target.sync()
+        log.info("%s: %d files of %s", self.target.root, len(wanted), self.source.root)
+        return _floor(timeline, hidden)
+
+    def _drop_all_but(self, wanted: dict[str, int]) -> None:
+        """Delete what an earlier bootstrap has left that the source has no more.
+
+        Another replicator may be at the same, with a later state of the source: what it has copied the source
+        still has.
+        """
+        for each in self.target.list("", recursive=True):
+            is_data = not each.path.startswith(".hoodie/")
+            if is_data and each.path not in wanted and self.source.stat(each.path) is None:
+                self.target.delete(each.path)
+        now = Timeline.load(self.source)
+        for instant in Timeline.load(self.target).instants:
+            time = instant.requested_time
+            if now.find(time) is None and find_archived(self.source, time) is None:
+                self.target.delete(instant_path(instant))
+
+    def _copy_history(self) -> None:
+        """Copy the archived timeline: what a manifest names, then the manifest, then what says which is valid."""
+        while manifest := Manifest.newest(self.source):
+            if not manifest.version:
+                return
+            try:
+                self._copy((f"{HISTORY_FOLDER}/{each.name}", each.size) for each in manifest.files)
+            except ReplicationError:
+                if Manifest.newest(self.source).version == manifest.version:
+                    raise
+                continue  # merged with others meanwhile
+            self.target.put(manifest_path(manifest.version), manifest.to_json())
+            self.target.put(VERSION_PATH, str(manifest.version).encode())
+            return
+
+    # --- both -----------------------------------------------------------------------------------
+
+    def _copy(self, files: Iterable[tuple[str, int | None]]) -> None:
+        self.copier.copy(self.source, self.target, files)
+
+    def _copy_schemas(self) -> None:
+        names = self.source.names(_SCHEMA_FOLDER)
+        self._copy((f"{_SCHEMA_FOLDER}/{name}", None) for name in names if name.endswith(".schemacommit"))
+
+    def _partition_metadata(self, partitions: Iterable[str]) -> Iterator[tuple[str, None]]:
+        for partition in sorted(partitions):
+            path = f"{partition}/{_PARTITION_METADATA}".lstrip("/")
+            if self.target.stat(path) is None and self.source.stat(path) is not None:
+                yield path, None
+
+    def _register(self, source: HudiTable, floor: str) -> None:
+        """Let both tables keep what is later than what is done: the source, so that it can be copied; the
+        target, so that a commit that comes late finds its place on the timeline."""
+        if not floor:
+            return
+        for table in (source, HudiTable.at(self.target)):
+            register_consumer(table, f"replication-{self.policy}", floor, expires_after=self.patience)
+        self._write_state(source.timeline(), floor)
+
+    def _write_state(self, timeline: Timeline, floor: str) -> None:
+        # What the source archives from now on is later.
+        state = {"source": self.source.root, "floor": floor, "archived": newest_archived(self.source)}
+        content = json.dumps(state).encode()
+        with suppress(FileNotFoundError):
+            if self.target.read(STATE_PATH) == content:
+                return
+        self.target.put(STATE_PATH, content)
+
+    def _state(self) -> dict[str, str]:
+        try:
+            return dict(json.loads(self.target.read(STATE_PATH)))
+        except FileNotFoundError:
+            return {}
+
+    def _follow_indexes(self, source: HudiTable) -> None:
+        """Build the indexes that the source has, and drop those that it has no more."""
+        target = HudiTable.at(self.target)
+        wanted, there = {*source.config.metadata_partitions}, {*target.config.metadata_partitions}
+        if wanted == there:
+            return
+        if not wanted:
+            self.step("drop the indexes")
+            drop_index(target, ["files"])
+            return
+        if extra := there - wanted:
+            self.step("drop indexes")
+            drop_index(target, sorted(extra))
+        if missing := wanted - there:
+            self.step("plan indexes")
+            definition = read_index_definitions(self.source).get("column_stats")
+            columns = list(definition.source_fields) if definition else None
+            schedule_index(target, sorted(missing), columns if "column_stats" in missing else None)
+            for plan in pending_indexings(target, idle=True):
+                self.step("build indexes")
+                run_index(target, plan)
+
+
+def _floor(timeline: Timeline, hidden: Iterable[Effect]) -> str:
+    """A moment up to which everything is done: nothing that comes later was requested, or completes, before."""
+    open_ones = [each.instant.requested_time for each in hidden]
+    open_ones += [each.requested_time for each in timeline.pending()]
+    newest = timeline.newest_completion
+    return min(newest, before(min(open_ones))) if open_ones else newest
+
+
+def is_hudi_table(storage: Storage) -> bool:
+    """Whether there is a Hudi table."""
+    try:
+        HudiTable.at(storage)
+    except NotATableError:
+        return False
+    return True

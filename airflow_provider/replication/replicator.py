@@ -1,0 +1,429 @@
+"""A replicator: it brings the target to the source's state, and follows the source's events, one by one."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from airflow_provider.exceptions import (
+    EventsExpiredError,
+    InvalidInputError,
+    NoSuchObjectError,
+    ReplicationError,
+    ReplicationLeaseError,
+    TableServiceError,
+)
+from airflow_provider.metastore import (
+    AnyMetastore,
+    EventType,
+    Metastore,
+    NotificationEvent,
+    TableInfo,
+    ValidWriteIdList,
+)
+from airflow_provider.metastore.catalog import as_replicator
+from airflow_provider.metastore.model import decode_table
+from airflow_provider.metastore.replication import (
+    Phase,
+    Replication,
+    add_bytes,
+    apply_catalog_event,
+    begin_policy,
+    bring_over,
+    find_policy,
+    keep_lease,
+    mapped_txns,
+    move_position,
+    note_error,
+    read_source,
+    release_lease,
+    set_phase,
+    txn_event,
+)
+from airflow_provider.metastore.transactions import last_write_id
+from airflow_provider.replication.copying import Copier, CopySettings
+from airflow_provider.replication.hudi_tables import TableReplication, is_hudi_table
+from airflow_provider.replication.policy import ReplicationPolicy
+from airflow_provider.table.storage import Storage
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CONSUMER = "replication-{policy}"
+"""Name of a replication as a consumer of the source's notification log."""
+
+_TXN_EVENTS = frozenset(
+    {EventType.OPEN_TXN, EventType.ALLOC_WRITE_ID, EventType.COMMIT_TXN, EventType.ABORT_TXN}
+)
+
+
+@dataclass(frozen=True)
+class ReplicationSettings:
+    """How a replicator works.
+
+    :param copy: how files are copied.
+    :param lease_seconds: for which another replicator waits after the death of this one.
+    :param patience_seconds: without a pass after which the source's log, its cleans and its archivals wait
+        for the replication no longer.
+    :param events_at_once: how many events are read at once.
+    :raises InvalidInputError: when a number is not above zero.
+    """
+
+    copy: CopySettings = field(default_factory=CopySettings)
+    lease_seconds: float = 60.0
+    patience_seconds: float = 7 * 86_400.0
+    events_at_once: int = 1_000
+
+    def __post_init__(self) -> None:
+        if min(self.lease_seconds, self.patience_seconds, self.events_at_once) <= 0:
+            raise InvalidInputError("lease, patience and events at once must be above zero")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass of a replicator did.
+
+    :param policy: the replication.
+    :param event_id: the source's last event that is applied.
+    :param events: how many were applied.
+    :param transactions: how many of them committed a transaction.
+    :param bytes_copied: of data.
+    :param files_copied: how many.
+    :param bootstrapped: whether the state of the source was brought over.
+    """
+
+    policy: str
+    event_id: int
+    events: int
+    transactions: int
+    bytes_copied: int
+    files_copied: int
+    bootstrapped: bool
+
+
+class Replicator:
+    """Replicates databases of one metastore into another one.
+
+    ::
+
+        policy = ReplicationPolicy("dr", {"lake": "lake_copy"}, {"/srv/lake": "/srv/copy"})
+        Replicator(policy, source, target).run()
+
+    Every event is applied in one database transaction of the target, with the position. Data comes at
+    COMMIT_TXN, before that. Whoever goes on after a replicator that died finds what it has done.
+
+    :param policy: what is replicated, and where to.
+    :param source: the source's metastore, by its database.
+    :param target: the target's metastore, by its database.
+    :param settings: how.
+    :param step: called with a name before each step; raises to stop there. For tests.
+    :raises InvalidInputError: when a metastore is given by a server.
+    """
+
+    def __init__(
+        self,
+        policy: ReplicationPolicy,
+        source: AnyMetastore,
+        target: AnyMetastore,
+        *,
+        settings: ReplicationSettings | None = None,
+        step: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.policy = policy
+        self.source = embedded(source, "source")
+        self.target = embedded(target, "target")
+        if self.source.url == self.target.url and self.source.engine is self.target.engine:
+            raise InvalidInputError(f"replication {policy.name!r}: source and target are one metastore")
+        self.settings = settings or ReplicationSettings()
+        self.step = step
+        self.scope = policy.scope
+        self.owner = f"{socket.gethostname()}:{uuid.uuid4().hex[:8]}"
+        self._copier = Copier(self.settings.copy, step)
+
+    def status(self) -> Replication:
+        """How far the replication is.
+
+        :raises NoSuchObjectError: when it has never begun.
+        """
+        return self.target.engine.read(lambda connection: find_policy(connection, self.policy.name))
+
+    def run(
+        self,
+        *,
+        upto: int | None = None,
+        bootstrap: bool = False,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> Pass:
+        """One pass: the bootstrap where it is due, then the events that there are.
+
+        :param upto: the last event to be applied; the log's last one, again and again, when None.
+        :param bootstrap: whether to bring the state of the source over although there is a position. What is
+            the same is not copied again.
+        :param is_stopped: asked before each event; True ends the pass.
+        :raises EventsExpiredError: when the position has fallen out of the source's log.
+        :raises ReplicationLeaseError: when another replicator is at it.
+        :raises ReplicationError: when a file or a table of the source cannot be brought over; names it.
+        :raises InvalidInputError: when the policy is not the one that was begun, or has failed over.
+        """
+        name = self.policy.name
+        self._write(
+            lambda connection: begin_policy(connection, name, self.source.url, dict(self.scope.databases))
+        )
+        with self._lease():
+            try:
+                done = self._pass(upto, bootstrap, is_stopped)
+            except (TableServiceError, OSError) as error:
+                said = f"{type(error).__name__}: {error}"
+                with suppress(TableServiceError):
+                    self._write(lambda connection: note_error(connection, name, said))
+                raise
+            self._write(lambda connection: note_error(connection, name, None))
+        return done
+
+    def _pass(self, upto: int | None, bootstrap: bool, is_stopped: Callable[[], bool]) -> Pass:
+        known = self.status()
+        if known.phase is Phase.FAILED_OVER:
+            raise InvalidInputError(
+                f"replication {known.policy!r} has failed over: its target is the source now; replicate back "
+                "under another name",
+                policy=known.policy,
+            )
+        copied = (self._copier.bytes_copied, self._copier.files_copied)
+        is_due = bootstrap or known.phase is Phase.BOOTSTRAP
+        if is_due:
+            self._bootstrap()
+        events = transactions = 0
+        for event in self._events(upto):
+            if is_stopped():
+                break
+            if self._enters_scope(event):
+                # What it holds, and which transactions are open on it, only the source's present state says.
+                self._bootstrap()
+                is_due = True
+                break
+            self._apply(event)
+            events += 1
+            transactions += event.event_type == EventType.COMMIT_TXN
+        position = self.status().event_id or 0
+        self._report(position)
+        return Pass(
+            self.policy.name,
+            position,
+            events,
+            transactions,
+            self._copier.bytes_copied - copied[0],
+            self._copier.files_copied - copied[1],
+            is_due,
+        )
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def _events(self, upto: int | None) -> Iterator[NotificationEvent]:
+        position = self.status().event_id or 0
+        while upto is None or position < upto:
+            limit = self.settings.events_at_once if upto is None else min(upto - position, 1_000)
+            try:
+                found = self.source.next_events(position, limit)
+            except EventsExpiredError as error:
+                raise EventsExpiredError(
+                    f"replication {self.policy.name!r} is at event {position}, and the source's log has lost "
+                    f"what came next ({error}); bring the source's state over again, which copies only what "
+                    "differs: table-services replicate --bootstrap",
+                    policy=self.policy.name,
+                    event_id=position,
+                ) from error
+            if not found:
+                return
+            yield from found
+            position = found[-1].event_id
+            self._report(position)
+
+    def _apply(self, event: NotificationEvent) -> None:
+        if event.event_type == EventType.COMMIT_TXN:
+            self._bring_data(int(event.message["txnid"]))
+        elif event.event_type == EventType.CREATE_TABLE:
+            self._bring_new_table(event)
+        self.step(f"apply {event.event_type} {event.event_id}")
+        name = self.policy.name
+
+        def apply(connection: Connection) -> None:
+            if not move_position(connection, name, event.event_id, event.event_time):
+                return
+            if event.event_type in _TXN_EVENTS:
+                txn_event(connection, name, event, self.scope)
+            else:
+                apply_catalog_event(connection, event, self.scope)
+
+        self._write(apply)
+        self.step(f"applied {event.event_id}")
+
+    def _enters_scope(self, event: NotificationEvent) -> bool:
+        """Whether a table comes from a database that is not replicated into one that is."""
+        if event.event_type != EventType.ALTER_TABLE or self.scope.database(event.database or "") is None:
+            return False
+        return self.scope.database(str(event.message["db"])) is None and not self._is_applied(event)
+
+    def _bring_data(self, source_txn: int) -> None:
+        """Copy what a transaction has written, before it is committed at the target."""
+
+        def look(connection: Connection) -> dict[int, int]:
+            return mapped_txns(connection, self.policy.name)
+
+        mapped = self.target.engine.read(look)
+        target_txn = mapped.get(source_txn)
+        if target_txn is None:
+            return  # it was brought before, or wrote nothing that is replicated
+        for write in self.target.writes_of(target_txn):
+            if write.write_id is None or write.database not in self.scope.databases.values():
+                continue
+            table = self.target.get_table(write.database, write.table)
+            seen = self.target.valid_write_id_list(write.database, write.table)
+            self._bring_table(table, seen.with_committed(write.write_id), mapped)
+
+    def _bring_new_table(self, event: NotificationEvent) -> None:
+        """Create a table's folder, and bring what it held when it was registered."""
+        database = self.scope.database(event.database or "")
+        if database is None or self._is_applied(event):
+            return
+        source = decode_table(event.message["tableObjJson"])
+        # Of a table of this name that was dropped, the write ids count on.
+        last = self.target.engine.read(lambda connection: last_write_id(connection, database, source.name))
+        seen = ValidWriteIdList(f"{database}.{source.name}", last)
+        target = self.scope.table(source)
+        if target is not None:
+            self._bring_table(target, seen, {})
+
+    def _bring_table(self, table: TableInfo, seen: ValidWriteIdList, mapped: dict[int, int]) -> None:
+        """Bring one table's data to the target.
+
+        :param table: as the target has it.
+        """
+        source = Storage(self.policy.source_location(table.location), self.policy.source_options)
+        target = Storage(table.location, self.policy.target_options)
+        if not is_hudi_table(source):
+            if is_hudi_table(target) and self._is_registered(source.root):
+                raise ReplicationError(
+                    f"table {table.full_name}: {source.root} is no Hudi table any more, and the source's "
+                    "metastore still has it; restore it, or drop it there",
+                    table=table.full_name,
+                )
+            return
+        before = self._copier.bytes_copied
+        replication = TableReplication(
+            source,
+            target,
+            self.policy.name,
+            self._copier,
+            target_txn=mapped.get,
+            step=self.step,
+            patience=self.settings.patience_seconds,
+        )
+        try:
+            replication.run(seen)
+        finally:
+            if copied := self._copier.bytes_copied - before:
+                self._write(lambda connection: add_bytes(connection, self.policy.name, copied))
+
+    # --- bootstrap --------------------------------------------------------------------------------
+
+    def _bootstrap(self) -> None:
+        name = self.policy.name
+        self._write(lambda connection: set_phase(connection, name, Phase.BOOTSTRAP))
+        mapped = self.target.engine.read(lambda connection: mapped_txns(connection, name))
+        # First, so that the log keeps what comes after the state that is read next.
+        self._register_consumer()
+        self.step("read the source")
+        state = self.source.engine.read(
+            lambda connection: read_source(connection, {*self.scope.databases}, {*mapped})
+        )
+        log.info("replication %s: bootstrap at event %d of %s", name, state.event_id, self.source.url)
+        for each in state.tables:
+            self.step(f"bootstrap {each.table.full_name}")
+            target = self.scope.table(each.table)
+            if target is not None:
+                self._bring_table(target, each.write_ids, mapped)
+        self.step("bring the catalog over")
+        self._write(lambda connection: bring_over(connection, state, self.scope))
+        self.step("bootstrapped")
+        self._report(state.event_id)
+
+    # --- its parts ----------------------------------------------------------------------------------
+
+    def _write(self, operation: Callable[[Connection], T]) -> T:
+        with as_replicator():
+            return self.target.engine.write(operation)
+
+    def _is_applied(self, event: NotificationEvent) -> bool:
+        return (self.status().event_id or 0) >= event.event_id
+
+    def _is_registered(self, location: str) -> bool:
+        plain = location.removeprefix("file://").rstrip("/")
+        for database in self.scope.databases:
+            with suppress(NoSuchObjectError):
+                for name in self.source.list_tables(database):
+                    table = self.source.get_table(database, name)
+                    if table.location.removeprefix("file://").rstrip("/") == plain:
+                        return True
+        return False
+
+    def _register_consumer(self) -> None:
+        name, expiry = CONSUMER.format(policy=self.policy.name), self.settings.patience_seconds
+        self.source.register_consumer(name, expiry_seconds=expiry, if_not_exists=True)
+        self.source.restart_consumer(name)
+
+    def _report(self, event_id: int) -> None:
+        """Let the source's log go up to an event."""
+        with suppress(EventsExpiredError):  # the next look at the log says so
+            try:
+                self.source.advance_consumer(CONSUMER.format(policy=self.policy.name), event_id)
+            except NoSuchObjectError:
+                self._register_consumer()
+
+    @contextmanager
+    def _lease(self) -> Iterator[None]:
+        """Hold the lease for the time of a ``with`` block, renewed by a thread."""
+        name, seconds = self.policy.name, self.settings.lease_seconds
+        self._write(lambda connection: keep_lease(connection, name, self.owner, seconds))
+        ended = threading.Event()
+
+        def renew() -> None:
+            while not ended.wait(seconds / 3):
+                try:
+                    self._write(lambda connection: keep_lease(connection, name, self.owner, seconds))
+                except ReplicationLeaseError as lost:
+                    log.warning("%s; both go on, which costs time and no harm", lost)
+                except TableServiceError as error:
+                    log.warning("the lease of replication %s was not renewed: %s", name, error)
+
+        thread = threading.Thread(target=renew, name=f"replication-{name}-lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            with suppress(TableServiceError):
+                self._write(lambda connection: release_lease(connection, name, self.owner))
+
+
+def embedded(metastore: AnyMetastore, side: str) -> Metastore:
+    """A metastore that is given by its database.
+
+    :param side: which one it is, for the error's text.
+    :raises InvalidInputError: when it is given by a server.
+    """
+    if not isinstance(metastore, Metastore):
+        raise InvalidInputError(
+            f"the {side} of a replication is given by a server, {metastore.url}; give the URL of its "
+            "database, because Hive's protocol has no snapshot of a whole catalog"
+        )
+    return metastore

@@ -1,0 +1,111 @@
+"""Two metastores with two warehouses, the second one a replica of the first."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from hudi import HudiTableBuilder
+
+from airflow_provider.metastore import Metastore, ValidWriteIdList, open_metastore
+from airflow_provider.metastore.replication import mapped_txns
+from airflow_provider.replication import Pass, ReplicationPolicy, ReplicationSettings, Replicator
+from airflow_provider.table import HudiTable, snapshot
+from tests.unit.concurrency.transactional_lake import Lake, new_database, rows_of
+
+META = ["_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_file_name"]
+
+
+class Pair:
+    """A source with tables ``lake.trips`` and ``lake.riders``, and its target ``lake_copy``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "source").mkdir()
+        (root / "target").mkdir()
+        self.lake = Lake(root / "source")
+        self.source = self.lake.metastore
+        shutil.copy(new_database(), root / "target" / "metastore.db")
+        self.target: Metastore = open_metastore(f"sqlite:///{root}/target/metastore.db")  # type: ignore[assignment]
+        self.policy = ReplicationPolicy("dr", {"lake": "lake_copy"}, {f"{root}/source": f"{root}/target"})
+
+    def replicator(
+        self, step: Callable[[str], None] = lambda _: None, settings: ReplicationSettings | None = None
+    ) -> Replicator:
+        return Replicator(self.policy, self.source, self.target, step=step, settings=settings)
+
+    def replicate(self, **options: Any) -> Pass:
+        return self.replicator().run(**options)
+
+    def copy_of(self, name: str) -> HudiTable:
+        return HudiTable.open(self.target.get_table("lake_copy", name).location)
+
+    def mapped(self) -> dict[int, int]:
+        """The target's open transactions by those of the source."""
+        return self.target.engine.read(lambda connection: mapped_txns(connection, "dr"))
+
+    def rows_of_target(self, name: str) -> dict[int, int]:
+        """Of a table, to readers that know no transactions: ours and hudi-rs."""
+        table = self.copy_of(name)
+        ours = rows_of(snapshot(table).to_table())
+        batches = HudiTableBuilder.from_base_uri(table.location).build().read()
+        assert (rows_of(pa.Table.from_batches(batches)) if batches else {}) == ours
+        return ours
+
+    def write_ids(self, name: str) -> tuple[ValidWriteIdList, ValidWriteIdList]:
+        """Of a table, at the source and at the target."""
+        return (
+            self.source.valid_write_id_list("lake", name),
+            self.target.valid_write_id_list("lake_copy", name),
+        )
+
+    def check_equal(self) -> None:
+        """To readers of now the target is what the source is: catalog, write ids, rows, instants."""
+        assert self.target.list_tables("lake_copy") == self.source.list_tables("lake")
+        for name in self.source.list_tables("lake"):
+            there, here = self.source.get_table("lake", name), self.target.get_table("lake_copy", name)
+            assert (here.schema, here.partition_keys, here.parameters) == (
+                there.schema,
+                there.partition_keys,
+                there.parameters,
+            )
+            assert [one.values for one in self.target.get_partitions("lake_copy", name)] == [
+                one.values for one in self.source.get_partitions("lake", name)
+            ]
+            source, target = HudiTable.open(there.location), HudiTable.open(here.location)
+            check_tables_equal(source, target, *self.write_ids(name))
+
+
+def check_tables_equal(
+    source: HudiTable, target: HudiTable, at_source: ValidWriteIdList, at_target: ValidWriteIdList
+) -> None:
+    """The same rows with the same ids to readers with these snapshots, and to a reader without."""
+    highest = max(at_source.high_watermark, at_target.high_watermark)
+    for write_id in range(1, highest + 1):
+        assert at_source.is_valid(write_id) == at_target.is_valid(write_id), (at_source, at_target)
+    assert rows(target, at_target) == rows(source, at_source)
+    assert instants(target) == instants(source, at_source)
+    batches = HudiTableBuilder.from_base_uri(target.location).build().read()
+    by_hudi = pa.Table.from_batches(batches).select([*META, *target.schema.names]) if batches else None
+    assert sorted(by_hudi.to_pylist() if by_hudi else [], key=str) == rows(target, None)
+
+
+def rows(table: HudiTable, valid: ValidWriteIdList | None) -> list[dict[str, Any]]:
+    found = snapshot(table, valid_write_ids=valid, meta_columns=True).to_table()
+    return sorted(found.select([*META, *table.schema.names]).to_pylist(), key=str)
+
+
+def instants(table: HudiTable, valid: ValidWriteIdList | None = None) -> list[tuple[str, str, str]]:
+    """The commits that a reader sees, but for the empty ones that a replica puts before others."""
+    timeline, found = table.timeline(), []
+    for commit in timeline.commits():
+        said = timeline.commit_metadata(commit)
+        write_id = said.extra_metadata.get("write_id")
+        if valid is not None and write_id is not None and not valid.is_valid(int(write_id)):
+            continue
+        if said.write_stats or said.replaced:
+            found.append((commit.requested_time, str(commit.completion_time), str(commit.action)))
+    return found
