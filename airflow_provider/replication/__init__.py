@@ -15,5 +15,15 @@ each.
 from airflow_provider.replication.copying import CopySettings
 from airflow_provider.replication.policy import ReplicationPolicy
 from airflow_provider.replication.replicator import Pass, ReplicationSettings, Replicator
+from airflow_provider.replication.status import ReplicationLag, replication_lag, replications
 
-__all__ = ["CopySettings", "Pass", "ReplicationPolicy", "ReplicationSettings", "Replicator"]
+__all__ = [
+    "CopySettings",
+    "Pass",
+    "ReplicationLag",
+    "ReplicationPolicy",
+    "ReplicationSettings",
+    "Replicator",
+    "replication_lag",
+    "replications",
+]

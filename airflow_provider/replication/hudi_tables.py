@@ -10,11 +10,9 @@ and index builds are the target's own.
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.commit import is_there, publish_head, replay_commit
@@ -29,6 +27,7 @@ from airflow_provider.table.files import LogFileName
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import read_index_definitions
 from airflow_provider.table.properties import PROPERTIES_PATH, dump_properties
+from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
     COMMIT_METADATA,
@@ -39,6 +38,7 @@ from airflow_provider.table.timeline import (
     Action,
     Instant,
     Manifest,
+    ReplicaState,
     Timeline,
     archived_commits,
     before,
@@ -54,10 +54,8 @@ from airflow_provider.table.timeline import (
 
 log = logging.getLogger(__name__)
 
-STATE_PATH = ".hoodie/.replica"
-"""At the target: JSON, where the table comes from, and how far it is."""
-
 _SCHEMA_FOLDER = ".hoodie/.schema"
+_HEARTBEAT_FOLDER = ".hoodie/.heartbeat"
 _PARTITION_METADATA = ".hoodie_partition_metadata"
 _COPIED_AS_THEY_ARE = frozenset({Action.CLEAN, Action.SAVEPOINT, *UNDOING})
 _PER_TARGET = ("hoodie.table.metadata.partitions", "hoodie.table.index.defs.path")
@@ -90,32 +88,37 @@ class TableReplication:
 
         :param valid_write_ids: of the source at the moment that the target is brought to.
         :raises NotATableError: when the source is no Hudi table.
+        :raises UnsupportedTableError: when this package does not write such a table.
         :raises ReplicationError: when a file is missing, or the target has what the source has taken back.
         """
         source = HudiTable.at(self.source)
+        source.check_writable(keeps_indexes=False)
         publish_head(self.source, CommitLog(self.source))
         if self.target.stat(PROPERTIES_PATH) is None:
             with reader_lease(source) as lease:
-                floor = self._copy_table(source, valid_write_ids)
+                done = self._copy_table(source, valid_write_ids)
                 lease.check()
         else:
-            floor = self._replay(source, valid_write_ids)
-        self._register(source, floor)
+            done = self._replay(source, valid_write_ids)
+        self._register(source, done)
         self._follow_indexes(source)
 
     # --- a table that is there --------------------------------------------------------------
 
-    def _replay(self, source: HudiTable, valid: ValidWriteIds) -> str:
+    def _replay(self, source: HudiTable, valid: ValidWriteIds) -> ReplicaState:
         target = HudiTable.at(self.target)
         publish_head(self.target, CommitLog(self.target))
         timeline = source.timeline()
         commits, hidden = self._seen(timeline, valid)
         here = target.timeline()
+        before_it = ReplicaState.read(self.target) or ReplicaState(self.source.root)
+        done = self._state_of(timeline, hidden)
+        replace(done, floor=before_it.floor, archived=before_it.archived).write(self.target)
         self._undo(timeline, here, target)
-        for instant in [*self._archived_since_last(), *commits]:
+        for instant in [*self._archived_since(before_it), *commits]:
             if not is_there(self.target, here, instant):
                 self._bring(timeline, instant)
-        return _floor(timeline, hidden)
+        return done
 
     def _seen(self, timeline: Timeline, valid: ValidWriteIds) -> tuple[list[Instant], list[Effect]]:
         """The commits of the source that a reader sees, in the order of their completion, and the others.
@@ -136,12 +139,11 @@ class TableReplication:
                 seen.append(commit)
         return seen, hidden
 
-    def _archived_since_last(self) -> Iterator[Instant]:
+    def _archived_since(self, known: ReplicaState) -> Iterator[Instant]:
         """The commits that the source has archived before they came here: its archival has not waited."""
-        known = self._state()
-        if newest_archived(self.source) <= known.get("archived", ""):
+        if newest_archived(self.source) <= known.archived:
             return
-        found = archived_commits(self.source, completed_after=known.get("floor", ""))
+        found = archived_commits(self.source, completed_after=known.floor)
         yield from sorted(found, key=lambda each: each.completion_time or "")
 
     def _undo(self, timeline: Timeline, here: Timeline, target: HudiTable) -> None:
@@ -203,7 +205,7 @@ class TableReplication:
 
     # --- a table that is not there ------------------------------------------------------------
 
-    def _copy_table(self, source: HudiTable, valid: ValidWriteIds) -> str:
+    def _copy_table(self, source: HudiTable, valid: ValidWriteIds) -> ReplicaState:
         timeline = source.timeline()
         commits, hidden = self._seen(timeline, valid)
         shown = {each.requested_time for each in commits}
@@ -237,7 +239,8 @@ class TableReplication:
                 continue
             self.target.put(instant_path(instant), content)
         self.step("create the table")
-        self._write_state(timeline, _floor(timeline, hidden))
+        done = self._state_of(timeline, hidden)
+        done.write(self.target)
         properties = {
             key: value
             for key, value in source.config.to_properties().items()
@@ -246,7 +249,7 @@ class TableReplication:
         self.target.put_if_absent(PROPERTIES_PATH, dump_properties(properties).encode())
         self.target.sync()
         log.info("%s: %d files of %s", self.target.root, len(wanted), self.source.root)
-        return _floor(timeline, hidden)
+        return done
 
     def _drop_all_but(self, wanted: dict[str, int]) -> None:
         """Delete what an earlier bootstrap has left that the source has no more.
@@ -265,7 +268,7 @@ class TableReplication:
                 self.target.delete(instant_path(instant))
 
     def _copy_history(self) -> None:
-        """Copy the archived timeline: what a manifest names, then the manifest, then what says which is valid."""
+        """Copy the archived timeline: what a manifest names, and then the manifest."""
         while manifest := Manifest.newest(self.source):
             if not manifest.version:
                 return
@@ -294,29 +297,35 @@ class TableReplication:
             if self.target.stat(path) is None and self.source.stat(path) is not None:
                 yield path, None
 
-    def _register(self, source: HudiTable, floor: str) -> None:
-        """Let both tables keep what is later than what is done: the source, so that it can be copied; the
-        target, so that a commit that comes late finds its place on the timeline."""
-        if not floor:
+    def _register(self, source: HudiTable, done: ReplicaState) -> None:
+        """Let both tables keep what is later than what is done.
+
+        The source keeps it so that it can be copied, the target so that a commit that comes late finds its
+        place on the timeline.
+        """
+        if not done.floor:
             return
         for table in (source, HudiTable.at(self.target)):
-            register_consumer(table, f"replication-{self.policy}", floor, expires_after=self.patience)
-        self._write_state(source.timeline(), floor)
+            register_consumer(table, f"replication-{self.policy}", done.floor, expires_after=self.patience)
+        done.write(self.target)
 
-    def _write_state(self, timeline: Timeline, floor: str) -> None:
-        # What the source archives from now on is later.
-        state = {"source": self.source.root, "floor": floor, "archived": newest_archived(self.source)}
-        content = json.dumps(state).encode()
-        with suppress(FileNotFoundError):
-            if self.target.read(STATE_PATH) == content:
-                return
-        self.target.put(STATE_PATH, content)
-
-    def _state(self) -> dict[str, str]:
-        try:
-            return dict(json.loads(self.target.read(STATE_PATH)))
-        except FileNotFoundError:
-            return {}
+    def _state_of(self, timeline: Timeline, hidden: Sequence[Effect]) -> ReplicaState:
+        """The state of the target when all is there that a reader of this timeline sees."""
+        pending = timeline.pending()
+        open_ones = [each.instant.requested_time for each in hidden]
+        open_ones += [each.requested_time for each in pending if each.action.holds_fence]
+        # An instant exists from its heartbeat on.
+        begun = [name for name in self.source.names(_HEARTBEAT_FOLDER) if timeline.find(name) is None]
+        open_ones += [name for name in begun if name.isdigit() and name > timeline.starts]
+        unfinished = [*open_ones, *(each.requested_time for each in pending)]
+        newest = timeline.newest_completion
+        return ReplicaState(
+            self.source.root,
+            floor=min(newest, before(min(unfinished))) if unfinished and newest else newest,
+            archived=newest_archived(self.source),
+            late=min((each.instant.completion_time or "" for each in hidden), default=""),
+            open=min(open_ones, default=""),
+        )
 
     def _follow_indexes(self, source: HudiTable) -> None:
         """Build the indexes that the source has, and drop those that it has no more."""
@@ -334,19 +343,15 @@ class TableReplication:
         if missing := wanted - there:
             self.step("plan indexes")
             definition = read_index_definitions(self.source).get("column_stats")
-            columns = list(definition.source_fields) if definition else None
+            columns = (
+                [each for each in definition.source_fields if each not in META_COLUMNS]
+                if definition
+                else None
+            )
             schedule_index(target, sorted(missing), columns if "column_stats" in missing else None)
             for plan in pending_indexings(target, idle=True):
                 self.step("build indexes")
                 run_index(target, plan)
-
-
-def _floor(timeline: Timeline, hidden: Iterable[Effect]) -> str:
-    """A moment up to which everything is done: nothing that comes later was requested, or completes, before."""
-    open_ones = [each.instant.requested_time for each in hidden]
-    open_ones += [each.requested_time for each in timeline.pending()]
-    newest = timeline.newest_completion
-    return min(newest, before(min(open_ones))) if open_ones else newest
 
 
 def is_hudi_table(storage: Storage) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -109,6 +110,18 @@ class Pass:
     files_copied: int
     bootstrapped: bool
 
+    def then(self, later: Pass) -> Pass:
+        """What this pass and a later one did together."""
+        return Pass(
+            self.policy,
+            later.event_id,
+            self.events + later.events,
+            self.transactions + later.transactions,
+            self.bytes_copied + later.bytes_copied,
+            self.files_copied + later.files_copied,
+            self.bootstrapped or later.bootstrapped,
+        )
+
 
 class Replicator:
     """Replicates databases of one metastore into another one.
@@ -189,6 +202,31 @@ class Replicator:
             self._write(lambda connection: note_error(connection, name, None))
         return done
 
+    def follow(
+        self,
+        seconds: float,
+        *,
+        poll_seconds: float = 1.0,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> Pass:
+        """Passes, one after the other, for some time; the last one may end a little later.
+
+        :param seconds: how long to go on.
+        :param poll_seconds: between two looks at the log when there was nothing to do.
+        :param is_stopped: asked before each event; True ends it.
+        :return: what all passes did together.
+        :raises TableServiceError: see :meth:`run`.
+        """
+        if poll_seconds <= 0:
+            raise InvalidInputError(f"seconds between two looks must be above zero, not {poll_seconds!r}")
+        ends = time.monotonic() + seconds
+        done = self.run(is_stopped=is_stopped)
+        while not is_stopped() and (left := ends - time.monotonic()) > 0:
+            time.sleep(min(poll_seconds, left))
+            if self.source.current_event_id() > done.event_id:
+                done = done.then(self.run(is_stopped=is_stopped))
+        return done
+
     def _pass(self, upto: int | None, bootstrap: bool, is_stopped: Callable[[], bool]) -> Pass:
         known = self.status()
         if known.phase is Phase.FAILED_OVER:
@@ -213,6 +251,8 @@ class Replicator:
             self._apply(event)
             events += 1
             transactions += event.event_type == EventType.COMMIT_TXN
+        if upto is None and not is_stopped():
+            self._bring_services()
         position = self.status().event_id or 0
         self._report(position)
         return Pass(
@@ -288,6 +328,16 @@ class Replicator:
             table = self.target.get_table(write.database, write.table)
             seen = self.target.valid_write_id_list(write.database, write.table)
             self._bring_table(table, seen.with_committed(write.write_id), mapped)
+
+    def _bring_services(self) -> None:
+        """Bring what no event tells of: clusterings, restores, indexes, and commits without a transaction."""
+        mapped = self.target.engine.read(lambda connection: mapped_txns(connection, self.policy.name))
+        for database in self.scope.databases.values():
+            with suppress(NoSuchObjectError):
+                for name in self.target.list_tables(database):
+                    table = self.target.get_table(database, name)
+                    seen = self.target.valid_write_id_list(database, name)
+                    self._bring_table(table, seen, mapped)
 
     def _bring_new_table(self, event: NotificationEvent) -> None:
         """Create a table's folder, and bring what it held when it was registered."""

@@ -6,7 +6,7 @@ there already is left, and what it takes away and is gone already is no error: s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +30,8 @@ from airflow_provider.metastore.model import (
     decode_partition,
     decode_table,
     decode_write_id,
+    partition_values,
 )
-from airflow_provider.metastore.model.objects import partition_values
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ def _drop_function(connection: Connection, message: Mapping[str, Any], scope: Sc
             functions.drop_function(connection, database, message["functionName"])
 
 
-_APPLY = {
+_APPLY: Mapping[str, Callable[[Connection, Mapping[str, Any], Scope], None]] = {
     EventType.CREATE_DATABASE: _create_database,
     EventType.ALTER_DATABASE: _alter_database,
     EventType.DROP_DATABASE: _drop_database,

@@ -51,6 +51,7 @@ from airflow_provider.table.timeline.metadata import (
     encode_commit_metadata,
     requested_metadata,
 )
+from airflow_provider.table.timeline.replica import ReplicaState
 from airflow_provider.table.timeline.schema_resolver import (
     created_schema,
     has_never_changed,
@@ -78,6 +79,7 @@ __all__ = [
     "CommitMetadata",
     "Instant",
     "Manifest",
+    "ReplicaState",
     "State",
     "Timeline",
     "WriteStat",

@@ -1,0 +1,124 @@
+"""Commands of replications: ``table-services replicate``, ``table-services replication``."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from airflow_provider.cli.arguments import AsJson
+from airflow_provider.cli.output import show, show_one
+from airflow_provider.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from airflow_provider.metastore import AnyMetastore
+    from airflow_provider.replication import ReplicationPolicy
+
+commands = typer.Typer(no_args_is_help=True, help="Replications into a metastore.")
+
+Source = Annotated[str, typer.Option(help="SQLAlchemy URL of the source's metastore.", show_default=False)]
+Target = Annotated[str, typer.Option(help="SQLAlchemy URL of the target's metastore.", show_default=False)]
+Name = Annotated[str, typer.Option(help="Name of the replication.", show_default=False)]
+Databases = Annotated[
+    list[str],
+    typer.Option("--database", help="source=target; may be given several times.", show_default=False),
+]
+Locations = Annotated[
+    list[str],
+    typer.Option(
+        "--location",
+        help="source=target, folders or URLs that hold the tables; may be given several times.",
+        show_default=False,
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(replicate)
+    app.add_typer(commands, name="replication")
+
+
+def replicate(
+    policy: Name,
+    source: Source,
+    target: Target,
+    database: Databases,
+    location: Locations,
+    follow: Annotated[
+        float | None, typer.Option(help="Go on for so many seconds; one pass when left out.")
+    ] = None,
+    poll: Annotated[float, typer.Option(help="Seconds between two looks at the log, with --follow.")] = 1.0,
+    bootstrap: Annotated[
+        bool, typer.Option(help="Bring the source's state over again; what is the same is not copied.")
+    ] = False,
+    threads: Annotated[int, typer.Option(help="Files that are copied at once.")] = 8,
+    megabytes_per_second: Annotated[float | None, typer.Option(help="Copy no faster than this.")] = None,
+    checksum: Annotated[bool, typer.Option(help="Compare contents after the copy, besides sizes.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Bring databases of one metastore into another one, with their tables' data, under the same ids."""
+    from airflow_provider.replication import CopySettings, ReplicationSettings, Replicator
+
+    if not as_json:
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
+    rate = None if megabytes_per_second is None else megabytes_per_second * 1e6
+    settings = ReplicationSettings(CopySettings(threads, checksum, rate))
+    given = _policy(policy, database, location)
+    with ExitStack() as opened:
+        metastores = _open(source, opened), _open(target, opened)
+        replicator = Replicator(given, *metastores, settings=settings)
+        done = replicator.run(bootstrap=bootstrap)
+        if follow is not None:
+            done = done.then(replicator.follow(follow, poll_seconds=poll))
+    show_one(asdict(done), as_json)
+
+
+@commands.command()
+def status(
+    target: Target,
+    source: Annotated[
+        str | None, typer.Option(help="SQLAlchemy URL of the source's metastore, for the lag.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option(help="Only this replication.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How far replications into a metastore are: lag in events, transactions and seconds, last error."""
+    from airflow_provider.replication import replication_lag, replications
+
+    with ExitStack() as opened:
+        other = _open(target, opened)
+        found = [each for each in replications(other) if policy in (None, each.policy)]
+        if source is None:
+            show([asdict(each) for each in found], as_json)
+            return
+        one = _open(source, opened)
+        told = [replication_lag(each.policy, one, other) for each in found if each.source == one.url]
+    show([each.to_dict() for each in told], as_json)
+
+
+def _policy(name: str, databases: list[str], locations: list[str]) -> ReplicationPolicy:
+    from airflow_provider.replication import ReplicationPolicy
+
+    return ReplicationPolicy(name, _pairs(databases, "--database"), _pairs(locations, "--location"))
+
+
+def _pairs(given: list[str], option: str) -> dict[str, str]:
+    pairs = {}
+    for each in given:
+        source, equals, target = each.partition("=")
+        if not (source and equals and target):
+            raise InvalidInputError(f"{option} {each!r} is not of the form source=target")
+        pairs[source] = target
+    return pairs
+
+
+def _open(url: str, opened: ExitStack) -> AnyMetastore:
+    from airflow_provider.metastore import open_metastore
+
+    metastore = open_metastore(url)
+    opened.callback(metastore.close)
+    return metastore

@@ -1,0 +1,90 @@
+"""How far replications are, for people and sensors."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_provider.exceptions import EventsExpiredError
+from airflow_provider.metastore import AnyMetastore, EventType
+from airflow_provider.metastore.replication import Phase, Replication, find_policy, policies
+from airflow_provider.replication.replicator import embedded
+
+_MOST_COUNTED = 100_000
+
+
+@dataclass(frozen=True)
+class ReplicationLag:
+    """How far a target is behind its source.
+
+    :param policy: the replication.
+    :param phase: what it is at: ``bootstrap``, ``following`` or ``failed over``.
+    :param event_id: the source's last event that is applied; None before the bootstrap is done.
+    :param source_event_id: the last event of the source's log.
+    :param events: how many events are to be applied; None before the bootstrap is done.
+    :param transactions: how many of them commit a transaction; None when the log has lost some of them.
+    :param seconds: how long ago the oldest of them happened, 0 when there is none; None as ``transactions``.
+    :param bytes_copied: since the replication exists.
+    :param replicator: who is at it now; None when nobody is.
+    :param last_error: of the last pass; None when that went well.
+    """
+
+    policy: str
+    phase: str
+    event_id: int | None
+    source_event_id: int
+    events: int | None
+    transactions: int | None
+    seconds: float | None
+    bytes_copied: int
+    replicator: str | None
+    last_error: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The lag, JSON-able."""
+        return asdict(self)
+
+
+def replications(target: AnyMetastore) -> list[Replication]:
+    """All replications into a metastore, by name.
+
+    :param target: the metastore, by its database.
+    """
+    return embedded(target, "target").engine.read(policies)
+
+
+def replication_lag(policy: str, source: AnyMetastore, target: AnyMetastore) -> ReplicationLag:
+    """How far a target is behind its source now.
+
+    :param policy: the replication.
+    :param source: the source's metastore, by its database.
+    :param target: the target's metastore, by its database.
+    :raises NoSuchObjectError: when there is no such replication.
+    """
+    known = embedded(target, "target").engine.read(lambda connection: find_policy(connection, policy))
+    newest = source.current_event_id()
+    events = transactions = None
+    seconds = None
+    if known.event_id is not None and known.phase is not Phase.BOOTSTRAP:
+        events = max(0, newest - known.event_id)
+        try:
+            first = source.next_events(known.event_id, 1)
+            commits = source.next_events(known.event_id, _MOST_COUNTED, event_types=[EventType.COMMIT_TXN])
+        except EventsExpiredError:
+            pass
+        else:
+            transactions = len(commits)
+            seconds = max(0.0, time.time() - first[0].event_time) if first else 0.0
+    return ReplicationLag(
+        policy,
+        str(known.phase),
+        known.event_id,
+        newest,
+        events,
+        transactions,
+        seconds,
+        known.bytes_copied,
+        known.lease_owner,
+        known.last_error,
+    )

@@ -1,0 +1,313 @@
+"""Any history of the source, and replicators that are killed and doubled anywhere in it.
+
+At each position that the target reaches, a reader with a snapshot sees there what one saw at the source right
+after that event. `make soak` tries many more histories; a seed that fails becomes one of ``SEEDS``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider.exceptions import TableServiceError
+from airflow_provider.indexing import drop_index, run_index, schedule_index
+from airflow_provider.metastore import Column, PartitionSpec
+from airflow_provider.services.archival import archive
+from airflow_provider.services.cleaning import Retention, clean
+from airflow_provider.services.compaction import CompactionSettings, compact
+from airflow_provider.services.restore import restore
+from airflow_provider.services.savepoint import create_savepoint, delete_savepoint
+from airflow_provider.table import HudiTable
+from tests.unit.concurrency.transactional_lake import SCHEMA
+from tests.unit.replication.pair import Pair, rows
+from tests.unit.replication.test_killed import KilledError
+from tests.unit.replication.test_table_services import cluster
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
+
+SEEDS: list[int] = []
+HISTORIES = int(os.environ.get("HISTORIES", "3"))
+ACTIONS = 30
+
+Snapshot = dict[str, list[dict[str, Any]]]
+
+
+class History:
+    """A random history; each action is one of ``_DO``, drawn by its weight."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.pair = Pair(root)
+        self.lake, self.source = self.pair.lake, self.pair.source
+        self.open: list[int] = []
+        self.made = 0
+        self.savepoints: dict[str, str] = {}
+        # What a reader of the source saw right after an event.
+        self.seen: dict[int, Snapshot] = {}
+        self.told: list[str] = []
+
+    def run(self) -> None:
+        names, weights = [do.__name__.lstrip("_") for do in _DO], list(_DO.values())
+        for _ in range(ACTIONS):
+            [do] = self.random.choices(list(_DO), weights)
+            self.told.append(names[list(_DO).index(do)])
+            if do in _REFUSED:
+                # As by an open transaction: nothing has happened.
+                with suppress(TableServiceError):
+                    do(self)
+            else:
+                do(self)
+            self._remember()
+        for txn in list(self.open):
+            self.lake.commit(txn) if self.random.random() < 0.5 else self.lake.abort(txn)
+        self.pair.replicate()
+        self.pair.check_equal()
+        assert self.pair.mapped() == {}
+        for name in self.source.list_tables("lake"):
+            assert_indexes_equal_a_rebuild(self.pair.copy_of(name))
+        assert self.pair.replicate().bytes_copied == 0
+
+    # --- what is compared -----------------------------------------------------------------------
+
+    def _remember(self) -> None:
+        self.seen[self.source.current_event_id()] = {
+            name: rows(
+                HudiTable.open(self.source.get_table("lake", name).location),
+                self.source.valid_write_id_list("lake", name),
+            )
+            for name in self.source.list_tables("lake")
+        }
+
+    def _compare(self, position: int) -> None:
+        wanted = self.seen.get(position)
+        if wanted is None:
+            return
+        target = self.pair.target
+        assert target.list_tables("lake_copy") == sorted(wanted)
+        for name, there in wanted.items():
+            table = HudiTable.open(target.get_table("lake_copy", name).location)
+            here = rows(table, target.valid_write_id_list("lake_copy", name))
+            assert here == there, (position, name)
+
+    # --- replicators --------------------------------------------------------------------------------
+
+    def replicate(self) -> None:
+        self.pair.replicator(self._watch).run()
+
+    def replicate_and_be_killed(self) -> None:
+        with suppress(KilledError):
+            self.pair.replicator(self._at_a_step(self._be_killed)).run()
+
+    def replicate_doubled(self) -> None:
+        first, second = self.pair.replicator(), self.pair.replicator()
+        second.owner = first.owner
+        first.step = first._copier.step = self._at_a_step(lambda: self._run(second))
+        first.run()
+
+    def replicate_a_part(self) -> None:
+        upto = self.random.randint(0, self.source.current_event_id())
+        self.pair.replicator(self._watch).run(upto=upto)
+
+    def bootstrap_again(self) -> None:
+        self.pair.replicator(self._watch).run(bootstrap=True)
+
+    def _run(self, replicator: Any) -> None:
+        replicator.run()
+
+    def _be_killed(self) -> None:
+        raise KilledError
+
+    def _at_a_step(self, do: Callable[[], None]) -> Callable[[str], None]:
+        left = self.random.choice([1, 3, 10, 30, 100])
+
+        def step(name: str) -> None:
+            nonlocal left
+            left -= 1
+            self._watch(name)
+            if left == 0:
+                do()
+
+        return step
+
+    def _watch(self, step: str) -> None:
+        if step.startswith("applied "):
+            position = int(step.removeprefix("applied "))
+            if self.pair.replicator().status().event_id == position:
+                self._compare(position)
+
+    # --- the source -----------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        self.lake.write(self._table(), self._rows(), operation=self._operation())
+
+    def begin(self) -> None:
+        if len(self.open) < 2:
+            self.open.append(self.lake.begin())
+
+    def write_in_transaction(self) -> None:
+        if self.open:
+            self.lake.write(self._table(), self._rows(), self.random.choice(self.open))
+
+    def commit(self) -> None:
+        if self.open:
+            txn = self.open.pop(self.random.randrange(len(self.open)))
+            with suppress(TableServiceError):
+                self.lake.commit(txn)
+                return
+            self.lake.abort(txn)
+
+    def abort(self) -> None:
+        if self.open:
+            self.lake.abort(self.open.pop(self.random.randrange(len(self.open))))
+
+    def cluster(self) -> None:
+        cluster(self._hudi())
+
+    def clean(self) -> None:
+        clean(self._hudi(), Retention(retained=self.random.choice([1, 3])))
+
+    def archive(self) -> None:
+        archive(self._hudi(), keep_min=2, keep_max=3, dead_writer_seconds=0.0)
+
+    def index(self) -> None:
+        table = self._hudi()
+        if table.config.metadata_partitions and self.random.random() < 0.4:
+            drop_index(table, [self.random.choice(table.config.metadata_partitions)])
+        else:
+            schedule_index(table, self.random.sample(["files", "column_stats", "record_index"], 2))
+            run_index(table)
+
+    def keep(self) -> None:
+        name = self._table()
+        self.savepoints[name] = create_savepoint(self.lake.tables[name]).instant
+
+    def restore(self) -> None:
+        """Nobody could bring a commit that is undone before it was brought: all is brought before."""
+        name = self._table()
+        kept = self.savepoints.pop(name, None)
+        if kept is not None and not self.open:
+            self.replicate()
+            with suppress(TableServiceError):
+                restore(self.lake.tables[name], kept)
+            delete_savepoint(self.lake.tables[name], kept)
+            self.replicate()
+
+    def alter(self) -> None:
+        self.source.alter_table("lake", self._table(), parameters={"p": str(self.random.random())})
+
+    def partition(self) -> None:
+        name = self._table()
+        spec = PartitionSpec(("sf",), f"{self.lake.tables[name].location}/city=sf")
+        if self.source.add_partitions("lake", name, [spec]) == []:
+            self.source.drop_partitions("lake", name, [("sf",)])
+
+    def create(self) -> None:
+        self.made += 1
+        name = f"table{self.made}"
+        self.lake.tables[name] = HudiTable.create(
+            f"{self.pair.root}/source/{name}",
+            name=name,
+            schema=SCHEMA,
+            record_key=["id"],
+            partition_by=["city"],
+        )
+        self.source.create_table(
+            "lake",
+            name,
+            location=self.lake.tables[name].location,
+            schema=[Column("id", "bigint"), Column("fare", "bigint")],
+            partition_keys=[Column("city", "string")],
+        )
+
+    def rename(self) -> None:
+        name = self._table()
+        self.made += 1
+        self.source.rename_table("lake", name, "lake", f"renamed{self.made}")
+        self.lake.tables[f"renamed{self.made}"] = self.lake.tables.pop(name)
+        self.savepoints.pop(name, None)
+
+    def drop(self) -> None:
+        if len(self.lake.tables) > 2:
+            name = self._table()
+            self.source.drop_table("lake", name)
+            del self.lake.tables[name]
+
+    # --- the target's own services ----------------------------------------------------------------------
+
+    def serve_target(self) -> None:
+        if "lake_copy" not in self.pair.target.list_databases():
+            return
+        tables = self.pair.target.list_tables("lake_copy")
+        table = self.pair.copy_of(self.random.choice(tables))
+        clean(table, Retention(retained=1))
+        archive(table, keep_min=2, keep_max=3, dead_writer_seconds=0.0)
+        compact(table, CompactionSettings(max_delta_commits=1))
+
+    # --- drawing ------------------------------------------------------------------------------------------
+
+    def _table(self) -> str:
+        return self.random.choice(sorted(self.lake.tables))
+
+    def _hudi(self) -> HudiTable:
+        return self.lake.tables[self._table()]
+
+    def _rows(self) -> dict[int, int]:
+        # Either city, so that a transaction leaves room for others.
+        first = self.random.choice([0, 100])
+        keys = self.random.sample(range(first, first + 6), self.random.randint(1, 3))
+        return {key: self.random.randint(0, 99) for key in keys}
+
+    def _operation(self) -> str:
+        return self.random.choice(["upsert", "upsert", "upsert", "delete", "insert_overwrite"])
+
+
+_DO: dict[Callable[[History], None], int] = {
+    History.write: 10,
+    History.begin: 4,
+    History.write_in_transaction: 8,
+    History.commit: 4,
+    History.abort: 3,
+    History.cluster: 3,
+    History.clean: 2,
+    History.archive: 2,
+    History.index: 2,
+    History.keep: 1,
+    History.restore: 1,
+    History.alter: 1,
+    History.partition: 1,
+    History.create: 1,
+    History.rename: 1,
+    History.drop: 1,
+    History.serve_target: 4,
+    History.replicate: 3,
+    History.replicate_and_be_killed: 5,
+    History.replicate_doubled: 3,
+    History.replicate_a_part: 3,
+    History.bootstrap_again: 1,
+}
+
+
+_REFUSED = {
+    History.write,
+    History.write_in_transaction,
+    History.abort,
+    History.cluster,
+    History.index,
+    History.keep,
+}
+"""What another one's open transaction, or a missing commit, may be in the way of."""
+
+
+@pytest.mark.parametrize("seed", [*SEEDS, *range(HISTORIES)])
+def test_any_history(tmp_path: Path, seed: int) -> None:
+    history = History(tmp_path, seed)
+    try:
+        history.run()
+    except BaseException:
+        print(f"seed {seed}: {history.told}")
+        raise
