@@ -312,8 +312,8 @@ class _Moment:
         A listing that runs while files are created may show a later file and miss an earlier one. So a commit
         counts as completed when a first listing has shown it. The second listing shows all these commits, and
         every write that was requested before them. A commit that a restore is undoing counts as in flight,
-        because a restore takes one commit away after the other. A commit that comes late to a replica counts as
-        in flight, too.
+        because a restore takes one commit away after the other. A commit that comes late to a replica counts
+        as in flight, too.
         """
         newest = max(map(completion_of, table.timeline().commits()), default="")
         # After that look: what comes late was announced before anything was shown that is later.

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from airflow_provider.table.storage.local_files import STAGED
 from airflow_provider.table.storage.storage import Storage
@@ -42,37 +41,36 @@ def copy_file(
     status = source.stat(path)
     if status is None:
         raise FileNotFoundError(f"{source.url(path)} does not exist")
-    there, here = source._absolute(path), target._absolute(path)
-    both_local, one_store = source._is_local and target._is_local, source._filesystem is target._filesystem
-    if target._is_local:
-        folder = Path(here).parent
-        folder.mkdir(parents=True, exist_ok=True)
-        copy = str(folder / f"{STAGED}{os.urandom(16).hex()}")
-    else:
-        copy = here
+    folder = path.rpartition("/")[0]
+    # A local file gets its name by a rename; an object store shows none before it is whole.
+    copy = f"{folder}/{STAGED}{os.urandom(16).hex()}".lstrip("/") if target._is_local else path
     try:
         digest = None
-        if both_local and throttle is None:
-            shutil.copyfile(there, copy)
-        elif one_store and throttle is None:
-            target._filesystem.cp_file(there, copy)
+        if source._is_local and target._is_local and throttle is None:
+            Path(target._absolute(folder)).mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source._absolute(path), target._absolute(copy))
+        elif _is_one_store(source, target) and throttle is None:
+            target._filesystem.cp_file(source._absolute(path), target._absolute(copy))
         else:
-            digest = _stream(source._filesystem, there, target._filesystem, copy, throttle)
-        target._filesystem.invalidate_cache(copy)
-        size = int(target._filesystem.size(copy) or 0)
-        is_same = size == status.size
+            digest = _stream(source, path, target, copy, throttle)
+        there = target.stat(copy)
+        is_same = there is not None and there.size == status.size
         if is_same and checksum:
-            digest = digest or _digest(source._filesystem, there)
-            is_same = digest == _digest(target._filesystem, copy)
+            is_same = (digest or _digest(source, path)) == _digest(target, copy)
         _check(is_same, f"{target.url(path)} is not what {source.url(path)} is after the copy")
-        if copy != here:
-            os.replace(copy, here)  # noqa: PTH105
+        if copy != path:
+            os.replace(target._absolute(copy), target._absolute(path))  # noqa: PTH105
             target.sync_later([path])
     except BaseException:
         with suppress(OSError):
-            target._filesystem.rm_file(copy)
+            target.delete(copy)
         raise
-    return size
+    return status.size
+
+
+def _is_one_store(source: Storage, target: Storage) -> bool:
+    # fsspec makes one object of one store and one set of options.
+    return not source._is_local and not target._is_local and source._filesystem is target._filesystem
 
 
 def _check(is_so: bool, else_told: str) -> None:
@@ -80,9 +78,11 @@ def _check(is_so: bool, else_told: str) -> None:
         raise OSError(else_told)
 
 
-def _stream(source: Any, there: str, target: Any, here: str, throttle: Callable[[int], None] | None) -> bytes:
+def _stream(
+    source: Storage, path: str, target: Storage, copy: str, throttle: Callable[[int], None] | None
+) -> bytes:
     digest = hashlib.blake2b()
-    with source.open(there, "rb") as reader, target.open(here, "wb") as writer:
+    with source.open(path) as reader, target.create(copy) as writer:
         while part := reader.read(_CHUNK):
             if throttle is not None:
                 throttle(len(part))
@@ -91,9 +91,9 @@ def _stream(source: Any, there: str, target: Any, here: str, throttle: Callable[
     return digest.digest()
 
 
-def _digest(filesystem: Any, path: str) -> bytes:
+def _digest(storage: Storage, path: str) -> bytes:
     digest = hashlib.blake2b()
-    with filesystem.open(path, "rb") as reader:
+    with storage.open(path) as reader:
         while part := reader.read(_CHUNK):
             digest.update(part)
     return digest.digest()
