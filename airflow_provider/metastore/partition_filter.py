@@ -13,6 +13,7 @@ read, or this text.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
@@ -23,7 +24,7 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import LarkError, VisitError
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.metastore.model import DEFAULT_PARTITION, Column, PartitionInfo
+from airflow_provider.metastore.model import DEFAULT_PARTITION, Column, PartitionInfo, TableInfo
 from airflow_provider.metastore.patterns import like_pattern
 
 Row = Mapping[str, str | None]
@@ -79,6 +80,9 @@ _NUMBERS = frozenset(
     {"tinyint", "smallint", "int", "integer", "bigint", "float", "double", "real", "decimal", "numeric"}
 )
 _TEXTS = frozenset({"string", "varchar", "char"})
+# hive_metastoreConstants.HIVE_FILTER_FIELD_..; of a Table struct its lastAccessTime.
+_OWNER, _LAST_ACCESS = "hive_filter_field_owner__", "hive_filter_field_last_access__"
+_PARAMETER, _LAST_ACCESS_FIELD = "hive_filter_field_params__", "5"
 
 
 def partition_filter(text: str, partition_keys: Sequence[Column]) -> Callable[[PartitionInfo], bool]:
@@ -95,21 +99,53 @@ def partition_filter(text: str, partition_keys: Sequence[Column]) -> Callable[[P
     """
     types = {key.name.lower(): key.type.lower() for key in partition_keys}
     names = [key.name.lower() for key in partition_keys]
+    keep = _compiled(text, types, "partition")
+    return lambda partition: keep(dict(zip(names, partition.values, strict=True)))
+
+
+def table_filter(text: str) -> Callable[[TableInfo], bool]:
+    """Compile a filter of tables, as ``get_table_names_by_filter`` takes it, in the same language.
+
+    Its keys are ``hive_filter_field_owner__``, ``hive_filter_field_last_access__``, and for each parameter
+    ``hive_filter_field_params__`` with its name. A table without the parameter satisfies no comparison.
+
+    :param text: the filter; an empty one keeps every table.
+    :raises InvalidInputError: as :func:`partition_filter`.
+    """
+    named = re.findall(rf"{_PARAMETER}([^`\s=<>!]+)", text)
+    parameters = {f"{_PARAMETER}{name}".lower(): name for name in named}
+    types = {_OWNER: "owner", _LAST_ACCESS: "int", **dict.fromkeys(parameters, "parameter")}
+    keep = _compiled(text, types, "table")
+
+    def keep_table(table: TableInfo) -> bool:
+        accessed = table.hive_fields.get(_LAST_ACCESS_FIELD, {}).get("i32", 0)
+        row = {key: table.parameters.get(name) for key, name in parameters.items()}
+        return keep({_OWNER: table.owner, _LAST_ACCESS: str(accessed), **row})
+
+    return keep_table
+
+
+def _compiled(text: str, types: Mapping[str, str], kind: str) -> Keep:
+    """The function that a filter is.
+
+    :param types: the types of the keys that it may name.
+    :param kind: what it is a filter of, for errors.
+    """
     if not text.strip():
-        return lambda partition: True
+        return lambda row: True
     try:
-        keep: Keep = _Compiler(types).transform(_parser().parse(text))
+        keep: Keep = _Compiler(types, kind).transform(_parser().parse(text))
     except VisitError as error:
         if isinstance(error.orig_exc, InvalidInputError):
             raise error.orig_exc from None
         raise
     except LarkError as error:
         raise InvalidInputError(
-            f"{text!r} is no partition filter: {str(error).splitlines()[0]}; write such as "
+            f"{text!r} is no {kind} filter: {str(error).splitlines()[0]}; write such as "
             "year = 2013 and month in ('1', '2')",
             filter=text,
         ) from error
-    return lambda partition: keep(dict(zip(names, partition.values, strict=True)))
+    return keep
 
 
 @lru_cache(maxsize=1)
@@ -121,9 +157,10 @@ def _parser() -> Lark:
 class _Compiler(Transformer[Token, Keep]):
     """Turns a parsed filter into a function of a partition's values."""
 
-    def __init__(self, types: Mapping[str, str]) -> None:
+    def __init__(self, types: Mapping[str, str], kind: str) -> None:
         super().__init__()
         self._types = types
+        self._kind = kind
 
     def number(self, token: Token) -> str:
         return str(token)
@@ -181,8 +218,8 @@ class _Compiler(Transformer[Token, Keep]):
     def _tests(self, keys: list[Token], relation: Relation, struct: list[str]) -> list[Keep]:
         if len(keys) != len(struct):
             raise InvalidInputError(
-                f"partition filter: {[str(key) for key in keys]} are compared with {len(struct)} constants, "
-                f"{struct}; give one for each key",
+                f"{self._kind} filter: {[str(key) for key in keys]} are compared with {len(struct)} "
+                f"constants, {struct}; give one for each key",
                 keys=[str(key) for key in keys],
             )
         return [self._test(key, relation, constant) for key, constant in zip(keys, struct, strict=True)]
@@ -191,7 +228,7 @@ class _Compiler(Transformer[Token, Keep]):
         name = str(key).strip("`").lower()
         if name not in self._types:
             raise InvalidInputError(
-                f"partition filter: {name!r} is no partition key; the table's are {list(self._types)}",
+                f"{self._kind} filter: {name!r} is no {self._kind} key; the table's are {list(self._types)}",
                 key=name,
             )
         return name
@@ -208,7 +245,8 @@ class _Compiler(Transformer[Token, Keep]):
         known = read(constant)
         if known is None:
             raise InvalidInputError(
-                f"partition filter: {name!r} is of type {self._types[name]}, {constant!r} is no value of it",
+                f"{self._kind} filter: {name!r} is of type {self._types[name]}, {constant!r} is no value "
+                "of it",
                 key=name,
             )
         return lambda row: (value := read(row[name])) is not None and relation(value, known)

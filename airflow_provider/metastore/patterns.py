@@ -31,12 +31,17 @@ def like_pattern(pattern: str) -> Matches:
     :param pattern: a text that is no regular expression, or one with what RE2 does not have (``(?=``,
         back references), has SQL's meaning only.
     """
-    by_sql = _matcher(_translated(pattern, {"%": ".*", "_": "."}))
+    by_sql = sql_pattern(pattern)
     try:
         by_java = _matcher(pattern)
     except re2.error:
         return by_sql
     return lambda value: by_sql(value) or by_java(value)
+
+
+def sql_pattern(pattern: str) -> Matches:
+    """SQL's pattern: ``%`` is any text, ``_`` any one character."""
+    return _matcher(_translated(pattern, {"%": ".*", "_": "."}))
 
 
 def _translated(pattern: str, wildcards: Mapping[str, str]) -> str:

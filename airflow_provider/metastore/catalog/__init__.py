@@ -5,11 +5,14 @@ function that changes the catalog appends its notification event in the same tra
 :mod:`~airflow_provider.metastore.catalog.catalog`.
 """
 
-from airflow_provider.metastore.catalog.catalog import get_table, object_name
+from airflow_provider.metastore.catalog.catalog import alter_table, get_table, object_name
 from airflow_provider.metastore.catalog.column_statistics import ColumnStatistics
 from airflow_provider.metastore.catalog.partitions import (
+    add_partitions,
     alter_partition,
+    drop_partitions,
     get_table_and_partitions,
+    no_such_partition,
     replace_columns,
 )
 from airflow_provider.metastore.catalog.replication_target import (
@@ -24,12 +27,16 @@ __all__ = [
     "FROZEN_BY",
     "TARGET_FOR",
     "ColumnStatistics",
+    "add_partitions",
     "alter_partition",
+    "alter_table",
     "as_replicator",
+    "drop_partitions",
     "ending_transaction",
     "get_table",
     "get_table_and_partitions",
     "is_replicator",
+    "no_such_partition",
     "object_name",
     "replace_columns",
 ]

@@ -264,11 +264,13 @@ def alter_table(
     *,
     changes: Mapping[str, Any],
     write_id: Callable[[TableInfo], int],
+    truncates: bool = False,
 ) -> TableInfo:
     """See :meth:`AnyMetastore.alter_table`.
 
     :param changes: values by the names of :class:`TableInfo`'s fields.
     :param write_id: gives the write id under which the change is made.
+    :param truncates: whether the table's rows were deleted; the event says so.
     """
     before = get_table(connection, database, name, lock=True)
     values = dict(changes)
@@ -280,7 +282,7 @@ def alter_table(
     if values:
         connection.execute(update(tables).where(tables.c.id == before.id).values(**values))
     after = get_table(connection, before.database, before.name)
-    _append_alter(connection, before, after, write_id(before))
+    _append_alter(connection, before, after, write_id(before), truncates=truncates)
     return after
 
 
@@ -340,7 +342,9 @@ def table_fields(table: TableInfo, write_id: int = NO_WRITE_ID) -> dict[str, Any
     }
 
 
-def _append_alter(connection: Connection, before: TableInfo, after: TableInfo, write_id: int) -> None:
+def _append_alter(
+    connection: Connection, before: TableInfo, after: TableInfo, write_id: int, *, truncates: bool = False
+) -> None:
     # Hive's way: the message carries the old name, the event itself the new one
     # (JSONAlterTableMessage, DbNotificationListener.onAlterTable).
     message = {
@@ -349,7 +353,7 @@ def _append_alter(connection: Connection, before: TableInfo, after: TableInfo, w
         "tableType": before.table_type,
         "tableObjBeforeJson": encode_table(before),
         "tableObjAfterJson": encode_table(after, write_id),
-        "isTruncateOp": "false",
+        "isTruncateOp": str(truncates).lower(),
         "writeId": write_id,
     }
     append_event(connection, EventType.ALTER_TABLE, message, database=after.database, table=after.name)

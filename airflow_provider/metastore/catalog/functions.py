@@ -51,6 +51,27 @@ def create_function(
     return created
 
 
+def alter_function(
+    connection: Connection,
+    database: str,
+    name: str,
+    *,
+    new_name: str,
+    class_name: str,
+    owner: str | None,
+    resources: Sequence[str],
+) -> FunctionInfo:
+    """Change a function. Hive has no event for it: the log tells a drop and a creation, of one moment.
+
+    :param new_name: its name from now on.
+    :param class_name: see :class:`FunctionInfo`, also for the parameters after it.
+    :raises NoSuchObjectError: when it does not exist.
+    :raises AlreadyExistsError: when another one has the new name.
+    """
+    drop_function(connection, database, name)
+    return create_function(connection, database, new_name, class_name, owner=owner, resources=resources)
+
+
 def get_function(connection: Connection, database: str, name: str) -> FunctionInfo:
     """See :meth:`AnyMetastore.get_function`."""
     query = _FUNCTIONS.where(databases.c.name == database.lower(), function_rows.c.name == name.lower())

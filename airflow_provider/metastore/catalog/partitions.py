@@ -124,11 +124,13 @@ def alter_partition(
     *,
     changes: Mapping[str, Any],
     write_id: Callable[[TableInfo], int],
+    truncates: bool = False,
 ) -> PartitionInfo:
     """See :meth:`AnyMetastore.alter_partition` and ``rename_partition``.
 
     :param changes: values by the names of :class:`PartitionInfo`'s fields; new ``values`` rename it.
     :param write_id: gives the write id under which the change is made.
+    :param truncates: whether the partition's rows were deleted; the event says so.
     """
     owner = get_table(connection, database, table, lock=True)
     key = partition_key(owner, values)
@@ -152,7 +154,7 @@ def alter_partition(
         "keyValues": _key_values(owner, before.values),
         "partitionObjBeforeJson": encode_partition(owner, before),
         "partitionObjAfterJson": encode_partition(owner, after, under),
-        "isTruncateOp": "false",
+        "isTruncateOp": str(truncates).lower(),
         "writeId": under,
     }
     append_event(connection, EventType.ALTER_PARTITION, message, database=owner.database, table=owner.name)

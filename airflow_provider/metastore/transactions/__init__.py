@@ -6,6 +6,7 @@ threads in one database transaction. Begin with :mod:`~airflow_provider.metastor
 
 from airflow_provider.metastore.transactions.ddl_transaction import DdlTransaction
 from airflow_provider.metastore.transactions.table_write_ids import (
+    last_txn_in_conflict,
     last_write_id,
     open_table_write_ids,
     table_write_ids_of,
@@ -22,6 +23,7 @@ __all__ = [
     "CommitTxn",
     "DdlTransaction",
     "OpenTxn",
+    "last_txn_in_conflict",
     "last_write_id",
     "lock_open",
     "open_table_write_ids",

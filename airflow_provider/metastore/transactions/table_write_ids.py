@@ -252,3 +252,22 @@ def valid_write_id_list(
         aborted &= set(exceptions)
         watermark = exceptions[0]
     return ValidWriteIdList(name, watermark, exceptions, aborted, min_open)
+
+
+def last_txn_in_conflict(connection: Connection, txn_id: int) -> int:
+    """The last transaction that committed after this one opened, on a table that this one has a write id on.
+
+    Hive looks for updates and deletions of the same partitions, which are not kept here: it may tell fewer.
+
+    :return: 0 when there is none.
+    """
+    mine, others = txn_write_ids.alias(), txn_write_ids.alias()
+    opened = select(txns.c.opened_at).where(txns.c.id == txn_id).scalar_subquery()
+    query = (
+        select(func.max(others.c.txn_id))
+        .join(mine, mine.c.sequence_id == others.c.sequence_id)
+        .join(txns, txns.c.id == others.c.txn_id)
+        .where(mine.c.txn_id == txn_id, others.c.txn_id != txn_id)
+        .where(txns.c.state == TxnState.COMMITTED, txns.c.closed_at >= opened)
+    )
+    return int(connection.execute(query).scalar() or 0)

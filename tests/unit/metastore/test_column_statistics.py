@@ -136,7 +136,3 @@ def test_statistics_that_cannot_be_kept(client: Client, partition: str) -> None:
         update(client, long("nope", 5))
     with pytest.raises(NoSuchObjectException, match="has no partition"):
         update(client, long("id", 5), partition="year=1999/month=1")
-    place = ColumnStatisticsDesc(True, "lake", "flights")
-    merged = SetPartitionsStatsRequest([ColumnStatistics(place, [long("id", 5)])], needMerge=True)
-    with pytest.raises(InvalidObjectException, match="not merged here"):
-        client.set_aggr_stats_for(merged)

@@ -12,8 +12,8 @@ from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
 from airflow_provider.metastore import CachedStore, Column, Metastore, PartitionSpec
 from airflow_provider.metastore.thrift.protocol.idl import hive
 from airflow_provider.metastore.thrift.protocol.structs import TableStructs
+from airflow_provider.metastore.thrift.server.handlers import PartitionHandler, PartitionReadHandler
 from airflow_provider.metastore.thrift.server.handlers.catalog_handler import CatalogHandler
-from airflow_provider.metastore.thrift.server.handlers.partition_handler import PartitionHandler
 from airflow_provider.metastore.thrift.server.reads import CatalogReads
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
 from airflow_provider.metastore.thrift.server.warehouse import Warehouse
@@ -22,8 +22,8 @@ from airflow_provider.metastore.thrift.server.warehouse import Warehouse
 KRYO = b"\x01\x00org.apache.hadoop.hive.ql.plan.ExprNodeGenericFuncDes\xe3\x01"
 
 
-def partitions_of(store: Metastore | CachedStore) -> PartitionHandler:
-    return PartitionHandler(CatalogReads(store), TableStructs(), Warehouse(None))
+def partitions_of(store: Metastore | CachedStore) -> PartitionReadHandler:
+    return PartitionReadHandler(CatalogReads(store), TableStructs())
 
 
 def catalog_of(store: Metastore | CachedStore) -> CatalogHandler:
@@ -110,7 +110,7 @@ def test_partitions_by_expression_come_from_the_database_when_the_reader_saw_mor
 
 def test_partitions_are_dropped_by_the_filters_that_expressions_are(by_database: Metastore) -> None:
     add_months(by_database, "1", "2", "3", "4")
-    handler = partitions_of(by_database)
+    handler = PartitionHandler(CatalogReads(by_database), TableStructs(), Warehouse(None))
 
     def drop(*texts: bytes, if_exists: bool = False) -> list[str]:
         expressions = [hive.DropPartitionsExpr(expr=text) for text in texts]
@@ -146,7 +146,7 @@ def test_partitions_are_dropped_by_the_filters_that_expressions_are(by_database:
     ],
 )
 def test_partitions_and_their_table_are_of_one_moment(
-    by_database: Metastore, monkeypatch: pytest.MonkeyPatch, ask: Callable[[PartitionHandler], Any]
+    by_database: Metastore, monkeypatch: pytest.MonkeyPatch, ask: Callable[[PartitionReadHandler], Any]
 ) -> None:
     add_months(by_database, "2")
     reads, read = [], by_database.engine.read

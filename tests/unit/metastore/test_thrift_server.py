@@ -99,10 +99,10 @@ class TestConnections:
         transport = TTransport.TBufferedTransport(ApacheSocket("127.0.0.1", server.port))
         transport.open()
         client = ThriftHiveMetastore.Client(TBinaryProtocol.TBinaryProtocol(transport))
-        with pytest.raises(ApacheError, match="Invalid method name: 'get_master_keys'") as raised:
-            client.get_master_keys()
+        with pytest.raises(ApacheError, match="Invalid method name: 'cache_file_metadata'") as raised:
+            client.cache_file_metadata(None)
         assert raised.value.type == ApacheError.UNKNOWN_METHOD
-        assert "get_master_keys" in caplog.text
+        assert "cache_file_metadata" in caplog.text
         assert client.getVersion() == "4.1.0"
         transport.close()
 

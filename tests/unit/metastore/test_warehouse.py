@@ -17,8 +17,11 @@ from airflow_provider.exceptions import (
 from airflow_provider.metastore import Metastore, open_metastore
 from airflow_provider.metastore.thrift.protocol.idl import hive
 from airflow_provider.metastore.thrift.protocol.structs import TableStructs
-from airflow_provider.metastore.thrift.server.handlers.catalog_handler import CatalogHandler
-from airflow_provider.metastore.thrift.server.handlers.partition_handler import PartitionHandler
+from airflow_provider.metastore.thrift.server.handlers import (
+    CatalogHandler,
+    PartitionHandler,
+    PartitionReadHandler,
+)
 from airflow_provider.metastore.thrift.server.reads import CatalogReads
 from airflow_provider.metastore.thrift.server.warehouse import Warehouse
 from tests.unit.metastore.test_thrift_server import table
@@ -57,6 +60,7 @@ def test_a_partitions_folder_goes_with_its_values_only_if_asked_for(
     of_tables = CatalogHandler(reads, TableStructs(), warehouse)
     of_tables.create_table(table("t", dbName="sea", sd=hive.StorageDescriptor(cols=[])))
     handler = PartitionHandler(reads, TableStructs(), warehouse)
+    reader = PartitionReadHandler(reads, TableStructs())
     elsewhere = hive.StorageDescriptor(location=f"{tmp_path}/elsewhere")
     for year, storage in (("2013", None), ("2014", elsewhere)):
         folder = Path(elsewhere.location) if storage else tmp_path / "sea" / "t" / f"year={year}"
@@ -64,10 +68,10 @@ def test_a_partitions_folder_goes_with_its_values_only_if_asked_for(
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "data").write_text(year)
     for year in ("2013", "2014"):
-        new = handler.get_partition("sea", "t", [year])
+        new = reader.get_partition("sea", "t", [year])
         new.values = [year.replace("20", "21")]
         handler.rename_partition("sea", "t", [year], new)
-    places = [Path(one.sd.location.removeprefix("file:")) for one in handler.get_partitions("sea", "t", -1)]
+    places = [Path(one.sd.location.removeprefix("file:")) for one in reader.get_partitions("sea", "t", -1)]
     assert [(place / "data").read_text() for place in places] == ["2013", "2014"]
     first = "year=2113" if manages else "year=2013"
     assert places == [tmp_path / "sea" / "t" / first, tmp_path / "elsewhere"]
@@ -227,7 +231,7 @@ def test_a_folder_that_cannot_move_leaves_the_names_as_they_are(
 
     renamed = TableStructs().of(by_database.get_table("sea", "t"))
     renamed.tableName = "u"
-    new = partitions.get_partition("sea", "t", ["2013"])
+    new = PartitionReadHandler(CatalogReads(by_database), TableStructs()).get_partition("sea", "t", ["2013"])
     new.values = ["2014"]
     with monkeypatch.context() as patched:
         patched.setattr(LocalFileSystem, "mv", refuse)

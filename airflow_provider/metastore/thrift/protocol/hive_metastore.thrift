@@ -1,23 +1,8 @@
 // The service; see hive_catalog.thrift for what all of these files are.
 
-// --- fb303, from which Hive's service derives
-
-enum fb_status {
-  DEAD = 0, STARTING = 1, ALIVE = 2, STOPPING = 3, STOPPED = 4, WARNING = 5
-}
-
-service FacebookService {
-  string getName()
-  string getVersion()
-  fb_status getStatus()
-  i64 aliveSince()
-  // Hive's Java client sends it before it closes a connection; it stops nothing.
-  oneway void shutdown()
-}
-
 // --- the service
 
-service ThriftHiveMetastore extends FacebookService {
+service ThriftHiveMetastore extends FurtherMethods {
   string get_config_value(1: string name, 2: string defaultValue) throws (1: ConfigValSecurityException o1)
   string getMetaConf(1: string key) throws (1: MetaException o1)
   void flushCache()

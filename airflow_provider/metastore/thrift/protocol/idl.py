@@ -11,7 +11,14 @@ from thriftpy2.parser import load_fp
 __all__ = ["hive"]
 
 # What a part names, those before it define.
-_PARTS = ("hive_catalog", "hive_partitions", "hive_transactions", "hive_statistics", "hive_metastore")
+_PARTS = (
+    "hive_catalog",
+    "hive_partitions",
+    "hive_transactions",
+    "hive_statistics",
+    "hive_further",
+    "hive_metastore",
+)
 
 
 def _load() -> Any:

@@ -28,7 +28,9 @@ from airflow_provider.metastore.thrift.protocol import TableStructs
 from airflow_provider.metastore.thrift.server.handlers import (
     CatalogHandler,
     ConsumerHandler,
+    EmptyAnswers,
     PartitionHandler,
+    PartitionReadHandler,
     PrivilegeHandler,
     StatisticsHandler,
     TransactionHandler,
@@ -216,11 +218,13 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
     structs = TableStructs(clients_have_hudi=options.clients_have_hudi, max_bytes=kept)
     processor = MetastoreProcessor(
         CatalogHandler(reads, structs, warehouse),
+        PartitionReadHandler(reads, structs),
         PartitionHandler(reads, structs, warehouse),
         TransactionHandler(metastore, options.txn_timeout, options.limits),
         ConsumerHandler(metastore),
         StatisticsHandler(metastore),
         PrivilegeHandler(),
+        EmptyAnswers(),
     )
     authenticate = None
     if options.users is not None:

@@ -107,6 +107,27 @@ class Warehouse:
         except Exception:
             log.exception("%s was dropped, and its folder %s could not be deleted", of, location)
 
+    def empty(self, location: str, of: str) -> None:
+        """Delete what is in a folder, before it is told that its rows are gone.
+
+        :param of: the table that it belongs to.
+        :raises InvalidInputError: when the folder is not below a listed one.
+        :raises MetastoreError: when something cannot be deleted.
+        """
+        if not self._is_listed(location):
+            raise InvalidInputError(
+                f"table {of}: {location} is not below the warehouse, so its files are not deleted; list the "
+                "place by --managed-location",
+                table=of,
+                location=location,
+            )
+        files, path = url_to_fs(location)
+        try:
+            for one in files.ls(path, detail=False) if files.isdir(path) else ():
+                files.rm(one, recursive=True)
+        except OSError as error:
+            raise MetastoreError(f"table {of}: {location} cannot be emptied: {_reason(error)}") from error
+
     def remove_empty(self, location: str | None) -> None:
         """Delete the folder of a database that was dropped, unless something is in it."""
         if location and self._is_listed(location):

@@ -7,7 +7,9 @@ declares (:mod:`~airflow_provider.metastore.thrift.server.processor`). Begin wit
 
 from airflow_provider.metastore.thrift.server.handlers.catalog_handler import CatalogHandler
 from airflow_provider.metastore.thrift.server.handlers.consumer_handler import ConsumerHandler
+from airflow_provider.metastore.thrift.server.handlers.empty_answers import EmptyAnswers
 from airflow_provider.metastore.thrift.server.handlers.partition_handler import PartitionHandler
+from airflow_provider.metastore.thrift.server.handlers.partition_read_handler import PartitionReadHandler
 from airflow_provider.metastore.thrift.server.handlers.privilege_handler import PrivilegeHandler
 from airflow_provider.metastore.thrift.server.handlers.statistics_handler import StatisticsHandler
 from airflow_provider.metastore.thrift.server.handlers.transaction_handler import TransactionHandler
@@ -15,7 +17,9 @@ from airflow_provider.metastore.thrift.server.handlers.transaction_handler impor
 __all__ = [
     "CatalogHandler",
     "ConsumerHandler",
+    "EmptyAnswers",
     "PartitionHandler",
+    "PartitionReadHandler",
     "PrivilegeHandler",
     "StatisticsHandler",
     "TransactionHandler",

@@ -11,8 +11,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from airflow_provider.exceptions import MetastoreError, NoSuchObjectError
-from airflow_provider.metastore.catalog import catalog, replace_columns
+from airflow_provider.metastore.catalog import catalog, functions, replace_columns
 from airflow_provider.metastore.model import Column, TableInfo
+from airflow_provider.metastore.partition_filter import table_filter
 from airflow_provider.metastore.patterns import name_pattern
 from airflow_provider.metastore.thrift.protocol import (
     TableStructs,
@@ -28,6 +29,8 @@ from airflow_provider.metastore.transactions import DdlTransaction, txn_of_write
 # StatsSetupConst.CASCADE, where Hive's clients put it.
 _CASCADE = "CASCADE"
 _VIEW = "VIRTUAL_VIEW"
+# The one catalog, by Hive's name for its default.
+_CATALOG = "hive"
 
 
 class CatalogHandler:
@@ -43,6 +46,18 @@ class CatalogHandler:
         self._metastore = reads.metastore
         self._warehouse = warehouse
         self._structs = structs
+
+    def get_catalogs(self) -> Any:
+        return hive.GetCatalogsResponse(names=[_CATALOG])
+
+    def get_catalog(self, request: Any) -> Any:
+        if request.name != _CATALOG:
+            raise NoSuchObjectError(f"catalog {request.name!r} does not exist; there is one, {_CATALOG!r}")
+        place = self._warehouse.default_location("default") or ""
+        described = "Default catalog for Hive"
+        return hive.GetCatalogResponse(
+            catalog=hive.Catalog(name=_CATALOG, description=described, locationUri=place)
+        )
 
     def get_databases(self, pattern: str) -> list[str]:
         return list(_matching(pattern, self._reads.databases()))
@@ -101,14 +116,10 @@ class CatalogHandler:
         self.alter_database(request.oldDbName, request.newDb)
 
     def create_table(self, struct: Any) -> None:
-        struct.createTime = struct.createTime or int(time.time())
-        table = read_table(struct)
-        home = self._metastore.get_database(plain_name(table.database))
-        if not table.location and table.table_type != _VIEW:
-            table = replace(table, location=self._warehouse.table_location(home, table.name.lower()))
+        table = self._new_table(struct)
         with self._warehouse.made(None if table.table_type == _VIEW else table.location):
             self._metastore.create_table(
-                home.name,
+                table.database,
                 table.name,
                 location=table.location,
                 schema=table.schema,
@@ -118,6 +129,19 @@ class CatalogHandler:
                 owner=table.owner,
                 hive_fields=table.hive_fields,
             )
+
+    def _new_table(self, struct: Any) -> TableInfo:
+        """What is registered for the table that a client describes."""
+        struct.createTime = struct.createTime or int(time.time())
+        table = read_table(struct)
+        home = self._metastore.get_database(plain_name(table.database))
+        location = table.location
+        if not location and table.table_type != _VIEW:
+            location = self._warehouse.table_location(home, table.name.lower())
+        return replace(table, database=home.name, location=location)
+
+    def translate_table_dryrun(self, request: Any) -> Any:
+        return self._structs.of(self._new_table(request.table))
 
     def create_table_with_environment_context(self, struct: Any, context: Any) -> None:
         self.create_table(struct)
@@ -168,6 +192,22 @@ class CatalogHandler:
             if not types or one.table_type in types
         ]
 
+    def get_tables_ext(self, request: Any) -> list[Any]:
+        names = self.get_tables(request.database, request.tableNamePattern)
+        if request.limit is not None and request.limit >= 0:
+            names = names[: request.limit]
+        return [hive.ExtendedTableInfo(tblName=name) for name in names]
+
+    def get_table_names_by_filter(self, database: str, text: str, limit: int) -> list[str]:
+        database = plain_name(database)
+        try:
+            names = self._metastore.list_tables(database)
+        except NoSuchObjectError as error:
+            raise hive.UnknownDBException(message=str(error)) from None
+        keep = table_filter(text)
+        found = [one.name for one in self._tables(database, names) if keep(one)]
+        return found if limit is None or limit < 0 else found[:limit]
+
     def get_table(self, database: str, name: str) -> Any:
         return self._structs.encoded(self._reads.table(plain_name(database), name))
 
@@ -191,6 +231,12 @@ class CatalogHandler:
     def get_schema(self, database: str, table: str) -> list[Any]:
         found = self._structs.of(self._reads.table(plain_name(database), table))
         return [*found.sd.cols, *(found.partitionKeys or [])]
+
+    def get_fields_with_environment_context(self, database: str, table: str, context: Any) -> list[Any]:
+        return self.get_fields(database, table)
+
+    def get_schema_with_environment_context(self, database: str, table: str, context: Any) -> list[Any]:
+        return self.get_schema(database, table)
 
     def get_fields_req(self, request: Any) -> Any:
         reader = self._reads.reader(request.validWriteIdList, request.id)
@@ -293,6 +339,19 @@ class CatalogHandler:
             function.className,
             owner=function.ownerName,
             resources=[one.uri for one in function.resourceUris or []],
+        )
+
+    def alter_function(self, database: str, name: str, function: Any) -> None:
+        self._metastore.engine.write(
+            lambda connection: functions.alter_function(
+                connection,
+                plain_name(database),
+                name,
+                new_name=function.functionName or name,
+                class_name=function.className,
+                owner=function.ownerName,
+                resources=[one.uri for one in function.resourceUris or []],
+            )
         )
 
     def drop_function(self, database: str, name: str) -> None:

@@ -1,22 +1,32 @@
-"""Partitions, as Hive's clients ask for them."""
+"""What Hive's clients change of partitions."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from sqlalchemy import Connection
 
-from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
-from airflow_provider.metastore.catalog import alter_partition, get_table_and_partitions
+from airflow_provider.exceptions import InvalidInputError, MetastoreError, NoSuchObjectError
+from airflow_provider.metastore.catalog import (
+    add_partitions,
+    alter_partition,
+    alter_table,
+    drop_partitions,
+    get_table,
+    get_table_and_partitions,
+    no_such_partition,
+)
 from airflow_provider.metastore.model import (
+    HUDI,
     NO_WRITE_ID,
+    PROVIDER,
     PartitionInfo,
     PartitionSpec,
     PartitionValues,
-    Reader,
     TableInfo,
+    partition_key,
     partition_texts,
     partition_values,
 )
@@ -30,52 +40,13 @@ from airflow_provider.metastore.thrift.protocol import (
     values_in_name,
 )
 from airflow_provider.metastore.thrift.server.handlers.catalog_handler import plain_name
-from airflow_provider.metastore.thrift.server.reads import CatalogReads, event_seen
+from airflow_provider.metastore.thrift.server.handlers.partition_read_handler import expression_text
+from airflow_provider.metastore.thrift.server.handlers.partition_specs import partitions_of
+from airflow_provider.metastore.thrift.server.reads import CatalogReads
 from airflow_provider.metastore.thrift.server.warehouse import Warehouse
 from airflow_provider.metastore.transactions import DdlTransaction, txn_of_write_id
 
-Choice = Callable[[TableInfo], Callable[[PartitionInfo], bool]]
-"""Tells of a table which of its partitions are wanted."""
-
-
-def _all(table: TableInfo) -> Callable[[PartitionInfo], bool]:
-    return lambda partition: True
-
-
-def _beginning(values: Sequence[str]) -> Choice:
-    """Partitions whose first values are these; an empty one is any."""
-
-    def keep(partition: PartitionInfo) -> bool:
-        own = partition_texts(partition.values)
-        return all(asked in ("", had) for asked, had in zip(values, own, strict=False))
-
-    return lambda table: keep
-
-
-def _named(names: Sequence[str]) -> Choice:
-    """Partitions by names such as ``year=2013/month=1``."""
-
-    def choice(table: TableInfo) -> Callable[[PartitionInfo], bool]:
-        known = {partition_values(values_in_name(table, name)) for name in names}
-        return lambda partition: partition.values in known
-
-    return choice
-
-
-def _filtered(text: str) -> Choice:
-    return lambda table: partition_filter(text, table.partition_keys)
-
-
-def _text_of(expression: bytes) -> str:
-    """The filter's text that an expression is."""
-    with contextlib.suppress(UnicodeDecodeError):
-        text = expression.decode()
-        if "".join(text.split()).isprintable():
-            return text
-    raise InvalidInputError(
-        "the expression is a serialised Java object, which only Hive can read; give the text of a partition "
-        "filter in its place, or ask by get_partitions_by_filter"
-    )
+_BASIC_STATISTICS = frozenset({"numFiles", "numRows", "rawDataSize", "totalSize", "numFilesErasureCoded"})
 
 
 class PartitionHandler:
@@ -108,6 +79,30 @@ class PartitionHandler:
         added = self._add(request.dbName, request.tblName, request.parts, if_not_exists=request.ifNotExists)
         return hive.AddPartitionsResult(partitions=added if request.needResult else None)
 
+    def add_partitions_pspec(self, specs: list[Any]) -> int:
+        return self.add_partitions(partitions_of(specs))
+
+    def append_partition(self, database: str, table: str, values: list[str]) -> Any:
+        return self._add(database, table, [hive.Partition(values=values)], if_not_exists=False)[0]
+
+    def append_partition_with_environment_context(
+        self, database: str, table: str, values: list[str], context: Any
+    ) -> Any:
+        return self.append_partition(database, table, values)
+
+    def append_partition_by_name(self, database: str, table: str, name: str) -> Any:
+        return self.append_partition(database, table, self._values_in(database, table, name))
+
+    def append_partition_by_name_with_environment_context(
+        self, database: str, table: str, name: str, context: Any
+    ) -> Any:
+        return self.append_partition_by_name(database, table, name)
+
+    def append_partition_req(self, request: Any) -> Any:
+        if request.partVals is None:
+            return self.append_partition_by_name(request.dbName, request.tableName, request.name)
+        return self.append_partition(request.dbName, request.tableName, request.partVals)
+
     def drop_partition(self, database: str, table: str, values: list[str], delete_data: bool) -> bool:
         self._drop(database, table, [values], delete_data=delete_data, if_exists=False)
         return True
@@ -118,8 +113,18 @@ class PartitionHandler:
         return self.drop_partition(database, table, values, delete_data)
 
     def drop_partition_by_name(self, database: str, table: str, name: str, delete_data: bool) -> bool:
-        values = values_in_name(self._reads.table(plain_name(database), table), name)
-        return self.drop_partition(database, table, values, delete_data)
+        return self.drop_partition(database, table, self._values_in(database, table, name), delete_data)
+
+    def drop_partition_by_name_with_environment_context(
+        self, database: str, table: str, name: str, delete_data: bool, context: Any
+    ) -> bool:
+        return self.drop_partition_by_name(database, table, name, delete_data)
+
+    def drop_partition_req(self, request: Any) -> bool:
+        delete_data = bool(request.deleteData)
+        if request.partVals is None:
+            return self.drop_partition_by_name(request.dbName, request.tblName, request.partName, delete_data)
+        return self.drop_partition(request.dbName, request.tblName, request.partVals, delete_data)
 
     def drop_partitions_req(self, request: Any) -> Any:
         values: Sequence[PartitionValues]
@@ -139,104 +144,13 @@ class PartitionHandler:
         )
         return hive.DropPartitionsResult(partitions=dropped if request.needResult else None)
 
-    def get_partition(self, database: str, table: str, values: list[str]) -> Any:
-        return self._partition(database, table, values)
-
-    def get_partition_with_auth(
-        self, database: str, table: str, values: list[str], user: str, groups: list[str]
-    ) -> Any:
-        return self._partition(database, table, values)
-
-    def get_partition_by_name(self, database: str, table: str, name: str) -> Any:
-        values = values_in_name(self._reads.table(plain_name(database), table), name)
-        return self._partition(database, table, values)
-
-    def get_partition_req(self, request: Any) -> Any:
-        reader = self._reads.reader(request.validWriteIdList, request.id)
-        found = self._partition(request.dbName, request.tblName, request.partVals, reader)
-        return hive.GetPartitionResponse(partition=found)
-
-    def get_partitions(self, database: str, table: str, limit: int) -> list[Any]:
-        return self._partitions(database, table, limit)
-
-    def get_partitions_req(self, request: Any) -> Any:
-        reader = self._reads.reader(request.validWriteIdList, request.id)
-        found = self._partitions(request.dbName, request.tblName, request.maxParts, reader=reader)
-        return hive.PartitionsResponse(partitions=found)
-
-    def get_partition_names(self, database: str, table: str, limit: int) -> list[str]:
-        return self._names(database, table, limit)
-
-    def fetch_partition_names_req(self, request: Any) -> list[str]:
-        reader = self._reads.reader(request.validWriteIdList, request.id)
-        return self._names(request.dbName, request.tblName, request.maxParts, reader=reader)
-
-    def get_partitions_ps(self, database: str, table: str, values: list[str], limit: int) -> list[Any]:
-        return self._partitions(database, table, limit, _beginning(values))
-
-    def get_partitions_ps_with_auth(
-        self, database: str, table: str, values: list[str], limit: int, user: str, groups: list[str]
-    ) -> list[Any]:
-        return self._partitions(database, table, limit, _beginning(values))
-
-    def get_partitions_ps_with_auth_req(self, request: Any) -> Any:
-        reader = self._reads.reader(request.validWriteIdList, request.id)
-        names, values = request.partNames, request.partVals or []
-        choice = _beginning(values) if names is None else _named(names)
-        found = self._partitions(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
-        return hive.GetPartitionsPsWithAuthResponse(partitions=found)
-
-    def get_partition_names_ps(self, database: str, table: str, values: list[str], limit: int) -> list[str]:
-        return self._names(database, table, limit, _beginning(values))
-
-    def get_partition_names_ps_req(self, request: Any) -> Any:
-        reader = self._reads.reader(request.validWriteIdList, request.id)
-        choice = _beginning(request.partValues or [])
-        names = self._names(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
-        return hive.GetPartitionNamesPsResponse(names=names)
-
-    def get_partitions_by_names(self, database: str, table: str, names: list[str]) -> list[Any]:
-        return self._partitions(database, table, -1, _named(names))
-
-    def get_partitions_by_names_req(self, request: Any) -> Any:
-        reader = self._reads.reader(request.validWriteIdList, request.id)
-        choice = _named(request.names or [])
-        found = self._partitions(request.db_name, request.tbl_name, -1, choice, reader=reader)
-        return hive.GetPartitionsByNamesResult(partitions=found)
-
-    def get_partitions_by_filter(self, database: str, table: str, text: str, limit: int) -> list[Any]:
-        return self._partitions(database, table, limit, _filtered(text))
-
-    def get_partitions_by_filter_req(self, request: Any) -> list[Any]:
-        return self.get_partitions_by_filter(
-            request.dbName, request.tblName, request.filter, request.maxParts
-        )
-
-    def get_num_partitions_by_filter(self, database: str, table: str, text: str) -> int:
-        return len(self._chosen(database, table, -1, _filtered(text), None)[1])
-
-    def get_partitions_by_expr(self, request: Any) -> Any:
-        """As Hive's ``MsckPartitionExpressionProxy``, which takes an expression for a filter's text."""
-        if request.order:
-            raise InvalidInputError(f"partitions come in the order of their names, not of {request.order!r}")
-        reader = self._reads.reader(request.validWriteIdList, request.id)
-        choice = _filtered(_text_of(request.expr))
-        found = self._partitions(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
-        return hive.PartitionsByExprResult(partitions=found, hasUnknownPartitions=False)
-
-    def read_partitions(self, request: Any) -> Any:
-        """Our own client's request; Hive's requests for partitions have no field for the reader's session."""
-        reader = self._reads.reader(request.validWriteIdList, request.id, request.seenEventId)
-        place = (request.dbName, request.tblName)
-        if request.values is not None:
-            found = [self._partition(*place, request.values, reader)]
-        else:
-            choice = _all if request.filter is None else _filtered(request.filter)
-            found = self._partitions(*place, -1, choice, reader=reader)
-        return hive.ReadPartitionsResponse(partitions=found, eventId=event_seen(reader))
-
     def alter_partition(self, database: str, table: str, partition: Any) -> None:
         self._alter(database, table, [partition])
+
+    def alter_partition_with_environment_context(
+        self, database: str, table: str, partition: Any, context: Any
+    ) -> None:
+        self.alter_partition(database, table, partition)
 
     def alter_partitions(self, database: str, table: str, partitions: list[Any]) -> None:
         self._alter(database, table, partitions)
@@ -256,6 +170,112 @@ class PartitionHandler:
     def rename_partition_req(self, request: Any) -> Any:
         self._rename(request.dbName, request.tableName, request.partVals, request.newPart, request.txnId)
         return hive.RenamePartitionResponse()
+
+    def exchange_partition(
+        self, spec: dict[str, str], source_db: str, source: str, target_db: str, target: str
+    ) -> Any:
+        return self.exchange_partitions(spec, source_db, source, target_db, target)[0]
+
+    def exchange_partitions(
+        self, spec: dict[str, str], source_db: str, source: str, target_db: str, target: str
+    ) -> list[Any]:
+        """Move partitions to another table, all of them or none; with their folders where these are managed.
+
+        :param spec: values by partition key; a key that is absent or empty may have any value.
+        """
+        old = self._metastore.get_table(plain_name(source_db), source)
+        new = self._metastore.get_table(plain_name(target_db), target)
+        chosen = self._exchanged(old, new, spec)
+        specs = []
+        with ExitStack() as folders:
+            for one in chosen:
+                name, location = partition_name(old, one.values), one.location
+                if self._warehouse.moves_with_values(old, location, name):
+                    location = f"{new.location.rstrip('/')}/{name}"
+                    folders.enter_context(self._warehouse.moved(one.location, location))
+                specs.append(PartitionSpec(one.values, location, one.parameters, one.storage_descriptor))
+            added = self._metastore.engine.write(lambda connection: _exchange(connection, old, new, specs))
+        return self._described(new, added)
+
+    def _exchanged(self, old: TableInfo, new: TableInfo, spec: dict[str, str]) -> list[PartitionInfo]:
+        """The partitions that an exchange moves, by :meth:`exchange_partitions`'s rules."""
+        names = [key.name.lower() for key in old.partition_keys]
+        wanted = {key.lower(): value for key, value in spec.items() if value}
+        if unknown := sorted(wanted.keys() - set(names)):
+            raise InvalidInputError(
+                f"table {old.full_name} has no partition key {unknown[0]!r}; it has {names}",
+                table=old.full_name,
+            )
+        if _shape(old) != _shape(new):
+            raise InvalidInputError(
+                f"tables {old.full_name} and {new.full_name} have different columns or partition keys; a "
+                "partition moves between tables that have the same",
+                table=old.full_name,
+            )
+        keep = {names.index(key): value for key, value in wanted.items()}
+        chosen = [
+            one
+            for one in self._metastore.get_partitions(old.database, old.name)
+            if all(partition_texts(one.values)[at] == value for at, value in keep.items())
+        ]
+        if not chosen:
+            raise MetastoreError(
+                f"table {old.full_name} has no partition with {wanted}, so none can move", table=old.full_name
+            )
+        return chosen
+
+    def truncate_table(self, database: str, table: str, names: list[str] | None) -> None:
+        self._truncate(database, table, names, NO_WRITE_ID)
+
+    def truncate_table_req(self, request: Any) -> Any:
+        self._truncate(request.dbName, request.tableName, request.partNames, request.writeId)
+        return hive.TruncateTableResponse()
+
+    def _truncate(self, database: str, table: str, names: list[str] | None, write_id: int | None) -> None:
+        """Delete the files of a table or of some partitions; the table and the partitions stay."""
+        owner = self._metastore.get_table(plain_name(database), table)
+        if owner.parameters.get(PROVIDER) == HUDI or not self._warehouse.owns_folder(owner):
+            raise InvalidInputError(
+                f"table {owner.full_name} is not truncated by the metastore: it deletes the files of Hive's "
+                "managed tables, with --manage-folders; delete the rows by the engine that writes the table",
+                table=owner.full_name,
+            )
+        found = {one.values: one for one in self._metastore.get_partitions(owner.database, owner.name)}
+        wanted = [partition_values(values_in_name(owner, one)) for one in names or ()] or list(found)
+        if missing := [one for one in wanted if one not in found]:
+            raise no_such_partition(owner, partition_key(owner, missing[0]))
+        chosen = [found[one] for one in wanted]
+        txn_id = self._txn(owner.database, owner.name, write_id)
+        for location in [one.location for one in chosen] or [owner.location]:
+            self._warehouse.empty(location, owner.full_name)
+
+        def tell(connection: Connection) -> None:
+            transaction = DdlTransaction(connection, txn_id)
+            for one in chosen:
+                alter_partition(
+                    connection,
+                    owner.database,
+                    owner.name,
+                    one.values,
+                    changes={"parameters": _without_rows(one.parameters)},
+                    write_id=transaction.write_id,
+                    truncates=True,
+                )
+            if not owner.partition_keys:
+                alter_table(
+                    connection,
+                    owner.database,
+                    owner.name,
+                    changes={"parameters": _without_rows(owner.parameters)},
+                    write_id=transaction.write_id,
+                    truncates=True,
+                )
+            transaction.end()
+
+        self._metastore.engine.write(tell)
+
+    def _values_in(self, database: str, table: str, name: str) -> list[str]:
+        return values_in_name(self._reads.table(plain_name(database), table), name)
 
     def _rename(
         self, database: str, table: str, values: list[str], partition: Any, txn_id: int | None
@@ -368,7 +388,7 @@ class PartitionHandler:
         )
         hit: dict[PartitionValues, None] = {}
         for one in request.parts.exprs or ():
-            text = _text_of(one.expr)
+            text = expression_text(one.expr)
             if not text.strip():
                 raise InvalidInputError(
                     f"table {owner.full_name}: an empty expression is every partition; to drop all name them"
@@ -379,29 +399,6 @@ class PartitionHandler:
             hit.update(dict.fromkeys(partition.values for partition in chosen))
         return list(hit)
 
-    def _partition(self, database: str, table: str, values: list[str], reader: Reader | None = None) -> Any:
-        owner, found = self._reads.table_and_partition(plain_name(database), table, values, reader)
-        return self._described(owner, [found])[0]
-
-    def _partitions(
-        self, database: str, table: str, limit: int, choice: Choice = _all, *, reader: Reader | None = None
-    ) -> list[Any]:
-        return self._described(*self._chosen(database, table, limit, choice, reader))
-
-    def _names(
-        self, database: str, table: str, limit: int, choice: Choice = _all, *, reader: Reader | None = None
-    ) -> list[str]:
-        owner, found = self._chosen(database, table, limit, choice, reader)
-        return [partition_name(owner, one.values) for one in found]
-
-    def _chosen(
-        self, database: str, table: str, limit: int | None, choice: Choice, reader: Reader | None
-    ) -> tuple[TableInfo, list[PartitionInfo]]:
-        """A table and those of its partitions that are wanted, as of one moment."""
-        owner, found = self._reads.table_and_partitions(plain_name(database), table, reader)
-        chosen = list(filter(choice(owner), found))
-        return owner, chosen if limit is None or limit < 0 else chosen[:limit]
-
     def _described(self, table: TableInfo, partitions: Sequence[PartitionInfo]) -> list[Any]:
         of_table = self._structs.of(table) if partitions else None
         return [partition_struct(table, of_table, one) for one in partitions]
@@ -410,3 +407,33 @@ class PartitionHandler:
 def _properties(request: Any) -> dict[str, str]:
     context = request.environmentContext
     return (context and context.properties) or {}
+
+
+def _shape(table: TableInfo) -> list[tuple[str, str]]:
+    return [(one.name.lower(), one.type.lower()) for one in (*table.schema, *table.partition_keys)]
+
+
+def _exchange(
+    connection: Connection, old: TableInfo, new: TableInfo, specs: Sequence[PartitionSpec]
+) -> list[PartitionInfo]:
+    transaction = DdlTransaction(connection, None)
+    for one in sorted({(old.database, old.name), (new.database, new.name)}):
+        get_table(connection, *one, lock=True)
+    drop_partitions(
+        connection,
+        old.database,
+        old.name,
+        [one.values for one in specs],
+        if_exists=False,
+        write_id=transaction.write_id,
+    )
+    added = add_partitions(
+        connection, new.database, new.name, specs, if_not_exists=False, write_id=transaction.write_id
+    )
+    transaction.end()
+    return added
+
+
+def _without_rows(parameters: Mapping[str, str]) -> dict[str, str]:
+    """The parameters of a table or a partition, with those of its basic statistics that it has at zero."""
+    return {key: "0" if key in _BASIC_STATISTICS else value for key, value in parameters.items()}

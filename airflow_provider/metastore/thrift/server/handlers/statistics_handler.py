@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import Connection
 from thriftpy2.utils import deserialize, serialize
 
-from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.metastore.api import Metastore
-from airflow_provider.metastore.catalog import ColumnStatistics, column_statistics
+from airflow_provider.metastore.catalog import ColumnStatistics, column_statistics, get_table
 from airflow_provider.metastore.model import PartitionValues, partition_values
 from airflow_provider.metastore.thrift.protocol import hive, values_in_name
 from airflow_provider.metastore.thrift.server.handlers.catalog_handler import plain_name
+from airflow_provider.metastore.thrift.server.handlers.merged_statistics import merged
 
 _ENGINE = "hive"
 
@@ -40,11 +41,22 @@ class StatisticsHandler:
         return self.update_table_column_statistics_req(request)
 
     def set_aggr_stats_for(self, request: Any) -> bool:
-        if request.needMerge:
-            raise InvalidInputError("statistics are not merged here (needMerge); send those of all the data")
         for one in request.colStats:
-            self._update(one, request.engine)
+            self._update(one, request.engine, merges=bool(request.needMerge))
         return True
+
+    def get_aggr_stats_for(self, request: Any) -> Any:
+        found = self._of_partitions(
+            request.dbName, request.tblName, request.partNames, request.colNames, request.engine
+        )
+        together: dict[str, Any] = {}
+        for struct in (one for of_partition in found.values() for one in _structs(of_partition)):
+            known = together.setdefault(struct.colName, struct)
+            if known is not struct:
+                known.statsData = merged(known.statsData, struct.statsData)
+        wanted = len({name.lower() for name in request.colNames})
+        complete = sum(len(one) == wanted for one in found.values())
+        return hive.AggrStats(colStats=list(together.values()), partsFound=complete)
 
     def get_table_column_statistics(self, database: str, table: str, column: str) -> Any:
         return _answer(database, table, None, self._of_table(database, table, [column], None))
@@ -75,16 +87,37 @@ class StatisticsHandler:
         self._delete(database, table, partition, column, engine)
         return True
 
-    def _update(self, statistics: Any, engine: str | None) -> None:
+    def _update(self, statistics: Any, engine: str | None, *, merges: bool = False) -> None:
         place = statistics.statsDesc
         database, table = plain_name(place.dbName), place.tableName
         partition = self._values(database, table, None if place.isTblLevel else place.partName)
-        given = {one.colName: serialize(one.statsData) for one in statistics.statsObj}
-        self._metastore.engine.write(
-            lambda connection: column_statistics.update_column_statistics(
-                connection, database, table, given, partition=partition, engine=engine or _ENGINE
+        given = {one.colName.lower(): one.statsData for one in statistics.statsObj}
+
+        def update(connection: Connection) -> None:
+            # Locked before it is read, as who merges at the same moment does.
+            get_table(connection, database, table, lock=True)
+            told = dict(given)
+            if merges:
+                known = column_statistics.get_column_statistics(
+                    connection,
+                    database,
+                    table,
+                    list(given),
+                    partitions=None if partition is None else [partition],
+                    engine=engine or _ENGINE,
+                )
+                for one in known.get(partition, []):
+                    told[one.column] = merged(_data(one), given[one.column])
+            column_statistics.update_column_statistics(
+                connection,
+                database,
+                table,
+                {column: serialize(data) for column, data in told.items()},
+                partition=partition,
+                engine=engine or _ENGINE,
             )
-        )
+
+        self._metastore.engine.write(update)
 
     def _of_table(
         self, database: str, table: str, columns: Sequence[str], engine: str | None
@@ -147,7 +180,11 @@ def _structs(found: Sequence[ColumnStatistics]) -> list[Any]:
         hive.ColumnStatisticsObj(
             colName=one.column,
             colType=one.type,
-            statsData=deserialize(hive.ColumnStatisticsData(), one.data),
+            statsData=_data(one),
         )
         for one in found
     ]
+
+
+def _data(statistics: ColumnStatistics) -> Any:
+    return deserialize(hive.ColumnStatisticsData(), statistics.data)

@@ -39,6 +39,7 @@ from airflow_provider.metastore.transactions import (
     AllocateWriteId,
     CommitTxn,
     OpenTxn,
+    last_txn_in_conflict,
     last_write_id,
     lock_open,
 )
@@ -208,6 +209,9 @@ class TransactionHandler:
             lambda connection: last_write_id(connection, request.dbName, request.tableName)
         )
         return hive.MaxAllocatedTableWriteIdResponse(maxWriteId=last)
+
+    def get_latest_txnid_in_conflict(self, txn_id: int) -> int:
+        return self._metastore.engine.read(lambda connection: last_txn_in_conflict(connection, txn_id))
 
     def seed_write_id(self, request: Any) -> None:
         # Hive: the next one is the seed + 1.

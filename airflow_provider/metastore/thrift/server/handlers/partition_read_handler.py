@@ -1,0 +1,306 @@
+"""What Hive's clients ask of partitions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.metastore.model import (
+    PartitionInfo,
+    Reader,
+    TableInfo,
+    partition_texts,
+    partition_values,
+)
+from airflow_provider.metastore.partition_filter import partition_filter
+from airflow_provider.metastore.thrift.protocol import (
+    TableStructs,
+    hive,
+    partition_name,
+    partition_struct,
+    values_in_name,
+)
+from airflow_provider.metastore.thrift.server.handlers.catalog_handler import plain_name
+from airflow_provider.metastore.thrift.server.handlers.partition_specs import partition_specs, projected
+from airflow_provider.metastore.thrift.server.reads import CatalogReads, event_seen
+from airflow_provider.table.keys import escape_path_name, unescape_path_name
+
+Choice = Callable[[TableInfo], Callable[[PartitionInfo], bool]]
+"""Tells of a table which of its partitions are wanted."""
+
+
+def _all(table: TableInfo) -> Callable[[PartitionInfo], bool]:
+    return lambda partition: True
+
+
+def _beginning(values: Sequence[str]) -> Choice:
+    """Partitions whose first values are these; an empty one is any."""
+
+    def keep(partition: PartitionInfo) -> bool:
+        own = partition_texts(partition.values)
+        return all(asked in ("", had) for asked, had in zip(values, own, strict=False))
+
+    return lambda table: keep
+
+
+def _named(names: Sequence[str]) -> Choice:
+    """Partitions by names such as ``year=2013/month=1``."""
+
+    def choice(table: TableInfo) -> Callable[[PartitionInfo], bool]:
+        known = {partition_values(values_in_name(table, name)) for name in names}
+        return lambda partition: partition.values in known
+
+    return choice
+
+
+def _filtered(text: str) -> Choice:
+    return lambda table: partition_filter(text, table.partition_keys)
+
+
+def expression_text(expression: bytes) -> str:
+    """The filter's text that an expression is."""
+    with contextlib.suppress(UnicodeDecodeError):
+        text = expression.decode()
+        if "".join(text.split()).isprintable():
+            return text
+    raise InvalidInputError(
+        "the expression is a serialised Java object, which only Hive can read; give the text of a partition "
+        "filter in its place, or ask by get_partitions_by_filter"
+    )
+
+
+def _expression_of(request: Any) -> str:
+    if request.order:
+        raise InvalidInputError(f"partitions come in the order of their names, not of {request.order!r}")
+    return expression_text(request.expr)
+
+
+def _chosen_by(spec: Any) -> Choice:
+    """What a ``GetPartitionsFilterSpec`` asks for; without filters every partition."""
+    filters = (spec and spec.filters) or []
+    if not filters:
+        return _all
+    match spec.filterMode:
+        case hive.PartitionFilterMode.BY_NAMES:
+            return _named(filters)
+        case hive.PartitionFilterMode.BY_VALUES:
+            return _beginning(filters)
+        case hive.PartitionFilterMode.BY_EXPR:
+            return _filtered(" and ".join(f"({one})" for one in filters))
+    raise InvalidInputError(f"the filters {filters} have no filterMode; give BY_NAMES, BY_VALUES or BY_EXPR")
+
+
+def _steps(name: str) -> dict[str, str]:
+    """The keys and values in a partition's name, of whatever table."""
+    steps = [step.partition("=") for step in name.split("/")] if name else []
+    if broken := [f"{key}{sign}{value}" for key, sign, value in steps if not (key and sign)]:
+        raise InvalidInputError(f"{name!r} is no name of a partition: {broken[0]!r} is not KEY=VALUE")
+    return {unescape_path_name(key): unescape_path_name(value) for key, _, value in steps}
+
+
+class PartitionReadHandler:
+    """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
+
+    :param reads: what is asked.
+    :param structs: makes the answers.
+    """
+
+    def __init__(self, reads: CatalogReads, structs: TableStructs) -> None:
+        self._reads = reads
+        self._structs = structs
+
+    def get_partition(self, database: str, table: str, values: list[str]) -> Any:
+        return self._partition(database, table, values)
+
+    def get_partition_with_auth(
+        self, database: str, table: str, values: list[str], user: str, groups: list[str]
+    ) -> Any:
+        return self._partition(database, table, values)
+
+    def get_partition_by_name(self, database: str, table: str, name: str) -> Any:
+        values = values_in_name(self._reads.table(plain_name(database), table), name)
+        return self._partition(database, table, values)
+
+    def get_partition_req(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        found = self._partition(request.dbName, request.tblName, request.partVals, reader)
+        return hive.GetPartitionResponse(partition=found)
+
+    def get_partitions(self, database: str, table: str, limit: int) -> list[Any]:
+        return self._partitions(database, table, limit)
+
+    def get_partitions_req(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        found = self._partitions(request.dbName, request.tblName, request.maxParts, reader=reader)
+        return hive.PartitionsResponse(partitions=found)
+
+    def get_partition_names(self, database: str, table: str, limit: int) -> list[str]:
+        return self._names(database, table, limit)
+
+    def fetch_partition_names_req(self, request: Any) -> list[str]:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        return self._names(request.dbName, request.tblName, request.maxParts, reader=reader)
+
+    def get_partitions_ps(self, database: str, table: str, values: list[str], limit: int) -> list[Any]:
+        return self._partitions(database, table, limit, _beginning(values))
+
+    def get_partitions_ps_with_auth(
+        self, database: str, table: str, values: list[str], limit: int, user: str, groups: list[str]
+    ) -> list[Any]:
+        return self._partitions(database, table, limit, _beginning(values))
+
+    def get_partitions_ps_with_auth_req(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        names, values = request.partNames, request.partVals or []
+        choice = _beginning(values) if names is None else _named(names)
+        found = self._partitions(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
+        return hive.GetPartitionsPsWithAuthResponse(partitions=found)
+
+    def get_partition_names_ps(self, database: str, table: str, values: list[str], limit: int) -> list[str]:
+        return self._names(database, table, limit, _beginning(values))
+
+    def get_partition_names_ps_req(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        choice = _beginning(request.partValues or [])
+        names = self._names(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
+        return hive.GetPartitionNamesPsResponse(names=names)
+
+    def get_partitions_by_names(self, database: str, table: str, names: list[str]) -> list[Any]:
+        return self._partitions(database, table, -1, _named(names))
+
+    def get_partitions_by_names_req(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        choice = _named(request.names or [])
+        found = self._partitions(request.db_name, request.tbl_name, -1, choice, reader=reader)
+        return hive.GetPartitionsByNamesResult(partitions=found)
+
+    def get_partitions_by_filter(self, database: str, table: str, text: str, limit: int) -> list[Any]:
+        return self._partitions(database, table, limit, _filtered(text))
+
+    def get_partitions_by_filter_req(self, request: Any) -> list[Any]:
+        return self.get_partitions_by_filter(
+            request.dbName, request.tblName, request.filter, request.maxParts
+        )
+
+    def get_num_partitions_by_filter(self, database: str, table: str, text: str) -> int:
+        return len(self._chosen(database, table, -1, _filtered(text), None)[1])
+
+    def get_partitions_by_expr(self, request: Any) -> Any:
+        """As Hive's ``MsckPartitionExpressionProxy``, which takes an expression for a filter's text."""
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        choice = _filtered(_expression_of(request))
+        found = self._partitions(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
+        return hive.PartitionsByExprResult(partitions=found, hasUnknownPartitions=False)
+
+    def get_partitions_with_auth(
+        self, database: str, table: str, limit: int, user: str, groups: list[str]
+    ) -> list[Any]:
+        return self._partitions(database, table, limit)
+
+    def get_partitions_pspec(self, database: str, table: str, limit: int) -> list[Any]:
+        return self._specs(database, table, limit)
+
+    def get_part_specs_by_filter(self, database: str, table: str, text: str, limit: int) -> list[Any]:
+        return self._specs(database, table, limit, _filtered(text))
+
+    def get_partitions_spec_by_expr(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        choice = _filtered(_expression_of(request))
+        specs = self._specs(request.dbName, request.tblName, request.maxParts, choice, reader)
+        return hive.PartitionsSpecByExprResult(partitionsSpec=specs, hasUnknownPartitions=False)
+
+    def get_partitions_with_specs(self, request: Any) -> Any:
+        reader = self._reads.reader(request.validWriteIdList, None)
+        choice = _chosen_by(request.filterSpec)
+        owner, found = self._chosen(request.dbName, request.tblName, -1, choice, reader)
+        wanted = request.projectionSpec or hive.GetProjectionsSpec()
+        patterns = (wanted.includeParamKeyPattern, wanted.excludeParamKeyPattern)
+        kept = [projected(one, wanted.fieldList or (), *patterns) for one in self._described(owner, found)]
+        return hive.GetPartitionsResponse(partitionSpec=partition_specs(owner, kept))
+
+    def get_partition_names_req(self, request: Any) -> list[str]:
+        reader = self._reads.reader(request.validWriteIdList, request.id)
+        choice = _filtered(_expression_of(request))
+        return self._names(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
+
+    def get_partition_values(self, request: Any) -> Any:
+        """Values as they stand in the partitions' names, so escaped: Hive's answer, too."""
+        reader = self._reads.reader(request.validWriteIdList, None)
+        choice = _filtered(request.filter or "")
+        owner, found = self._chosen(request.dbName, request.tblName, -1, choice, reader)
+        names = [key.name.lower() for key in owner.partition_keys]
+
+        def row(partition: PartitionInfo, keys: Sequence[Any]) -> tuple[str, ...]:
+            texts = dict(zip(names, partition_texts(partition.values), strict=True))
+            if unknown := [one.name for one in keys if one.name.lower() not in texts]:
+                raise InvalidInputError(
+                    f"table {owner.full_name} has no partition key {unknown[0]!r}; it has {names}",
+                    table=owner.full_name,
+                )
+            return tuple(escape_path_name(texts[one.name.lower()]) for one in keys)
+
+        order = request.partitionOrder or request.partitionKeys
+        found = sorted(found, key=lambda one: row(one, order), reverse=request.ascending is False)
+        rows = [row(one, request.partitionKeys) for one in found]
+        if request.applyDistinct:
+            rows = list(dict.fromkeys(rows))
+        if request.maxParts is not None and request.maxParts >= 0:
+            rows = rows[: request.maxParts]
+        answer = [hive.PartitionValuesRow(row=list(one)) for one in rows]
+        return hive.PartitionValuesResponse(partitionValues=answer)
+
+    def partition_name_to_vals(self, name: str) -> list[str]:
+        return list(_steps(name).values())
+
+    def partition_name_to_spec(self, name: str) -> dict[str, str]:
+        return _steps(name)
+
+    def partition_name_has_valid_characters(self, values: list[str], raises: bool) -> bool:
+        """Every character can be part of a value here, as in a Hive without a pattern for them."""
+        return True
+
+    def read_partitions(self, request: Any) -> Any:
+        """Our own client's request; Hive's requests for partitions have no field for the reader's session."""
+        reader = self._reads.reader(request.validWriteIdList, request.id, request.seenEventId)
+        place = (request.dbName, request.tblName)
+        if request.values is not None:
+            found = [self._partition(*place, request.values, reader)]
+        else:
+            choice = _all if request.filter is None else _filtered(request.filter)
+            found = self._partitions(*place, -1, choice, reader=reader)
+        return hive.ReadPartitionsResponse(partitions=found, eventId=event_seen(reader))
+
+    def _partition(self, database: str, table: str, values: list[str], reader: Reader | None = None) -> Any:
+        owner, found = self._reads.table_and_partition(plain_name(database), table, values, reader)
+        return self._described(owner, [found])[0]
+
+    def _partitions(
+        self, database: str, table: str, limit: int, choice: Choice = _all, *, reader: Reader | None = None
+    ) -> list[Any]:
+        return self._described(*self._chosen(database, table, limit, choice, reader))
+
+    def _names(
+        self, database: str, table: str, limit: int, choice: Choice = _all, *, reader: Reader | None = None
+    ) -> list[str]:
+        owner, found = self._chosen(database, table, limit, choice, reader)
+        return [partition_name(owner, one.values) for one in found]
+
+    def _chosen(
+        self, database: str, table: str, limit: int | None, choice: Choice, reader: Reader | None
+    ) -> tuple[TableInfo, list[PartitionInfo]]:
+        """A table and those of its partitions that are wanted, as of one moment."""
+        owner, found = self._reads.table_and_partitions(plain_name(database), table, reader)
+        chosen = list(filter(choice(owner), found))
+        return owner, chosen if limit is None or limit < 0 else chosen[:limit]
+
+    def _specs(
+        self, database: str, table: str, limit: int, choice: Choice = _all, reader: Reader | None = None
+    ) -> list[Any]:
+        owner, found = self._chosen(database, table, limit, choice, reader)
+        return partition_specs(owner, self._described(owner, found))
+
+    def _described(self, table: TableInfo, partitions: Sequence[PartitionInfo]) -> list[Any]:
+        of_table = self._structs.of(table) if partitions else None
+        return [partition_struct(table, of_table, one) for one in partitions]

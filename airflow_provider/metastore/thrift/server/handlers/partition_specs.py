@@ -1,0 +1,118 @@
+"""Hive's ``PartitionSpec``: partitions that share their storage descriptor, told once for all of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.metastore.model import TableInfo
+from airflow_provider.metastore.patterns import sql_pattern
+from airflow_provider.metastore.thrift.protocol import hive
+
+
+def partition_specs(table: TableInfo, partitions: Sequence[Any]) -> list[Any]:
+    """Partitions grouped as Hive groups them (``getPartitionspecsGroupedByStorageDescriptor``).
+
+    Those below the table's folder are grouped by their storage descriptors; all others are one list.
+
+    :param table: their table.
+    :param partitions: Hive's structs.
+    """
+    root = table.location.rstrip("/")
+    shared: dict[str, tuple[Any, list[Any]]] = {}
+    others = []
+    for one in partitions:
+        if one.sd is None or not (one.sd.location or "").startswith(f"{root}/"):
+            others.append(one)
+            continue
+        storage = copy.copy(one.sd)
+        storage.location = root
+        shared.setdefault(repr(storage), (storage, []))[1].append(one)
+    place = {"dbName": table.database, "tableName": table.name, "rootPath": root, "catName": "hive"}
+    specs = [
+        hive.PartitionSpec(
+            **place,
+            sharedSDPartitionSpec=hive.PartitionSpecWithSharedSD(
+                sd=storage, partitions=[_without_storage(one, root) for one in members]
+            ),
+        )
+        for storage, members in shared.values()
+    ]
+    if others:
+        composed = hive.PartitionListComposingSpec(partitions=others)
+        specs.append(hive.PartitionSpec(**place, partitionList=composed))
+    return specs
+
+
+def partitions_of(specs: Iterable[Any]) -> list[Any]:
+    """The partitions that specs describe, as structs of their own."""
+    found: list[Any] = []
+    for spec in specs:
+        if spec.partitionList is not None:
+            found.extend(spec.partitionList.partitions or [])
+        if spec.sharedSDPartitionSpec is not None:
+            shared = spec.sharedSDPartitionSpec
+            found.extend(_with_storage(spec, shared.sd, one) for one in shared.partitions or [])
+    return found
+
+
+def projected(partition: Any, fields: Sequence[str], includes: str | None, excludes: str | None) -> Any:
+    """A partition with those of its fields that a request asks for.
+
+    :param fields: such as ``values``, ``sd.location`` or ``sd.serdeInfo.serializationLib``; none is all.
+    :param includes: SQL pattern (``%``, ``_``) of the parameters that are wanted; None is all.
+    :param excludes: SQL pattern of those that are not; None is none.
+    """
+    kept = copy.copy(partition)
+    if fields:
+        kept = _only(partition, [one.split(".") for one in fields])
+    if kept.parameters is not None and (includes or excludes):
+        wanted = sql_pattern(includes or "%")
+        unwanted = sql_pattern(excludes) if excludes else sql_pattern("")
+        kept.parameters = {
+            name: value for name, value in kept.parameters.items() if wanted(name) and not unwanted(name)
+        }
+    return kept
+
+
+def _only(struct: Any, paths: Sequence[Sequence[str]]) -> Any:
+    kept = type(struct)()
+    # A field with a default value is not there either, unless it was asked for.
+    for name in vars(kept):
+        setattr(kept, name, None)
+    for name in dict.fromkeys(path[0] for path in paths):
+        if not hasattr(struct, name):
+            raise InvalidInputError(f"a {type(struct).__name__} has no field {name!r}")
+        value = getattr(struct, name)
+        below = [path[1:] for path in paths if path[0] == name and len(path) > 1]
+        if below and value is not None and not isinstance(value, list):
+            value = _only(value, below)
+        setattr(kept, name, value)
+    return kept
+
+
+def _without_storage(partition: Any, root: str) -> Any:
+    return hive.PartitionWithoutSD(
+        values=partition.values,
+        createTime=partition.createTime,
+        lastAccessTime=partition.lastAccessTime,
+        relativePath=partition.sd.location[len(root) :],
+        parameters=partition.parameters,
+    )
+
+
+def _with_storage(spec: Any, shared: Any, partition: Any) -> Any:
+    storage = copy.copy(shared)
+    storage.location = f"{(shared.location or spec.rootPath).rstrip('/')}{partition.relativePath}"
+    return hive.Partition(
+        values=partition.values,
+        dbName=spec.dbName,
+        tableName=spec.tableName,
+        createTime=partition.createTime,
+        lastAccessTime=partition.lastAccessTime,
+        sd=storage,
+        parameters=partition.parameters,
+        writeId=spec.writeId,
+    )
