@@ -11,6 +11,7 @@
     │   ├── EmptySourceError
     │   ├── UnreadableSourceError
     │   ├── UnknownOperationError
+    │   ├── SparkVersionError
     │   └── InvalidConnectionError
     ├── TableError                       the table on disk
     │   ├── NotATableError
@@ -108,6 +109,10 @@ class UnknownOperationError(InvalidInputError):
 
 class WriteIdsRequiredError(InvalidInputError):
     """Raised when a managed table is read without a write id list where one is required."""
+
+
+class SparkVersionError(InvalidInputError):
+    """Raised when the installed PySpark is not whole, or does not fit the Spark that it talks to."""
 
 
 class InvalidConnectionError(InvalidInputError):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.spark.versions import check_installed, check_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +43,9 @@ def local_session(
     :param master: ``local[n]``: n tasks at a time, ``*`` for as many as there are cores.
     :param conf: Spark's configuration; goes before what is sensible here.
     :raises InvalidInputError: when the machine has no Java.
+    :raises SparkVersionError: when PySpark is not installed here, or not in one piece.
     """
+    check_installed(with_jvm=True)
     from pyspark.sql import SparkSession
 
     ensure_java()
@@ -62,14 +65,21 @@ def job_session(app_name: str, conf: Mapping[str, str] | None = None) -> SparkSe
 
     :param app_name: shown in Spark's logs.
     :param conf: configuration of a local session.
+    :raises SparkVersionError: when PySpark is not in one piece, or does not fit the session's Spark.
     """
+    check_installed(with_jvm=False)
+    spark = _session(app_name, conf or {})
+    check_session(spark)
+    return spark
+
+
+def _session(app_name: str, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     if "SPARK_REMOTE" in os.environ:
         return SparkSession.builder.getOrCreate()
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # set by spark-submit for the Python it starts
         return SparkSession.builder.appName(app_name).getOrCreate()
-    conf = conf or {}
     return local_session(app_name, conf.get("spark.master", "local[*]"), conf)
 
 
