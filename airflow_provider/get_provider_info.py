@@ -48,6 +48,9 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": _modules(
             "triggers", "index_ready", "notification_event", "notification_log", "prior_commits", "table_turn"
         ),
+        "task-decorators": [
+            {"class-name": "airflow_provider.decorators.ingest.ingest_task", "name": "ingest"}
+        ],
         "asset-uris": [
             {
                 "schemes": ["hudi"],

@@ -12,6 +12,7 @@ import airflow_provider
 _NOT_FOR_CLUSTERS = frozenset(
     {
         "assets",
+        "decorators",
         "hooks",
         "operators",
         "sensors",
