@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from airflow_provider.cli import columns, looking, replication, services
+from airflow_provider.cli import columns, looking, metastore_contents, replication, services
 from airflow_provider.cli.arguments import given_lock, given_metastore
 from airflow_provider.cli.index import commands as index_commands
 from airflow_provider.cli.metastore import commands as metastore_commands
@@ -44,6 +44,7 @@ looking.register(app)
 services.register(app)
 columns.register(app)
 replication.register(app)
+metastore_contents.register(metastore_commands)
 app.add_typer(index_commands, name="index")
 app.add_typer(metastore_commands, name="metastore")
 

@@ -13,7 +13,7 @@ from airflow_provider.cli.arguments import (
     opened_table,
     table_lock,
 )
-from airflow_provider.cli.output import show
+from airflow_provider.cli.output import show, telling_progress
 
 commands = typer.Typer(no_args_is_help=True, help="The indexes of a table, in its metadata table.")
 
@@ -39,6 +39,7 @@ def show_indexes(name: TableArgument, as_json: AsJson = False) -> None:
 
 
 @commands.command()
+@telling_progress
 def build(
     name: TableArgument,
     indexes: Indexes = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from airflow_provider.cli.arguments import AsJson, TableArgument, lock_config, opened_table, table_lock
-from airflow_provider.cli.output import show, show_one
+from airflow_provider.cli.output import show, show_grouped, show_one
 
 if TYPE_CHECKING:
     from airflow_provider.table.reading import FileSlice
@@ -60,7 +60,7 @@ def files(name: TableArgument, as_json: AsJson = False, as_of: str | None = None
     base_files = table.view(as_of).all_base_files()
     if table.config.table_type == "MERGE_ON_READ":
         sizes = {each.path: each.size for each in base_files}
-        show([_described(each, sizes) for each in file_slices(table, as_of)], as_json)
+        _show_files([_described(each, sizes) for each in file_slices(table, as_of)], as_json)
         return
     rows = [
         {
@@ -72,7 +72,18 @@ def files(name: TableArgument, as_json: AsJson = False, as_of: str | None = None
         }
         for f in base_files
     ]
-    show(rows, as_json)
+    _show_files(rows, as_json)
+
+
+def _show_files(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if not as_json:  # the path says partition, file group and instant once more
+        rows = [
+            {"partition": each["partition"], "bytes": each["bytes"], "instant": each["instant"]}
+            | {"file_id": each["file_id"]}
+            | ({"log_files": f"+ {len(each['log_files'])} log files"} if each.get("log_files") else {})
+            for each in rows
+        ]
+    show_grouped(rows, "partition", as_json)
 
 
 def _described(file_slice: FileSlice, sizes: Mapping[str, int]) -> dict[str, Any]:

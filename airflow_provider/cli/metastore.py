@@ -146,7 +146,7 @@ def consumers(db: MetastoreDatabase, as_json: AsJson = False) -> None:
     # Imported here: the other commands need no database.
     from airflow_provider.reports import report_consumers
 
-    with _metastore(db) as opened:
+    with opened_metastore(db) as opened:
         show(report_consumers(opened), as_json)
 
 
@@ -157,7 +157,7 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Unregister a consumer of the notification log: retention waits for it no longer."""
-    with _metastore(db) as opened:
+    with opened_metastore(db) as opened:
         opened.unregister_consumer(consumer)
     show([{"forgotten": consumer}], as_json)
 
@@ -169,13 +169,14 @@ def purge(
     as_json: AsJson = False,
 ) -> None:
     """Remove old notification events that every live consumer has read."""
-    with _metastore(db) as opened:
+    with opened_metastore(db) as opened:
         purged = opened.purge_events(event_ttl)
     show([asdict(purged)], as_json)
 
 
 @contextmanager
-def _metastore(db: str) -> Iterator[Metastore]:
+def opened_metastore(db: str) -> Iterator[Metastore]:
+    """The metastore in a database, as long as a command needs it."""
     # Imported here: the other commands need no database.
     from airflow_provider.metastore.api import open_embedded_metastore
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 console = Console()
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 def show(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
@@ -28,6 +38,27 @@ def show(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     for row in rows:
         shown.add_row(*(_text(value) for value in row.values()))
     console.print(shown)
+
+
+def show_grouped(rows: Sequence[Mapping[str, Any]], by: str, as_json: bool) -> None:
+    """Print rows below a heading for each value of a column, so that a row has one line of 100 characters.
+
+    :param rows: one mapping a row, those of one group beside each other; what may be long comes last.
+    :param by: the column.
+    :param as_json: as a JSON array.
+    """
+    if as_json or not rows:
+        show(rows, as_json)
+        return
+    for heading, group in groupby(rows, lambda row: row[by]):
+        shown = Table.grid(padding=(0, 2), pad_edge=True)
+        columns = [name for name in rows[0] if name != by]
+        for name in columns:
+            shown.add_column(name, overflow="fold", no_wrap=console.width >= 100 and name != columns[-1])
+        for row in group:
+            shown.add_row(*(_text(row[name]) for name in columns))
+        console.print(f"[bold]{_text(heading) or '(no partition)'}[/]")
+        console.print(shown)
 
 
 def show_one(described: Mapping[str, Any], as_json: bool) -> None:
@@ -51,3 +82,50 @@ def _text(value: Any) -> str:
     if isinstance(value, tuple | list | set | frozenset):
         return ", ".join(map(str, value))
     return "" if value is None else str(value)
+
+
+def telling_progress(command: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorator: on a terminal, shows for how long the command works and what it did last.
+
+    It goes to the standard error, and is gone when the command ends.
+    """
+
+    @wraps(command)
+    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        terminal = Console(stderr=True)
+        if not terminal.is_terminal:
+            return command(*args, **kwargs)
+        # Imported here: most commands answer at once.
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        log = logging.getLogger("airflow_provider")
+        with Progress(
+            SpinnerColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+            console=terminal,
+            transient=True,
+        ) as progress:
+            handler = _Shown(progress)
+            level = log.level
+            log.addHandler(handler)
+            log.setLevel(logging.INFO)
+            try:
+                return command(*args, **kwargs)
+            finally:
+                log.removeHandler(handler)
+                log.setLevel(level)
+
+    return wrapped
+
+
+class _Shown(logging.Handler):
+    """Shows the newest message, in place of the one before."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(logging.INFO)
+        self._progress = progress
+        self._task = progress.add_task("", total=None)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._progress.update(self._task, description=escape(record.getMessage()))

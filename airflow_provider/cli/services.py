@@ -8,6 +8,7 @@ A command imports the service that it runs, so that the others do not delay it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Literal
 
@@ -21,7 +22,7 @@ from airflow_provider.cli.arguments import (
     table_lock,
     table_metastore,
 )
-from airflow_provider.cli.output import show, show_one
+from airflow_provider.cli.output import show, show_grouped, show_one, telling_progress
 
 PolicyName = Literal["KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS", "KEEP_LATEST_BY_HOURS"]
 ServiceName = Literal["clustering", "cleaning", "compaction", "archival", "indexing"]
@@ -39,7 +40,9 @@ Retained = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (plan, rollback, clean, compact, archive, failures, options, savepoint, restore, upgrade):
+    short: tuple[Callable[..., None], ...] = (plan, failures, options, savepoint)
+    long: tuple[Callable[..., None], ...] = (rollback, clean, compact, archive, restore, upgrade)
+    for command in (*short, *map(telling_progress, long)):
         app.command()(command)
 
 
@@ -226,7 +229,10 @@ def options(
         given[key.strip()] = value
     if given or unset:
         table = table_options.change_options(table, given, unset=unset or (), lock=table_lock(table))
-    show(table_options.describe_options(table), as_json)
+    rows = table_options.describe_options(table)
+    if not as_json:  # a value may be long, and comes last
+        rows = [{word: each[word] for word in ("topic", "option", "from", "value")} for each in rows]
+    show_grouped(rows, "topic", as_json)
 
 
 def savepoint(

@@ -203,6 +203,7 @@ class IndexRun:
             newest.completion_time if newest else self._instant,
         )
         self._heartbeat.tell(f"building from {len(planned.files)} files")
+        log.info("table %s: indexing %s reads %d files", storage.root, self._instant, len(planned.files))
         with around(self._instant):
             stats = build(planned)
         self._heartbeat.check()

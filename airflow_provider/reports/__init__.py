@@ -14,7 +14,12 @@ from airflow_provider.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from airflow_provider.reports.history import TableHistory
-    from airflow_provider.reports.metastore_report import report_consumers, report_metastore, report_write_ids
+    from airflow_provider.reports.metastore_report import (
+        newest_events,
+        report_consumers,
+        report_metastore,
+        report_write_ids,
+    )
     from airflow_provider.reports.table_report import report_locks, report_pending, report_table
     from airflow_provider.reports.task_report import report_task
     from airflow_provider.reports.timeline_report import (
@@ -30,6 +35,7 @@ __all__ = [
     "TableHistory",
     "lane_of",
     "name_of",
+    "newest_events",
     "report_consumers",
     "report_held_back",
     "report_instant",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from airflow_provider.metastore import AnyMetastore, TxnState
+from airflow_provider.exceptions import EventsExpiredError
+from airflow_provider.metastore import AnyMetastore, NotificationEvent, TxnState
 from airflow_provider.reports.timeline_report import who
 
 _MOST_TXNS = 200
+_FEWEST_LOOKED_AT = 256  # events; of those asked for there may be few
 
 
 def report_consumers(metastore: AnyMetastore) -> list[dict[str, Any]]:
@@ -75,6 +77,27 @@ def report_write_ids(metastore: AnyMetastore, database: str, table: str) -> dict
         "open": opened,
         "aborted": [each for each in seen.exceptions if seen.is_aborted(each)][-_MOST_TXNS:],
     }
+
+
+def newest_events(metastore: AnyMetastore, most: int, **of: Any) -> list[NotificationEvent]:
+    """The newest events of the notification log, oldest first.
+
+    :param metastore: the metastore that keeps the log.
+    :param most: so many at most.
+    :param of: which ones; see :meth:`~airflow_provider.metastore.AnyMetastore.next_events`.
+    """
+    found: list[NotificationEvent] = []
+    start, step = metastore.current_event_id(), max(most, _FEWEST_LOOKED_AT)
+    while len(found) < most and start > 0 and step > 0:
+        begin = max(0, start - step)
+        try:
+            window = metastore.next_events(begin, start - begin, **of)
+        except EventsExpiredError:  # the log begins within the window
+            step //= 2
+            continue
+        found = [each for each in window if each.event_id <= start] + found
+        start = begin
+    return found[-most:] if most > 0 else []
 
 
 def _txn(metastore: AnyMetastore, txn_id: int) -> dict[str, Any] | None:

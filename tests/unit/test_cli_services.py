@@ -149,8 +149,10 @@ def test_nothing_is_cut_off_in_a_narrow_window(tmp_path: Path, command: str) -> 
     table = table_with(tmp_path)
     instant = write(table, 1)
     shown = CliRunner().invoke(app, [command, table.location], env={"COLUMNS": "50"}).output
-    columns = zip(*(line.split("│") for line in shown.splitlines() if "│" in line), strict=True)
-    found = ["".join(map(str.strip, column)) for column in columns]
-    expected = table.base_files()[0].path if command == "files" else instant
-    assert expected in found
+    if command == "timeline":
+        columns = zip(*(line.split("│") for line in shown.splitlines() if "│" in line), strict=True)
+        assert instant in ["".join(map(str.strip, column)) for column in columns]
+    else:
+        last = "".join(line[27:].strip() for line in shown.splitlines())
+        assert table.base_files()[0].file_id in last
     assert "…" not in shown
