@@ -93,6 +93,13 @@ def serve(
         int, typer.Option(help="Longest list of write ids or transactions.")
     ] = 1_000_000,
     max_txn_range: Annotated[int, typer.Option(help="Most transactions of one range heartbeat.")] = 100_000,
+    max_connections: Annotated[int, typer.Option(help="Most connections of a process.")] = 1_000,
+    idle_timeout: Annotated[
+        int, typer.Option(help="Seconds without a request after which a connection is closed.")
+    ] = 86_400,
+    message_format: Annotated[
+        str, typer.Option(help="Of messages of the notification log: json-0.2 or gzip(json-2.0).")
+    ] = "json-0.2",
 ) -> None:
     """Serve a metastore by Hive's Thrift protocol until SIGTERM."""
     # Imported here: the other commands need no database and no Thrift.
@@ -122,7 +129,10 @@ def serve(
         tls_key=tls_key,
         tls_client_ca=tls_client_ca,
         users=users,
-        limits=Limits(max_message_bytes, max_elements, max_write_ids, max_txn_range),
+        message_format=message_format,
+        limits=Limits(
+            max_message_bytes, max_elements, max_write_ids, max_txn_range, max_connections, idle_timeout
+        ),
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     recover = partial(recover_transactions, sees_all_tables=False)

@@ -19,6 +19,7 @@ from airflow_provider.metastore.catalog.replication_target import (
     FROZEN_BY,
     TARGET_FOR,
     as_replicator,
+    check_writable,
     ending_transaction,
     is_replicator,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "alter_partition",
     "alter_table",
     "as_replicator",
+    "check_writable",
     "drop_partitions",
     "ending_transaction",
     "get_table",

@@ -4,7 +4,13 @@ Only this room knows how SQLite and PostgreSQL differ. A change of
 :mod:`~airflow_provider.metastore.database.schema` needs a migration in ``metastore/migrations``.
 """
 
-from airflow_provider.metastore.database.engine import MetastoreEngine, RunStatement, mask_url, parse_url
+from airflow_provider.metastore.database.engine import (
+    OF_DATABASE,
+    MetastoreEngine,
+    RunStatement,
+    mask_url,
+    parse_url,
+)
 from airflow_provider.metastore.database.group_commit import GroupedRequest, GroupOperation
 from airflow_provider.metastore.database.schema import (
     SCHEMA_REVISION,
@@ -32,6 +38,7 @@ from airflow_provider.metastore.database.schema import (
 )
 
 __all__ = [
+    "OF_DATABASE",
     "SCHEMA_REVISION",
     "Counter",
     "GroupOperation",

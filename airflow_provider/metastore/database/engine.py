@@ -45,6 +45,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+OF_DATABASE = "of_database"
+"""Among an error's details: its text says where the database is, so it is not for everybody."""
+
 RunStatement = Callable[[TextClause, Mapping[str, Any]], Sequence[Any]]
 """See :meth:`MetastoreEngine.run_statement`."""
 
@@ -148,7 +151,8 @@ class MetastoreEngine:
         if not self._writer.acquire(timeout=self.timeout_seconds):
             raise MetastoreUnavailableError(
                 f"metastore {self.masked_url}: other threads of this process kept it busy for "
-                f"{self.timeout_seconds:g} s"
+                f"{self.timeout_seconds:g} s",
+                **{OF_DATABASE: True},
             )
         try:
             return self._run(self._engine, operation, {"sqlite_begin": "IMMEDIATE"})
@@ -278,7 +282,8 @@ class MetastoreEngine:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise MetastoreUnavailableError(
-                f"metastore {self.masked_url}: the folder {folder} cannot be made: {error.strerror}"
+                f"metastore {self.masked_url}: the folder {folder} cannot be made: {error.strerror}",
+                **{OF_DATABASE: True},
             ) from error
 
     def _run(self, engine: Engine, operation: Callable[[Connection], T], options: dict[str, Any]) -> T:
@@ -346,10 +351,11 @@ class MetastoreEngine:
             if _is_unavailable(error):
                 translated: MetastoreError = MetastoreUnavailableError(
                     f"metastore {self.masked_url} cannot be used after {waited:.1f} s: {said}; "
-                    "check that the database runs and is reachable, and that no process holds it locked"
+                    "check that the database runs and is reachable, and that no process holds it locked",
+                    **{OF_DATABASE: True},
                 )
             else:
-                translated = MetastoreError(f"metastore {self.masked_url}: {said}")
+                translated = MetastoreError(f"metastore {self.masked_url}: {said}", **{OF_DATABASE: True})
             # The cause may repeat the URL, password included.
             raise translated from (None if self._secrets() else error)
 

@@ -235,12 +235,14 @@ class GroupCommit:
         requests = [member.request for member in group]
         began = time.monotonic()
         answers: Mapping[int, Any] = {}
-        lost: str | None = "the thread that did the request was interrupted; it may have been done"
+        lost: MetastoreUnavailableError | None = MetastoreUnavailableError(
+            "the thread that did the request was interrupted; it may have been done"
+        )
         try:
             answers = self._operation.do(self._engine, requests)
             lost = None
         except MetastoreUnavailableError as error:
-            leader.error, lost = error, str(error)
+            leader.error = lost = error
         except Exception:  # noqa: BLE001 - nothing was done; each request is done alone and gets its own error
             lost = None
         finally:
@@ -251,7 +253,7 @@ class GroupCommit:
                 if position in answers:
                     member.answer = (answers[position],)
                 elif lost is not None and member.error is None:
-                    member.error = MetastoreUnavailableError(lost)
+                    member.error = MetastoreUnavailableError(str(lost), **lost.details)
                 if member is not leader:
                     member.wake()
 

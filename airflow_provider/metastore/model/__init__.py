@@ -7,6 +7,7 @@ them as the server does. Begin with :mod:`~airflow_provider.metastore.model.obje
 
 from airflow_provider.metastore.model.events import (
     MESSAGE_FORMAT,
+    ZIPPED_FORMAT,
     EventType,
     LogConsumer,
     NewEvent,
@@ -37,6 +38,7 @@ from airflow_provider.metastore.model.lock_objects import (
     waits_for,
 )
 from airflow_provider.metastore.model.objects import (
+    CATALOG,
     DEFAULT_PARTITION,
     EXTERNAL_TABLE,
     HUDI,
@@ -72,6 +74,7 @@ from airflow_provider.metastore.model.write_ids import (
 )
 
 __all__ = [
+    "CATALOG",
     "DEFAULT_PARTITION",
     "EXTERNAL_TABLE",
     "HUDI",
@@ -84,6 +87,7 @@ __all__ = [
     "NO_OPEN",
     "NO_WRITE_ID",
     "PROVIDER",
+    "ZIPPED_FORMAT",
     "Column",
     "DatabaseInfo",
     "EventType",

@@ -11,6 +11,9 @@ from typing import Any
 MESSAGE_FORMAT = "json-0.2"
 """Hive's name for plain JSON bodies (JSONMessageEncoder)."""
 
+ZIPPED_FORMAT = "gzip(json-2.0)"
+"""Hive's name, and its default: the same JSON, zipped, in base64 (GzipJSONMessageEncoder)."""
+
 
 class EventType(StrEnum):
     """The types of events, by Hive's names (EventMessage.EventType). A rename is ALTER_TABLE."""

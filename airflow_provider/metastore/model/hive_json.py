@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow_provider.exceptions import MetastoreError
 from airflow_provider.metastore.model.objects import (
+    CATALOG,
     MANAGED_TABLE,
     NO_ID,
     NO_WRITE_ID,
@@ -33,7 +34,7 @@ _RESOURCE_TYPES = {".jar": 1, ".zip": 3, ".tar": 3, ".gz": 3, ".tgz": 3}
 _FILE_RESOURCE = 2
 # Fields of Table and of its StorageDescriptor that TableInfo has names for; of the first also those that
 # belong to one message, not to the table: writeId, txnId.
-_TABLE_FIELDS = frozenset({"1", "2", "3", "7", "8", "9", "12", "19", "25", "28"})
+_TABLE_FIELDS = frozenset({"1", "2", "3", "7", "8", "9", "12", "17", "19", "25", "28"})
 _LOCATION = "2"
 _STORAGE_FIELDS = frozenset({"1", _LOCATION})
 
@@ -55,6 +56,7 @@ def encode_table(table: TableInfo, write_id: int = NO_WRITE_ID) -> str:
             "8": _columns(table.partition_keys),
             "9": _map(table.parameters),
             "12": _text(table.table_type),
+            "17": _text(CATALOG),
             "19": {"i64": write_id},
             "25": {"i64": table.id},
         }
@@ -101,6 +103,7 @@ def encode_partition(table: TableInfo, partition: PartitionInfo, write_id: int =
             "3": _text(table.name),
             "6": {"rec": _storage(partition.location, table.schema) | _own_storage(partition)},
             "7": _map(partition.parameters),
+            "9": _text(CATALOG),
             "10": {"i64": write_id},
         }
     )
@@ -195,6 +198,7 @@ def encode_function(function: FunctionInfo) -> str:
             "4": _text(function.owner),
             "7": {"i32": _JAVA},
             "8": {"lst": ["rec", len(resources), *resources]},
+            "9": _text(CATALOG),
         }
     )
 

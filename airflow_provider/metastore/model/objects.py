@@ -9,6 +9,9 @@ from typing import Any
 
 from airflow_provider.exceptions import InvalidInputError
 
+CATALOG = "hive"
+"""The one catalog, by Hive's name for its default."""
+
 NO_WRITE_ID = -1
 """What Hive's messages and requests say where no write id belongs to a change."""
 

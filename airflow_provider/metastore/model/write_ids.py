@@ -51,6 +51,17 @@ class ValidTxnList:
         """Whether the transaction is known to be aborted."""
         return txn_id in self.aborted
 
+    def up_to(self, txn_id: int) -> ValidTxnList:
+        """What a transaction sees that opened when no later one was there (``createValidReadTxnList``).
+
+        Its own changes are among it.
+        """
+        kept = tuple(one for one in self.exceptions if one < txn_id)
+        opened = (one for one in kept if one not in self.aborted)
+        return ValidTxnList(
+            min(txn_id, self.high_watermark), kept, self.aborted & set(kept), next(opened, NO_OPEN)
+        )
+
     def with_committed(self, txn_id: int) -> ValidTxnList:
         """The list if one more transaction were committed, the others being as they are.
 

@@ -18,6 +18,8 @@ from airflow_provider.metastore.thrift.protocol import hive
 _ALL_EVENTS = 1_000
 # A Hive's own default (GzipJSONMessageEncoder).
 _ZIPPED = "gzip("
+# A Hive's name of an event type where ours is another.
+_OUR_TYPES = {hive.ALLOC_WRITE_ID_EVENT: str(EventType.ALLOC_WRITE_ID)}
 
 
 class NotificationClient(ThriftClient):
@@ -49,7 +51,10 @@ class NotificationClient(ThriftClient):
         while len(found) < limit:
             request = hive.NotificationEventRequest(lastEvent=after, maxEvents=limit - len(found))
             if wanted is not None:
-                request.eventTypeSkipList = [str(kind) for kind in EventType if kind not in wanted]
+                left_out = [str(kind) for kind in EventType if kind not in wanted]
+                if EventType.ALLOC_WRITE_ID not in wanted:
+                    left_out.append(hive.ALLOC_WRITE_ID_EVENT)
+                request.eventTypeSkipList = left_out
             request.dbName, request.tableNames = database, None if table is None else [table]
             with self._expired_after(after):
                 events = [_event(one) for one in self._server.read("get_next_notification", request).events]
@@ -137,7 +142,7 @@ def _event(struct: Any) -> NotificationEvent:
     return NotificationEvent(
         event_id=struct.eventId,
         event_time=struct.eventTime,
-        event_type=struct.eventType,
+        event_type=_OUR_TYPES.get(struct.eventType, struct.eventType),
         database=struct.dbName,
         table=struct.tableName,
         message=json.loads(message),

@@ -253,6 +253,9 @@ struct HeartbeatTxnRangeResponse {
 
 // --- notification log
 
+// The event type that a Hive writes; HCatConstants and MessageBuilder have it.
+const string ALLOC_WRITE_ID_EVENT = "ALLOC_WRITE_ID_EVENT"
+
 struct NotificationEventRequest {
   1: required i64 lastEvent
   2: optional i32 maxEvents

@@ -19,6 +19,7 @@ from thriftpy2.utils import serialize
 
 from airflow_provider.exceptions import NoSuchObjectError
 from airflow_provider.metastore.model import (
+    CATALOG,
     EXTERNAL_TABLE,
     HUDI,
     MANAGED_TABLE,
@@ -39,8 +40,8 @@ from airflow_provider.metastore.thrift.protocol.idl import hive
 from airflow_provider.metastore.thrift.protocol.spark_properties import is_derived, spark_properties
 from airflow_provider.table.keys import escape_path_name, unescape_path_name
 
-# Of Table: its StorageDescriptor.
-_STORAGE = "7"
+# Of Table: its StorageDescriptor; of that: its SkewedInfo.
+_STORAGE, _SKEWED = "7", "11"
 _PARQUET = "org.apache.hadoop.hive.ql.io.parquet"
 _PARQUET_INPUT = f"{_PARQUET}.MapredParquetInputFormat"
 _HUDI_INPUT = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
@@ -113,11 +114,14 @@ def table_struct(table: TableInfo, *, clients_have_hudi: bool = True) -> Any:
         read because they lack its input format.
     """
     is_hudi = table.parameters.get(PROVIDER) == HUDI
-    trans = TMemoryBuffer(b'[1,"",1,0,%s]' % encode_table(table).encode())
+    skewed = table.hive_fields.get(_STORAGE, {}).get("rec", {}).get(_SKEWED)
+    known = table if skewed is None else _without_skew(table)
+    trans = TMemoryBuffer(b'[1,"",1,0,%s]' % encode_table(known).encode())
     protocol = TApacheJSONProtocol(trans)
     protocol.read_message_begin()
     struct = protocol.read_struct(hive.Table())
     storage = struct.sd
+    storage.skewedInfo = _skewed_struct(skewed)
     storage.location = storage.location or None
     if storage.serdeInfo is None:
         storage.inputFormat = _HUDI_INPUT if is_hudi else _PARQUET_INPUT
@@ -160,14 +164,38 @@ def _decoded(struct: Any) -> TableInfo:
     protocol = TApacheJSONProtocol(trans)
     protocol.write_message_begin("", 1, 0)
     protocol.write_struct(_set(struct))
-    return decode_table(json.dumps(json.loads(trans.getvalue())[4], ensure_ascii=False))
+    fields = json.loads(trans.getvalue())[4]
+    if (skewed := _skewed_fields(struct.sd and struct.sd.skewedInfo)) is not None:
+        fields[_STORAGE]["rec"][_SKEWED] = skewed
+    return decode_table(json.dumps(fields, ensure_ascii=False))
+
+
+def _without_skew(table: TableInfo) -> TableInfo:
+    rest = {key: value for key, value in table.hive_fields[_STORAGE]["rec"].items() if key != _SKEWED}
+    return replace(table, hive_fields={**table.hive_fields, _STORAGE: {"rec": rest}})
+
+
+def _skewed_struct(fields: Any) -> Any:
+    if fields is None:
+        return None
+    names, values = (fields["rec"].get(number, {}).get("lst", [None, 0]) for number in ("1", "2"))
+    return hive.SkewedInfo(skewedColNames=names[2:], skewedColValues=[one[2:] for one in values[2:]])
+
+
+def _skewed_fields(struct: Any) -> dict[str, Any] | None:
+    """Skewed columns and values in Thrift's JSON; none is no skew."""
+    if struct is None or not struct.skewedColNames:
+        return None
+    names = ["str", len(struct.skewedColNames), *struct.skewedColNames]
+    values = [["str", len(one), *one] for one in struct.skewedColValues or []]
+    return {"rec": {"1": {"lst": names}, "2": {"lst": ["lst", len(values), *values]}}}
 
 
 def _set(struct: Any) -> Any:
     """The struct with its required fields, and with the table type that Hive gives it."""
     struct, storage = copy.copy(struct), copy.copy(struct.sd or hive.StorageDescriptor())
     struct.sd, struct.privileges, struct.fileMetadata, struct.dictionary = storage, None, None, None
-    # A list of lists, which the protocol's writer does not know.
+    # A list of lists, which the protocol's writer does not know: _skewed_fields.
     storage.skewedInfo = None
     if struct.tableType in (None, "", MANAGED_TABLE):
         external = (struct.parameters or {}).get("EXTERNAL", "").upper() == "TRUE"
@@ -204,7 +232,7 @@ def database_struct(database: DatabaseInfo, location: str | None) -> Any:
         locationUri=location,
         parameters=database.parameters,
         ownerType=hive.PrincipalType.USER,
-        catalogName="hive",
+        catalogName=CATALOG,
     )
 
 
@@ -231,6 +259,7 @@ def partition_struct(table: TableInfo, of_table: Any, partition: PartitionInfo) 
         lastAccessTime=0,
         sd=storage,
         parameters=partition.parameters,
+        catName=CATALOG,
     )
 
 
@@ -324,6 +353,7 @@ def function_struct(function: FunctionInfo) -> Any:
         createTime=0,
         functionType=hive.FunctionType.JAVA,
         resourceUris=resources,
+        catName=CATALOG,
     )
 
 

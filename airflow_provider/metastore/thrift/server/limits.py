@@ -1,4 +1,4 @@
-"""What one request may ask for at most, so that no client can stop a server or take its memory."""
+"""What clients may ask for at most, so that none can stop a server or take its memory."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ _TYPES = frozenset({*_NUMBERS, *binary.BIN_TYPES, TType.STRUCT, TType.MAP, TType
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of requests; a request above one is refused by an exception that names it.
+    """Limits of requests and connections; a request above one is refused by an exception that names it.
 
     :param message_bytes: of one request (Hive: ``hive.metastore.server.max.message.size``).
     :param elements: of all lists, sets and maps of one request together.
     :param write_ids: in one ``validWriteIdList`` or ``validTxnList``, ranges written out.
     :param txn_range: transactions in one ``heartbeat_txn_range``.
+    :param connections: at the same time, of one process.
+    :param idle_seconds: without a byte of a request; then the server closes the connection.
     :raises InvalidInputError: when one is below 1.
     """
 
@@ -35,6 +37,8 @@ class Limits:
     elements: int = 2_000_000
     write_ids: int = MOST_IDS
     txn_range: int = 100_000
+    connections: int = 1_000
+    idle_seconds: int = 86_400
 
     def __post_init__(self) -> None:
         for one in fields(self):

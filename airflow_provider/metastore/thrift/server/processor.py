@@ -12,8 +12,8 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from thriftpy2.thrift import TApplicationException, TException, TMessageType, TProcessor, TType
 
-from airflow_provider.exceptions import TableServiceError
-from airflow_provider.metastore.database import GroupedRequest, GroupOperation, MetastoreEngine
+from airflow_provider.exceptions import MetastoreUnavailableError, TableServiceError
+from airflow_provider.metastore.database import OF_DATABASE, GroupedRequest, GroupOperation, MetastoreEngine
 from airflow_provider.metastore.thrift.protocol import EncodedTable, hive, in_hive
 
 log = logging.getLogger(__name__)
@@ -25,6 +25,9 @@ _FIELD, _STOP = bytes([TType.STRUCT]), bytes([TType.STOP])
 # GetTableResult.eventId: type, number, value.
 _EVENT_ID = struct.Struct(">bhq")
 _EVENT_ID_NUMBER = next(at for at, spec in hive.GetTableResult.thrift_spec.items() if spec[1] == "eventId")
+
+
+_LONGEST_NAME = 100  # of a method, in the log and in answers
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ class MetastoreProcessor(TProcessor):
         :param number: its number.
         :param reason: what the client is told.
         """
-        log.warning("a request for %r was refused: %s", method, reason)
+        log.warning("a request for %r was refused: %s", method[:_LONGEST_NAME], reason)
         told = TApplicationException(TApplicationException.PROTOCOL_ERROR, reason)
         self.send_exception(oprot, method, told, number)
 
@@ -235,9 +238,25 @@ def _encoded(answer: Any) -> bytes | None:
     return _FIELD + b"\x00\x00" + encoded + _STOP
 
 
+def _without_place(method: str, error: TableServiceError) -> TableServiceError:
+    """The error as clients may see it: where the database is, and who uses it, is told to the log only."""
+    if not error.details.get(OF_DATABASE):
+        return error
+    log.warning("%s: %s", method, error)
+    if isinstance(error, MetastoreUnavailableError):
+        return MetastoreUnavailableError(
+            "the metastore's database cannot be used now; try again, and if it lasts ask whoever runs the "
+            "metastore, whose log says more"
+        )
+    return type(error)("the metastore's database refuses the request; the metastore's log says more")
+
+
 def _unknown(method: str) -> TApplicationException:
-    log.warning("a client asked for %s, which this metastore does not have", method)
-    return TApplicationException(TApplicationException.UNKNOWN_METHOD, f"Invalid method name: '{method}'")
+    # A client may send anything as a name, line breaks too.
+    log.warning("a client asked for %r, which this metastore does not have", method[:_LONGEST_NAME])
+    return TApplicationException(
+        TApplicationException.UNKNOWN_METHOD, f"Invalid method name: '{method[:_LONGEST_NAME]}'"
+    )
 
 
 def _told(method: str, error: Exception, result: Any) -> TException:
@@ -248,7 +267,7 @@ def _told(method: str, error: Exception, result: Any) -> TException:
     if isinstance(error, tuple(declared.values())):
         return cast(TException, error)
     if isinstance(error, TableServiceError):
-        chosen, message = in_hive(error, declared)
+        chosen, message = in_hive(_without_place(method, error), declared)
         log.debug("%s: %s", method, message)
     else:
         log.error("%s failed", method, exc_info=error)

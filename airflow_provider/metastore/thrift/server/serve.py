@@ -23,12 +23,12 @@ from airflow_provider.metastore.api import (
 )
 from airflow_provider.metastore.cache import CachedStore, open_cached_store
 from airflow_provider.metastore.database import mask_url, parse_url
-from airflow_provider.metastore.model import LOCK_TIMEOUT_SECONDS
+from airflow_provider.metastore.model import LOCK_TIMEOUT_SECONDS, MESSAGE_FORMAT
 from airflow_provider.metastore.thrift.protocol import TableStructs
 from airflow_provider.metastore.thrift.server.handlers import (
     CatalogHandler,
-    ConsumerHandler,
     EmptyAnswers,
+    NotificationHandler,
     PartitionHandler,
     PartitionReadHandler,
     PrivilegeHandler,
@@ -82,6 +82,8 @@ class ServiceOptions:
         no certificate.
     :param users: file of users, see :func:`~airflow_provider.metastore.thrift.protocol.read_users`; None
         to let everybody in.
+    :param message_format: how messages of the notification log are sent: ``json-0.2``, or ``gzip(json-2.0)``
+        as a Hive sends them by default.
     :param limits: what one request may ask for at most.
     """
 
@@ -105,6 +107,7 @@ class ServiceOptions:
     tls_key: str | None = None
     tls_client_ca: str | None = None
     users: str | None = None
+    message_format: str = MESSAGE_FORMAT
     limits: Limits = field(default_factory=Limits)
 
 
@@ -221,7 +224,7 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
         PartitionReadHandler(reads, structs),
         PartitionHandler(reads, structs, warehouse),
         TransactionHandler(metastore, options.txn_timeout, options.limits),
-        ConsumerHandler(metastore),
+        NotificationHandler(metastore, options.message_format),
         StatisticsHandler(metastore),
         PrivilegeHandler(),
         EmptyAnswers(),

@@ -7,6 +7,7 @@ import logging
 import socket
 import socketserver
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -35,6 +36,10 @@ Authenticate = Callable[[Any], Any]
 _BROKEN = (OSError, EOFError, TTransportException, TProtocolException)
 _HANDSHAKE_SECONDS = 10.0
 _DRAIN_SECONDS = 2.0
+# A client whose machine is gone is found after about two minutes, whether the server reads or writes.
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 120_000}
+# C's struct timeval.
+_TIMEVAL = struct.Struct("@ll")
 
 
 class MetastoreServer(socketserver.ThreadingTCPServer):
@@ -74,6 +79,7 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
         self._authenticate = authenticate
         self._open: dict[socket.socket, threading.Thread] = {}
         self._lock = threading.Lock()
+        self._connections = 0
         try:
             self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
             super().__init__((host, port), _Connection)
@@ -86,6 +92,35 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
     def port(self) -> int:
         """The port that it listens on."""
         return int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Give a new connection its thread, unless there are too many."""
+        with self._lock:
+            is_refused = self._connections >= self._limits.connections
+            self._connections += not is_refused
+        if is_refused:
+            log.warning(
+                "a connection was refused: there are %d, and --max-connections allows no more",
+                self._limits.connections,
+            )
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._is_closed()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in its thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._is_closed()
+
+    def _is_closed(self) -> None:
+        with self._lock:
+            self._connections -= 1
 
     def serve_connection(self, connection: socket.socket) -> None:
         """Answer all requests of one connection."""
@@ -124,8 +159,7 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
     def _begun(self, connection: socket.socket) -> LimitedProtocol:
         """The connection's protocol, after TLS and authentication."""
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # No idle timeout: Spark keeps a connection for as long as it lives. Keepalive finds dead clients.
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        _find_dead_clients(connection)
         connection.settimeout(_HANDSHAKE_SECONDS)
         if self._tls is not None:
             # A copy: the plain socket is what stop() ends.
@@ -134,6 +168,10 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
         limited = LimitedSocket(connection, self._limits)
         transport = begin(limited)
         connection.settimeout(None)
+        # Not settimeout: a write would wait as long, and answers of other threads wait for nobody.
+        connection.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(self._limits.idle_seconds, 0)
+        )
         return LimitedProtocol(transport, limited, self._limits)
 
     def _answer(self, connection: socket.socket) -> None:
@@ -156,6 +194,15 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
             if later is not None:
                 later.wait()
             protocol.trans.close()
+
+
+def _find_dead_clients(connection: socket.socket) -> None:
+    """Have the system ask clients that say nothing, and give up those that do not acknowledge."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        # Not every system has all of them.
+        if (option := getattr(socket, name, None)) is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def wait_for_free_port(host: str, port: int, seconds: float) -> None:

@@ -6,8 +6,8 @@ declares (:mod:`~airflow_provider.metastore.thrift.server.processor`). Begin wit
 """
 
 from airflow_provider.metastore.thrift.server.handlers.catalog_handler import CatalogHandler
-from airflow_provider.metastore.thrift.server.handlers.consumer_handler import ConsumerHandler
 from airflow_provider.metastore.thrift.server.handlers.empty_answers import EmptyAnswers
+from airflow_provider.metastore.thrift.server.handlers.notification_handler import NotificationHandler
 from airflow_provider.metastore.thrift.server.handlers.partition_handler import PartitionHandler
 from airflow_provider.metastore.thrift.server.handlers.partition_read_handler import PartitionReadHandler
 from airflow_provider.metastore.thrift.server.handlers.privilege_handler import PrivilegeHandler
@@ -16,8 +16,8 @@ from airflow_provider.metastore.thrift.server.handlers.transaction_handler impor
 
 __all__ = [
     "CatalogHandler",
-    "ConsumerHandler",
     "EmptyAnswers",
+    "NotificationHandler",
     "PartitionHandler",
     "PartitionReadHandler",
     "PrivilegeHandler",

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from airflow_provider.exceptions import MetastoreError, NoSuchObjectError
 from airflow_provider.metastore.catalog import catalog, functions, replace_columns
-from airflow_provider.metastore.model import Column, TableInfo
+from airflow_provider.metastore.model import CATALOG, Column, TableInfo
 from airflow_provider.metastore.partition_filter import table_filter
 from airflow_provider.metastore.patterns import name_pattern
 from airflow_provider.metastore.thrift.protocol import (
@@ -22,6 +22,12 @@ from airflow_provider.metastore.thrift.protocol import (
     hive,
     read_table,
 )
+from airflow_provider.metastore.thrift.server.handlers.hive_tables import (
+    check_types,
+    is_of_hive,
+    projected,
+    with_ddl_time,
+)
 from airflow_provider.metastore.thrift.server.reads import CatalogReads, event_seen
 from airflow_provider.metastore.thrift.server.warehouse import Warehouse
 from airflow_provider.metastore.transactions import DdlTransaction, txn_of_write_id
@@ -29,8 +35,6 @@ from airflow_provider.metastore.transactions import DdlTransaction, txn_of_write
 # StatsSetupConst.CASCADE, where Hive's clients put it.
 _CASCADE = "CASCADE"
 _VIEW = "VIRTUAL_VIEW"
-# The one catalog, by Hive's name for its default.
-_CATALOG = "hive"
 
 
 class CatalogHandler:
@@ -48,15 +52,15 @@ class CatalogHandler:
         self._structs = structs
 
     def get_catalogs(self) -> Any:
-        return hive.GetCatalogsResponse(names=[_CATALOG])
+        return hive.GetCatalogsResponse(names=[CATALOG])
 
     def get_catalog(self, request: Any) -> Any:
-        if request.name != _CATALOG:
-            raise NoSuchObjectError(f"catalog {request.name!r} does not exist; there is one, {_CATALOG!r}")
+        if request.name != CATALOG:
+            raise NoSuchObjectError(f"catalog {request.name!r} does not exist; there is one, {CATALOG!r}")
         place = self._warehouse.default_location("default") or ""
         described = "Default catalog for Hive"
         return hive.GetCatalogResponse(
-            catalog=hive.Catalog(name=_CATALOG, description=described, locationUri=place)
+            catalog=hive.Catalog(name=CATALOG, description=described, locationUri=place)
         )
 
     def get_databases(self, pattern: str) -> list[str]:
@@ -138,7 +142,9 @@ class CatalogHandler:
         location = table.location
         if not location and table.table_type != _VIEW:
             location = self._warehouse.table_location(home, table.name.lower())
-        return replace(table, database=home.name, location=location)
+        table = replace(table, database=home.name, location=location)
+        check_types(table, (*table.schema, *table.partition_keys))
+        return replace(table, parameters=with_ddl_time(table.parameters)) if is_of_hive(table) else table
 
     def translate_table_dryrun(self, request: Any) -> Any:
         return self._structs.of(self._new_table(request.table))
@@ -186,6 +192,7 @@ class CatalogHandler:
                 tableType=one.table_type,
                 comments=one.parameters.get("comment"),
                 ownerName=one.owner,
+                catName=CATALOG,
             )
             for database in self.get_databases(plain_name(database_patterns))
             for one in self._tables(database, self.get_tables(database, table_patterns))
@@ -223,7 +230,11 @@ class CatalogHandler:
         names = request.tblNames
         if names is None:
             names = self.get_tables(request.dbName, request.tablesPattern or "*")
-        return hive.GetTablesResult(tables=self.get_table_objects_by_name(request.dbName, names))
+        found = self.get_table_objects_by_name(request.dbName, names)
+        if (wanted := request.projectionSpec) is not None:
+            patterns = (wanted.includeParamKeyPattern, wanted.excludeParamKeyPattern)
+            found = [projected(one, wanted.fieldList or (), *patterns) for one in found]
+        return hive.GetTablesResult(tables=found)
 
     def get_fields(self, database: str, table: str) -> list[Any]:
         return list(self._structs.of(self._reads.table(plain_name(database), table)).sd.cols)
@@ -289,6 +300,7 @@ class CatalogHandler:
                 f"{_types(before.partition_keys)} to {_types(wanted.partition_keys)}; create another table",
                 table=before.full_name,
             )
+        check_types(wanted, wanted.schema)
         location = wanted.location or before.location
         home = self._metastore.get_database(database)
         moves = (
@@ -301,7 +313,7 @@ class CatalogHandler:
         changes = {
             "schema": wanted.schema,
             "location": location,
-            "parameters": wanted.parameters,
+            "parameters": with_ddl_time(wanted.parameters) if is_of_hive(wanted) else wanted.parameters,
             "owner": wanted.owner,
             "table_type": wanted.table_type,
             "hive_fields": wanted.hive_fields,

@@ -13,6 +13,7 @@ from airflow_provider.metastore.catalog import (
     add_partitions,
     alter_partition,
     alter_table,
+    check_writable,
     drop_partitions,
     get_table,
     get_table_and_partitions,
@@ -40,6 +41,7 @@ from airflow_provider.metastore.thrift.protocol import (
     values_in_name,
 )
 from airflow_provider.metastore.thrift.server.handlers.catalog_handler import plain_name
+from airflow_provider.metastore.thrift.server.handlers.hive_tables import is_of_hive, with_ddl_time
 from airflow_provider.metastore.thrift.server.handlers.partition_read_handler import expression_text
 from airflow_provider.metastore.thrift.server.handlers.partition_specs import partitions_of
 from airflow_provider.metastore.thrift.server.reads import CatalogReads
@@ -240,6 +242,8 @@ class PartitionHandler:
                 "managed tables, with --manage-folders; delete the rows by the engine that writes the table",
                 table=owner.full_name,
             )
+        # Before files are deleted: the changes below would be refused.
+        check_writable(owner.database, self._metastore.get_database(owner.database).parameters)
         found = {one.values: one for one in self._metastore.get_partitions(owner.database, owner.name)}
         wanted = [partition_values(values_in_name(owner, one)) for one in names or ()] or list(found)
         if missing := [one for one in wanted if one not in found]:
@@ -345,7 +349,7 @@ class PartitionHandler:
                 tuple(one.values),
                 (one.sd and one.sd.location)
                 or f"{owner.location.rstrip('/')}/{partition_name(owner, one.values)}",
-                one.parameters or {},
+                with_ddl_time(one.parameters or {}) if is_of_hive(owner) else one.parameters or {},
                 read_storage_descriptor(owner, of_table, one.sd),
             )
             for one in partitions

@@ -23,7 +23,8 @@ from airflow_provider.metastore.thrift.protocol import (
     values_in_name,
 )
 from airflow_provider.metastore.thrift.server.handlers.catalog_handler import plain_name
-from airflow_provider.metastore.thrift.server.handlers.partition_specs import partition_specs, projected
+from airflow_provider.metastore.thrift.server.handlers.hive_tables import projected
+from airflow_provider.metastore.thrift.server.handlers.partition_specs import partition_specs
 from airflow_provider.metastore.thrift.server.reads import CatalogReads, event_seen
 from airflow_provider.table.keys import escape_path_name, unescape_path_name
 

@@ -6,9 +6,7 @@ import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.metastore.model import TableInfo
-from airflow_provider.metastore.patterns import sql_pattern
 from airflow_provider.metastore.thrift.protocol import hive
 
 
@@ -56,41 +54,6 @@ def partitions_of(specs: Iterable[Any]) -> list[Any]:
             shared = spec.sharedSDPartitionSpec
             found.extend(_with_storage(spec, shared.sd, one) for one in shared.partitions or [])
     return found
-
-
-def projected(partition: Any, fields: Sequence[str], includes: str | None, excludes: str | None) -> Any:
-    """A partition with those of its fields that a request asks for.
-
-    :param fields: such as ``values``, ``sd.location`` or ``sd.serdeInfo.serializationLib``; none is all.
-    :param includes: SQL pattern (``%``, ``_``) of the parameters that are wanted; None is all.
-    :param excludes: SQL pattern of those that are not; None is none.
-    """
-    kept = copy.copy(partition)
-    if fields:
-        kept = _only(partition, [one.split(".") for one in fields])
-    if kept.parameters is not None and (includes or excludes):
-        wanted = sql_pattern(includes or "%")
-        unwanted = sql_pattern(excludes) if excludes else sql_pattern("")
-        kept.parameters = {
-            name: value for name, value in kept.parameters.items() if wanted(name) and not unwanted(name)
-        }
-    return kept
-
-
-def _only(struct: Any, paths: Sequence[Sequence[str]]) -> Any:
-    kept = type(struct)()
-    # A field with a default value is not there either, unless it was asked for.
-    for name in vars(kept):
-        setattr(kept, name, None)
-    for name in dict.fromkeys(path[0] for path in paths):
-        if not hasattr(struct, name):
-            raise InvalidInputError(f"a {type(struct).__name__} has no field {name!r}")
-        value = getattr(struct, name)
-        below = [path[1:] for path in paths if path[0] == name and len(path) > 1]
-        if below and value is not None and not isinstance(value, list):
-            value = _only(value, below)
-        setattr(kept, name, value)
-    return kept
 
 
 def _without_storage(partition: Any, root: str) -> Any:

@@ -1,9 +1,8 @@
-"""Transactions, write ids, locks and the notification log, as Hive's clients ask for them."""
+"""Transactions, write ids and locks, as Hive's clients ask for them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_provider.exceptions import (
@@ -21,7 +20,6 @@ from airflow_provider.metastore.model import (
     LockInfo,
     LockState,
     LockType,
-    NotificationEvent,
     PartitionSpec,
     TxnInfo,
     TxnState,
@@ -42,10 +40,10 @@ from airflow_provider.metastore.transactions import (
     last_txn_in_conflict,
     last_write_id,
     lock_open,
+    txn_of_write_id,
 )
 
 _MAX_TXNS = 1_000  # hive.txn.max.open.batch: more are silently cut to it
-_BATCH = 1_000
 _LOCK_TYPES = {getattr(hive.LockType, type_.name): type_ for type_ in LockType}
 _LOCK_TYPES_BACK = {type_: number for number, type_ in _LOCK_TYPES.items()}
 
@@ -55,6 +53,7 @@ class TransactionHandler:
 
     :param metastore: what is asked; none of this is ever answered from a replica's memory.
     :param timeout_seconds: how long a lock outlives its last heartbeat.
+    :param limits: of each request.
     """
 
     def __init__(
@@ -171,6 +170,8 @@ class TransactionHandler:
         )
         if snapshot is None:
             snapshot = self._metastore.valid_txn_list()
+        if request.writeId is not None and request.writeId > 0:
+            snapshot = snapshot.up_to(self._txn_of(request.fullTableNames[0], request.writeId))
         found = [self._write_ids(name, snapshot) for name in request.fullTableNames]
         return hive.GetValidWriteIdsResponse(
             tblValidWriteIds=[
@@ -183,6 +184,12 @@ class TransactionHandler:
                 )
                 for name, one in zip(request.fullTableNames, found, strict=True)
             ]
+        )
+
+    def _txn_of(self, full_name: str, write_id: int) -> int:
+        database, _, table = full_name.partition(".")
+        return self._metastore.engine.read(
+            lambda connection: txn_of_write_id(connection, database, table, write_id)
         )
 
     def _write_ids(self, full_name: str, snapshot: ValidTxnList) -> ValidWriteIdList:
@@ -256,46 +263,6 @@ class TransactionHandler:
         if request.txnid:
             self._metastore.heartbeat_txn(request.txnid)
 
-    def get_current_notificationEventId(self) -> Any:  # noqa: N802 (Hive's name)
-        return hive.CurrentNotificationEventId(eventId=self._metastore.current_event_id())
-
-    def get_next_notification(self, request: Any) -> Any:
-        left_out = set(request.eventTypeSkipList or ())
-        limit = request.maxEvents if request.maxEvents and request.maxEvents > 0 else None
-        found: list[Any] = []
-        for event in self._events(request.lastEvent, request.dbName, request.tableNames):
-            if event.event_type in left_out:
-                continue
-            if limit is not None and len(found) == limit:
-                break
-            found.append(_notification(event))
-        return hive.NotificationEventResponse(events=found)
-
-    def get_notification_events_count(self, request: Any) -> Any:
-        counted = 0
-        for event in self._events(request.fromEventId, request.dbName, request.tableNames):
-            if (request.toEventId and event.event_id > request.toEventId) or counted == (request.limit or -1):
-                break
-            counted += 1
-        return hive.NotificationEventsCountResponse(eventsCount=counted)
-
-    def fire_listener_event(self, request: Any) -> Any:
-        inserted = request.data.insertDatas or [request.data.insertData]
-        if inserted == [None]:
-            raise InvalidInputError("of the events that a client may fire only insertions are supported")
-        fired = [
-            self._metastore.fire_insert_event(
-                request.dbName,
-                request.tableName,
-                one.filesAdded or [],
-                values=one.partitionVal or request.partitionVals or None,
-                replace=bool(one.replace),
-                txn_id=request.txnId,
-            )
-            for one in inserted
-        ]
-        return hive.FireEventResponse(eventIds=fired)
-
     def commit_changes(self, request: Any) -> Any:
         new = {
             (one.dbName, one.tableName): [
@@ -365,14 +332,6 @@ class TransactionHandler:
     def end_timed_out_txn(self, request: Any) -> Any:
         event_id = self._metastore.end_timed_out(request.txnId, request.timeoutSeconds, commit=request.commit)
         return hive.EndTimedOutTxnResponse(eventId=event_id)
-
-    def _events(
-        self, after: int, database: str | None, tables: Sequence[str] | None
-    ) -> Iterator[NotificationEvent]:
-        names = {name.lower() for name in tables or ()}
-        while batch := self._metastore.next_events(after, _BATCH, database=database and database.lower()):
-            yield from (one for one in batch if not names or one.table in names)
-            after = batch[-1].event_id
 
 
 def _allocated(write_ids: Mapping[int, int]) -> Any:
@@ -444,16 +403,4 @@ def _shown(info: LockInfo) -> Any:
         user=info.user,
         hostname=info.host,
         agentInfo=info.agent,
-    )
-
-
-def _notification(event: NotificationEvent) -> Any:
-    return hive.NotificationEvent(
-        eventId=event.event_id,
-        eventTime=event.event_time,
-        eventType=event.event_type,
-        dbName=event.database,
-        tableName=event.table,
-        message=json.dumps(event.message, ensure_ascii=False),
-        messageFormat=event.message_format,
     )

@@ -1,0 +1,147 @@
+"""The notification log, as Hive's clients ask for it, and its consumers, which Hive does not have."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.metastore.api import Metastore
+from airflow_provider.metastore.database import Counter, counted
+from airflow_provider.metastore.model import (
+    CATALOG,
+    MESSAGE_FORMAT,
+    ZIPPED_FORMAT,
+    EventType,
+    LogConsumer,
+    NotificationEvent,
+)
+from airflow_provider.metastore.thrift.protocol import hive
+
+_BATCH = 1_000
+# MessageBuilder.ALLOC_WRITE_ID_EVENT: as Hive's consumers know the type.
+_HIVES_TYPES: dict[str, str] = {EventType.ALLOC_WRITE_ID: hive.ALLOC_WRITE_ID_EVENT}
+_OUR_TYPES = {hives: ours for ours, hives in _HIVES_TYPES.items()}
+_OF_NO_CATALOG = frozenset({EventType.ALLOC_WRITE_ID})
+
+
+class NotificationHandler:
+    """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
+
+    :param metastore: what is asked.
+    :param message_format: how messages are sent, ``json-0.2`` or ``gzip(json-2.0)``.
+    :raises InvalidInputError: when it is another one.
+    """
+
+    def __init__(self, metastore: Metastore, message_format: str = MESSAGE_FORMAT) -> None:
+        if message_format not in (MESSAGE_FORMAT, ZIPPED_FORMAT):
+            raise InvalidInputError(
+                f"messages cannot be sent as {message_format!r}; give {MESSAGE_FORMAT!r} or {ZIPPED_FORMAT!r}"
+            )
+        self._metastore = metastore
+        self._message_format = message_format
+
+    def get_current_notificationEventId(self) -> Any:  # noqa: N802 (Hive's name)
+        return hive.CurrentNotificationEventId(eventId=self._metastore.current_event_id())
+
+    def get_next_notification(self, request: Any) -> Any:
+        left_out = {_OUR_TYPES.get(one, one) for one in request.eventTypeSkipList or ()}
+        limit = request.maxEvents if request.maxEvents and request.maxEvents > 0 else None
+        found: list[Any] = []
+        for event in self._events(request.lastEvent, request.dbName, request.tableNames):
+            if event.event_type in left_out:
+                continue
+            if limit is not None and len(found) == limit:
+                break
+            found.append(self._notification(event))
+        return hive.NotificationEventResponse(events=found)
+
+    def _notification(self, event: NotificationEvent) -> Any:
+        message = json.dumps(event.message, ensure_ascii=False)
+        message_format = event.message_format
+        if self._message_format == ZIPPED_FORMAT:
+            message = base64.b64encode(gzip.compress(message.encode(), mtime=0)).decode()
+            message_format = ZIPPED_FORMAT
+        of_catalog = event.database is not None and event.event_type not in _OF_NO_CATALOG
+        return hive.NotificationEvent(
+            eventId=event.event_id,
+            eventTime=event.event_time,
+            eventType=_HIVES_TYPES.get(event.event_type, event.event_type),
+            dbName=event.database,
+            tableName=event.table,
+            message=message,
+            messageFormat=message_format,
+            catName=CATALOG if of_catalog else None,
+        )
+
+    def get_notification_events_count(self, request: Any) -> Any:
+        counted = 0
+        for event in self._events(request.fromEventId, request.dbName, request.tableNames):
+            if (request.toEventId and event.event_id > request.toEventId) or counted == (request.limit or -1):
+                break
+            counted += 1
+        return hive.NotificationEventsCountResponse(eventsCount=counted)
+
+    def fire_listener_event(self, request: Any) -> Any:
+        inserted = request.data.insertDatas or [request.data.insertData]
+        if inserted == [None]:
+            raise InvalidInputError("of the events that a client may fire only insertions are supported")
+        fired = [
+            self._metastore.fire_insert_event(
+                request.dbName,
+                request.tableName,
+                one.filesAdded or [],
+                values=one.partitionVal or request.partitionVals or None,
+                replace=bool(one.replace),
+                txn_id=request.txnId,
+            )
+            for one in inserted
+        ]
+        return hive.FireEventResponse(eventIds=fired)
+
+    def get_log_consumers(self) -> list[Any]:
+        return [_struct(one) for one in self._metastore.consumers()]
+
+    def register_log_consumer(self, request: Any) -> Any:
+        return _struct(
+            self._metastore.register_consumer(
+                request.name,
+                event_id=request.eventId,
+                expiry_seconds=request.expirySeconds,
+                if_not_exists=bool(request.ifNotExists),
+            )
+        )
+
+    def advance_log_consumer(self, request: Any) -> Any:
+        return _struct(self._metastore.advance_consumer(request.name, request.eventId))
+
+    def restart_log_consumer(self, request: Any) -> Any:
+        return _struct(self._metastore.restart_consumer(request.name, event_id=request.eventId))
+
+    def unregister_log_consumer(self, name: str) -> None:
+        self._metastore.unregister_consumer(name)
+
+    def get_purged_event_id(self) -> int:
+        return self._metastore.engine.read(lambda connection: counted(connection, Counter.PURGED_EVENT_ID))
+
+    def _events(
+        self, after: int, database: str | None, tables: Sequence[str] | None
+    ) -> Iterator[NotificationEvent]:
+        names = {name.lower() for name in tables or ()}
+        while batch := self._metastore.next_events(after, _BATCH, database=database and database.lower()):
+            yield from (one for one in batch if not names or one.table in names)
+            after = batch[-1].event_id
+
+
+def _struct(consumer: LogConsumer) -> Any:
+    return hive.LogConsumer(
+        name=consumer.name,
+        eventId=consumer.event_id,
+        updatedAt=consumer.updated_at,
+        expirySeconds=consumer.expiry_seconds,
+        isLive=consumer.is_live,
+        silentSeconds=consumer.silent_seconds,
+    )

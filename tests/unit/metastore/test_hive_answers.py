@@ -1,0 +1,247 @@
+"""What Hive adds to what its clients send, asks of it, and tells of it, on a socket."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from thriftpy2.rpc import make_client
+from thriftpy2.transport import TTransportException
+
+from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
+from airflow_provider.metastore import Metastore, open_metastore
+from airflow_provider.metastore.thrift.protocol import hive
+from airflow_provider.metastore.thrift.server.limits import Limits
+from airflow_provider.metastore.thrift.server.serve import ServiceOptions, serving
+from airflow_provider.metastore.thrift.server.server import MetastoreServer
+from tests.unit.metastore.test_thrift_server import table
+
+Serve = Callable[..., MetastoreServer]
+
+
+@pytest.fixture
+def serve(by_database: Metastore) -> Iterator[Serve]:
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(
+            serving(by_database, ServiceOptions("", port=0, **options), housekeeping=False)
+        )
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[MetastoreServer], Any]]:
+    with ExitStack() as stack:
+
+        def connect(server: MetastoreServer) -> Any:
+            opened = make_client(hive.ThriftHiveMetastore, "127.0.0.1", server.port, timeout=10_000)
+            stack.callback(opened.close)
+            return opened
+
+        yield connect
+
+
+@pytest.fixture
+def client(serve: Serve, connect: Callable[[MetastoreServer], Any]) -> Any:
+    return connect(serve())
+
+
+class TestTables:
+    def test_skewed_values_are_kept(self, client: Any, by_database: Metastore) -> None:
+        described = table()
+        described.sd.skewedInfo = hive.SkewedInfo(
+            skewedColNames=["id", "ünïcode"], skewedColValues=[["1", "é"], ["2", ""]]
+        )
+        client.create_table(described)
+        found = client.get_table("lake", "places").sd.skewedInfo
+        assert (found.skewedColNames, found.skewedColValues) == (["id", "ünïcode"], [["1", "é"], ["2", ""]])
+        # A client that alters the table sends them back.
+        changed = client.get_table("lake", "places")
+        changed.parameters["k"] = "v"
+        client.alter_table("lake", "places", changed)
+        assert client.get_table("lake", "places").sd.skewedInfo == found
+
+    def test_a_type_that_hive_does_not_know_is_refused(self, client: Any) -> None:
+        client.create_table(table("kept"))
+        wrong = table()
+        wrong.sd.cols = [
+            hive.FieldSchema(name="id", type="array<int>"),
+            hive.FieldSchema(name="v", type="nosuch"),
+        ]
+        with pytest.raises(hive.InvalidObjectException, match="Invalid column type: nosuch, of column 'v'"):
+            client.create_table(wrong)
+        changed = client.get_table("lake", "kept")
+        changed.sd.cols = wrong.sd.cols
+        with pytest.raises(hive.InvalidOperationException, match="Invalid column type: nosuch"):
+            client.alter_table("lake", "kept", changed)
+        assert client.get_all_tables("lake") == ["flights", "kept"]
+
+    def test_the_time_of_the_last_change_is_a_parameter(self, client: Any) -> None:
+        before = int(time.time())
+        client.create_table(table())
+        changed = client.get_table("lake", "places")
+        assert before <= int(changed.parameters.pop("transient_lastDdlTime")) <= time.time()
+        changed.parameters["transient_lastDdlTime"] = "17"
+        client.alter_table("lake", "places", changed)
+        assert client.get_table("lake", "places").parameters["transient_lastDdlTime"] == "17"
+        place = {"dbName": "lake", "tableName": "places"}
+        added = client.add_partition(hive.Partition(values=["2013"], **place))
+        assert int(added.parameters["transient_lastDdlTime"]) >= before
+
+    def test_everything_is_in_hives_catalog(self, client: Any, by_database: Metastore) -> None:
+        client.create_table(table())
+        place = {"dbName": "lake", "tableName": "places"}
+        by_database.create_function("lake", "f", "a.B")
+        told = [
+            client.get_table("lake", "places"),
+            client.add_partition(hive.Partition(values=["2013"], **place)),
+            client.get_function("lake", "f"),
+            *client.get_table_meta("lake", "places", []),
+        ]
+        assert [one.catName for one in told] == ["hive"] * 4
+        assert '"17": {"str": "hive"}' in json.dumps(
+            json.loads(by_database.next_events(2)[0].message["tableObjJson"])
+        )
+        by_database.open_txn("me", "here")
+        events = client.get_next_notification(hive.NotificationEventRequest(lastEvent=0)).events
+        catalogs = {one.eventType: one.catName for one in events}
+        assert catalogs["CREATE_TABLE"] == catalogs["CREATE_FUNCTION"] == "hive"
+        assert catalogs["OPEN_TXN"] is None
+
+    def test_a_projection_of_tables_is_obeyed(self, client: Any) -> None:
+        client.create_table(table(parameters={"keep": "1", "drop": "2"}))
+        wanted = hive.GetProjectionsSpec(
+            fieldList=["tableName", "sd.location", "parameters"], includeParamKeyPattern="k%"
+        )
+        request = hive.GetTablesRequest(dbName="lake", tblNames=["places"], projectionSpec=wanted)
+        [found] = client.get_table_objects_by_name_req(request).tables
+        assert (found.tableName, found.sd.location) == ("places", "/lake/places")
+        assert (found.parameters, found.owner, found.sd.cols) == ({"keep": "1"}, None, None)
+
+
+def test_write_ids_as_of_one_of_them(client: Any, by_database: Metastore) -> None:
+    earlier, mine, later = [by_database.open_txn("me", "here") for _ in range(3)]
+    for txn_id in (earlier, mine, later):
+        by_database.allocate_table_write_id(txn_id, "lake", "flights")
+    by_database.commit_txn(later)
+    request = hive.GetValidWriteIdsRequest(fullTableNames=["lake.flights"], writeId=2)
+    [found] = client.get_valid_write_ids(request).tblValidWriteIds
+    assert (found.writeIdHighWaterMark, found.invalidWriteIds) == (2, [1])
+    request.writeId = 9
+    with pytest.raises(hive.MetaException, match="no transaction has write id 9"):
+        client.get_valid_write_ids(request)
+
+
+class TestEvents:
+    def test_write_ids_have_the_type_that_hives_consumers_know(
+        self, serve: Serve, connect: Callable[[MetastoreServer], Any], by_database: Metastore
+    ) -> None:
+        server = serve()
+        txn_id = by_database.open_txn("me", "here")
+        by_database.allocate_table_write_id(txn_id, "lake", "flights")
+        request = hive.NotificationEventRequest(lastEvent=2)
+        client = connect(server)
+        assert [one.eventType for one in client.get_next_notification(request).events] == [
+            "OPEN_TXN",
+            "ALLOC_WRITE_ID_EVENT",
+        ]
+        request.eventTypeSkipList = ["ALLOC_WRITE_ID_EVENT"]
+        assert [one.eventType for one in client.get_next_notification(request).events] == ["OPEN_TXN"]
+        ours = open_metastore(f"thrift://127.0.0.1:{server.port}")
+        assert ours.next_events(2) == by_database.next_events(2)
+        assert ours.next_events(2, event_types=["OPEN_TXN"]) == by_database.next_events(2, 1)
+        ours.close()
+
+    def test_messages_are_zipped_by_option(
+        self, serve: Serve, connect: Callable[[MetastoreServer], Any], by_database: Metastore
+    ) -> None:
+        server = serve(message_format="gzip(json-2.0)")
+        [told] = connect(server).get_next_notification(hive.NotificationEventRequest(lastEvent=1)).events
+        assert told.messageFormat == "gzip(json-2.0)"
+        message = json.loads(gzip.decompress(base64.b64decode(told.message)))
+        [known] = by_database.next_events(1)
+        assert message == known.message
+        ours = open_metastore(f"thrift://127.0.0.1:{server.port}")
+        assert [one.message for one in ours.next_events(1)] == [known.message]
+        ours.close()
+        with pytest.raises(InvalidInputError, match="'xml'"):
+            serve(message_format="xml")
+
+
+class TestWhatClientsLearn:
+    def test_an_error_of_the_database_names_no_place(
+        self,
+        client: Any,
+        by_database: Metastore,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        def away(*asked: object, **options: object) -> None:
+            raise MetastoreUnavailableError("metastore postgresql://me@secret/db is away", of_database=True)
+
+        monkeypatch.setattr(type(by_database.engine), "read", away)
+        with pytest.raises(hive.MetaException) as raised:
+            client.get_all_databases()
+        assert "secret" not in str(raised.value)
+        assert "cannot be used now" in raised.value.message
+        assert "secret" in caplog.text
+
+    def test_the_engine_marks_its_errors(self, by_database: Metastore) -> None:
+        with pytest.raises(MetastoreError) as raised:
+            by_database.engine.read(lambda connection: connection.execute(text("SELECT nothing")))
+        assert raised.value.details["of_database"]
+
+    def test_a_methods_name_forges_no_line_of_the_log(
+        self, serve: Serve, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        name = b"x\n2026-01-01 INFO forged"
+        server = serve()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as opened:
+            opened.sendall(
+                b"\x80\x01\x00\x01" + len(name).to_bytes(4, "big") + name + b"\x00\x00\x00\x01\x00"
+            )
+            assert b"Invalid method name" in opened.recv(1_000)
+        [line] = [one for one in caplog.messages if "forged" in one]
+        assert "\n" not in line
+
+
+class TestConnections:
+    def test_more_than_allowed_are_refused_until_one_is_closed(
+        self, serve: Serve, connect: Callable[[MetastoreServer], Any], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        server = serve(limits=Limits(connections=2))
+        first, second = connect(server), connect(server)
+        for one in (first, second):
+            one.getStatus()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as third:
+            assert third.recv(1) == b""
+        assert "--max-connections" in caplog.text
+        first.close()
+        until = time.monotonic() + 30
+        while True:
+            try:
+                assert connect(server).getStatus() == hive.fb_status.ALIVE
+                break
+            except (OSError, EOFError, TTransportException):
+                assert time.monotonic() < until
+                time.sleep(0.05)
+
+    def test_one_that_says_nothing_is_closed(self, serve: Serve) -> None:
+        server = serve(limits=Limits(idle_seconds=1))
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as silent:
+            assert silent.recv(1) == b""
+
+    def test_the_system_looks_for_dead_clients(
+        self, serve: Serve, connect: Callable[[MetastoreServer], Any]
+    ) -> None:
+        server = serve()
+        connect(server).getStatus()
+        [held] = server._open
+        assert held.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert held.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
