@@ -13,17 +13,37 @@ each.
 """
 
 from airflow_provider.replication.copying import CopySettings
+from airflow_provider.replication.failovers import (
+    Divergence,
+    Failover,
+    LackingTransaction,
+    abort_failover,
+    back_name,
+    failover,
+    follow_after_promotion,
+    lacking_transactions,
+    promote,
+)
 from airflow_provider.replication.policy import ReplicationPolicy
 from airflow_provider.replication.replicator import Pass, ReplicationSettings, Replicator
 from airflow_provider.replication.status import ReplicationLag, replication_lag, replications
 
 __all__ = [
     "CopySettings",
+    "Divergence",
+    "Failover",
+    "LackingTransaction",
     "Pass",
     "ReplicationLag",
     "ReplicationPolicy",
     "ReplicationSettings",
     "Replicator",
+    "abort_failover",
+    "back_name",
+    "failover",
+    "follow_after_promotion",
+    "lacking_transactions",
+    "promote",
     "replication_lag",
     "replications",
 ]

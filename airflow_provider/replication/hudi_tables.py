@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.commit import is_there, publish_head, replay_commit
+from airflow_provider.concurrency.commit import is_there, publish_head, replay_commit, undo_replayed
 from airflow_provider.concurrency.readers import WEEK, reader_lease, register_consumer
-from airflow_provider.concurrency.undo import ensure_commit_before, revert
+from airflow_provider.concurrency.undo import ensure_commit_before
 from airflow_provider.exceptions import NoSuchInstantError, NotATableError, ReplicationError
 from airflow_provider.indexing import drop_index, pending_indexings, run_index, schedule_index
 from airflow_provider.replication.copying import Copier
@@ -114,7 +114,7 @@ class TableReplication:
         before_it = ReplicaState.read(self.target) or ReplicaState(self.source.root)
         done = self._state_of(timeline, hidden)
         replace(done, floor=before_it.floor, archived=before_it.archived).write(self.target)
-        self._undo(timeline, here, target)
+        self._undo(timeline, here)
         for instant in [*self._archived_since(before_it), *commits]:
             if not is_there(self.target, here, instant):
                 self._bring(timeline, instant)
@@ -146,7 +146,7 @@ class TableReplication:
         found = archived_commits(self.source, completed_after=known.floor)
         yield from sorted(found, key=lambda each: each.completion_time or "")
 
-    def _undo(self, timeline: Timeline, here: Timeline, target: HudiTable) -> None:
+    def _undo(self, timeline: Timeline, here: Timeline) -> None:
         """Take back what the source has taken back: a rewrite, or what a restore has undone."""
         for instant in reversed(here.commits()):
             gone = timeline.find(instant.requested_time) is None
@@ -158,15 +158,16 @@ class TableReplication:
             if not metadata.write_stats and not metadata.replaced:
                 continue  # put here so that files which come late are not shown: see _bring
             self.step(f"undo {instant.requested_time}")
-            undone = revert(target, instant.requested_time, reason=f"{self.source.root} has undone it")
-            if undone is None:
-                raise ReplicationError(
-                    f"table {self.target.root} has commit {instant.requested_time}, which "
-                    f"{self.source.root} has not, or not any more, and which was not made by a "
-                    "replication; delete this folder, or keep it elsewhere, and bootstrap the replication "
-                    "again",
-                    instant=instant.requested_time,
-                )
+            self._copy_back(effect_of(self.target, here, instant))
+            undo_replayed(self.target, instant.requested_time)
+
+    def _copy_back(self, undone: Effect) -> None:
+        """Copy what shows again when a commit is undone, and what a clean of the target has taken since."""
+        view = HudiTable.at(self.source).view()
+        shown = (
+            view.base_file(group) for group in sorted(undone.merged_on | undone.replaced | undone.written)
+        )
+        self._copy((each.path, each.size) for each in shown if each is not None)
 
     def _bring(self, timeline: Timeline, instant: Instant) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -178,7 +179,7 @@ class Replicator:
     ) -> Pass:
         """One pass: the bootstrap where it is due, then the events that there are.
 
-        :param upto: the last event to be applied; the log's last one, again and again, when None.
+        :param upto: the last event to be applied; the log's last one of now when None.
         :param bootstrap: whether to bring the state of the source over although there is a position. What is
             the same is not copied again.
         :param is_stopped: asked before each event; True ends the pass.
@@ -269,8 +270,10 @@ class Replicator:
 
     def _events(self, upto: int | None) -> Iterator[NotificationEvent]:
         position = self.status().event_id or 0
-        while upto is None or position < upto:
-            limit = self.settings.events_at_once if upto is None else min(upto - position, 1_000)
+        # What comes meanwhile is the next pass's: beside a busy source this one would never end.
+        ends = min(self.source.current_event_id(), upto or sys.maxsize)
+        while position < ends:
+            limit = min(ends - position, self.settings.events_at_once)
             try:
                 found = self.source.next_events(position, limit)
             except EventsExpiredError as error:

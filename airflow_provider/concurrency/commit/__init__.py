@@ -29,7 +29,7 @@ from airflow_provider.concurrency.commit.publish import (
     staged_plan_path,
     take_off_pending,
 )
-from airflow_provider.concurrency.commit.replayed_commit import is_there, replay_commit
+from airflow_provider.concurrency.commit.replayed_commit import is_there, replay_commit, undo_replayed
 from airflow_provider.concurrency.commit.staged_metadata import StagedWrite
 from airflow_provider.concurrency.commit.undo_entry import revert_entry, view_without
 from airflow_provider.concurrency.commit.unlogged_commits import find_unlogged_commits, log_unlogged_commits
@@ -60,5 +60,6 @@ __all__ = [
     "staged_metadata_path",
     "staged_plan_path",
     "take_off_pending",
+    "undo_replayed",
     "view_without",
 ]

@@ -13,11 +13,13 @@ from __future__ import annotations
 from airflow_provider.concurrency.commit.commit_point import commit
 from airflow_provider.concurrency.commit.concurrent_changes import Moment
 from airflow_provider.concurrency.commit.publish import staged_metadata_path
+from airflow_provider.concurrency.commit.undo_entry import revert_entry
 from airflow_provider.concurrency.conflicts import as_entry
 from airflow_provider.concurrency.indexes import StagedChange, change_of_metadata
-from airflow_provider.concurrency.log import Commit, Fate
+from airflow_provider.concurrency.log import Commit, CommitLog, Fate, Revert, commit_of
 from airflow_provider.exceptions import InvalidInputError, TableError
 from airflow_provider.locks.owner import describe_owner
+from airflow_provider.table.file_groups import effect_of
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
     Instant,
@@ -74,6 +76,30 @@ def replay_commit(storage: Storage, source: Storage, instant: Instant, content: 
             owner=describe_owner(),
             replayed=completed,
         )
+
+    return commit(storage, decide)
+
+
+def undo_replayed(storage: Storage, requested_time: str) -> Revert | None:
+    """Undo a commit of a replica, because the source has undone it. Doing it again changes nothing.
+
+    The commit may have come with the bootstrap, of which the log of the replica knows nothing.
+
+    :param storage: the replica's storage. The files that show again are there.
+    :param requested_time: of the commit; what was built on it is undone by now.
+    :return: the entry; None when the commit is not there any more.
+    """
+
+    def decide(moment: Moment) -> Revert | None:
+        timeline = moment.timeline
+        found = timeline.find(requested_time)
+        if found is None:
+            return None
+        entry = commit_of(CommitLog(storage), requested_time) or as_entry(storage, found)
+        if not isinstance(entry, Commit):
+            return None
+        effect = effect_of(storage, timeline, found)
+        return revert_entry(storage, moment, entry, brings_back=effect.taken_out_of)
 
     return commit(storage, decide)
 

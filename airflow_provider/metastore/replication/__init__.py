@@ -19,6 +19,7 @@ from airflow_provider.metastore.replication.policies import (
     note_error,
     policies,
     release_lease,
+    set_parameters,
     set_phase,
 )
 from airflow_provider.metastore.replication.state import SourceState, TableState, bring_over, read_source
@@ -53,6 +54,7 @@ __all__ = [
     "policies",
     "read_source",
     "release_lease",
+    "set_parameters",
     "set_phase",
     "target_txn_of",
     "txn_event",

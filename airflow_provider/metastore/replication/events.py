@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
-from airflow_provider.metastore.catalog import TARGET_FOR, catalog, functions, partitions
+from airflow_provider.metastore.catalog import FROZEN_BY, TARGET_FOR, catalog, functions, partitions
 from airflow_provider.metastore.model import (
     DatabaseInfo,
     EventType,
@@ -70,7 +70,8 @@ class Scope:
 
     def parameters(self, parameters: Mapping[str, str]) -> dict[str, str]:
         """The parameters of a target's database."""
-        return {**parameters, TARGET_FOR: self.policy}
+        kept = {name: value for name, value in parameters.items() if name != FROZEN_BY}
+        return {**kept, TARGET_FOR: self.policy}
 
     def table(self, table: TableInfo) -> TableInfo | None:
         """A table as the target has it; None when its database is not replicated."""

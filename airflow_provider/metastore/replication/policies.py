@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, select, update
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError, ReplicationLeaseError
+from airflow_provider.metastore.catalog import catalog
 from airflow_provider.metastore.database import current_millis, insert_if_absent, replications
 
 
@@ -189,6 +190,23 @@ def set_phase(connection: Connection, policy: str, phase: Phase, *, event_id: in
     if event_id is not None:
         values["event_id"] = event_id
     connection.execute(update(replications).where(_is(policy)).values(**values))
+
+
+def set_parameters(
+    connection: Connection, databases: Iterable[str], changes: Mapping[str, str | None]
+) -> None:
+    """Change parameters of some databases, as the replicator.
+
+    :param changes: the new values; None takes a parameter away.
+    """
+    there = {one.name: one for one in catalog.all_databases(connection)}
+    for name in databases:
+        if (known := there.get(name)) is None:
+            continue
+        merged = {**known.parameters, **changes}
+        parameters = {key: value for key, value in merged.items() if value is not None}
+        if parameters != known.parameters:
+            catalog.alter_database(connection, name, changes={"parameters": parameters})
 
 
 def note_error(connection: Connection, policy: str, error: str | None) -> None:

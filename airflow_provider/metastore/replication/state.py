@@ -31,6 +31,7 @@ from airflow_provider.metastore.replication.policies import Phase, find_policy, 
 from airflow_provider.metastore.replication.transactions import (
     end_txn,
     force_write_id,
+    forget_write_ids,
     map_txn,
     mapped_txns,
 )
@@ -45,12 +46,16 @@ class TableState:
     :param partitions: its partitions.
     :param write_ids: which of its write ids were seen.
     :param last_write_id: the highest that was taken.
+    :param aborted: the write ids of aborted transactions.
+    :param committed: the highest write id of a committed transaction; 0 when there is none.
     """
 
     table: TableInfo
     partitions: tuple[PartitionInfo, ...]
     write_ids: ValidWriteIdList
     last_write_id: int
+    aborted: frozenset[int]
+    committed: int
 
 
 @dataclass(frozen=True)
@@ -90,12 +95,15 @@ def read_source(connection: Connection, databases: Collection[str], asked: Colle
     for database in there:
         for name in catalog.list_tables(connection, database.name):
             table, found = partitions.get_table_and_partitions(connection, database.name, name)
+            aborted, committed = table_write_ids.ended_write_ids(connection, database.name, name)
             tables.append(
                 TableState(
                     table,
                     tuple(found),
                     table_write_ids.valid_write_id_list(connection, database.name, name, seen),
                     table_write_ids.last_write_id(connection, database.name, name),
+                    frozenset(aborted),
+                    committed,
                 )
             )
     opened = [txn for txn in seen.exceptions if not seen.is_aborted(txn)]
@@ -207,25 +215,15 @@ def _bring_transactions(connection: Connection, state: SourceState, scope: Scope
 
 
 def _bring_write_ids(connection: Connection, each: TableState, database: str, policy: str) -> None:
-    name, write_ids = each.table.name, each.write_ids
+    """Those of the table that are neither open nor unknown: by them its list is what it is at the source."""
+    name = each.table.name
     table_write_ids.seed_write_id(connection, database, name, each.last_write_id)
-    seen = transactions.valid_txn_list(connection, None)
-    here = table_write_ids.valid_write_id_list(connection, database, name, seen)
-    if (here.high_watermark, here.exceptions, here.aborted) == (
-        write_ids.high_watermark,
-        write_ids.exceptions,
-        write_ids.aborted,
-    ):
-        return
-    closed: list[tuple[int, TxnState]] = [
-        (one, TxnState.ABORTED) for one in sorted(write_ids.aborted) if not here.is_aborted(one)
-    ]
-    # The highest that is seen: by it the list knows how far it goes.
-    highest = write_ids.high_watermark
-    while highest and not write_ids.is_valid(highest):
-        highest -= 1
-    if highest:
-        closed.append((highest, TxnState.COMMITTED))
+    aborted, committed = table_write_ids.ended_write_ids(connection, database, name)
+    stale = {one for one in aborted if one not in each.aborted}
+    forget_write_ids(connection, database, name, last=each.last_write_id, stale=stale)
+    closed = [(one, TxnState.ABORTED) for one in sorted(each.aborted - aborted)]
+    if each.committed and each.committed != committed:
+        closed.append((each.committed, TxnState.COMMITTED))
     for write_id, state in closed:
         txn = transactions.open_txn(connection, "replication", "", agent=policy, commit_on_recovery=False)
         force_write_id(connection, txn, database, name, write_id)

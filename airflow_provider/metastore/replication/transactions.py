@@ -7,10 +7,10 @@ AbortTxnsFunction for requests with a ``replPolicy``: what was done before is fo
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select, update
 
 from airflow_provider.metastore.database import (
     databases,
@@ -91,6 +91,28 @@ def force_write_id(
         table,
         table_write_ids.AllocatedWriteId(sequence, write_id),
         table_id=table_id,
+    )
+
+
+def forget_write_ids(
+    connection: Connection, database: str, table: str, *, last: int, stale: Collection[int]
+) -> None:
+    """Take back write ids of a table that the source has not taken, or not so: an old source may have them.
+
+    :param last: the highest that the source has taken.
+    :param stale: ids up to it that are another transaction's there.
+    """
+    place = (
+        write_id_sequences.c.database_name == database.lower(),
+        write_id_sequences.c.table_name == table.lower(),
+    )
+    sequence = connection.execute(select(write_id_sequences.c.id).where(*place)).scalar_one_or_none()
+    gone = (txn_write_ids.c.write_id > last) | txn_write_ids.c.write_id.in_(stale)
+    connection.execute(delete(txn_write_ids).where(txn_write_ids.c.sequence_id == sequence, gone))
+    connection.execute(
+        update(write_id_sequences)
+        .where(*place, write_id_sequences.c.last_write_id > last)
+        .values(last_write_id=last)
     )
 
 

@@ -146,6 +146,28 @@ def last_write_id(connection: Connection, database: str, table: str) -> int:
     return int(connection.execute(query).scalar_one_or_none() or 0)
 
 
+def ended_write_ids(connection: Connection, database: str, table: str) -> tuple[set[int], int]:
+    """The write ids of a table whose transactions have ended, as far as it matters to readers.
+
+    A :class:`ValidWriteIdList` may tell less: where no id was committed yet, it names the lowest only.
+
+    :return: the ids of aborted transactions, and the highest id of a committed one; 0 when there is none.
+    """
+    query = (
+        select(txn_write_ids.c.write_id, txns.c.state)
+        .join(write_id_sequences)
+        .join(txns, txns.c.id == txn_write_ids.c.txn_id)
+        .where(
+            write_id_sequences.c.database_name == database.lower(),
+            write_id_sequences.c.table_name == table.lower(),
+            txns.c.state != TxnState.OPEN,
+        )
+    )
+    ended = connection.execute(query).all()
+    committed = (row.write_id for row in ended if row.state == TxnState.COMMITTED)
+    return {row.write_id for row in ended if row.state == TxnState.ABORTED}, max(committed, default=0)
+
+
 def table_write_ids_of(connection: Connection, txn_id: int) -> list[tuple[int, int]]:
     """The (table id, write id) pairs of a transaction; tables dropped since are not among them."""
     query = (

@@ -6,7 +6,7 @@ writer.
 """
 
 from airflow_provider.table.storage.byte_range import ByteRange
-from airflow_provider.table.storage.copying import copy_file
+from airflow_provider.table.storage.copying import copy_file, move_folder
 from airflow_provider.table.storage.durability import (
     DEFAULT_DURABILITY,
     DURABILITY,
@@ -26,5 +26,6 @@ __all__ = [
     "FileStatus",
     "Storage",
     "copy_file",
+    "move_folder",
     "storage_full_errors",
 ]

@@ -1,4 +1,4 @@
-"""Copying one file from one storage to another: whole or not at all, and compared with the original."""
+"""Copying a file to another storage, whole or not at all and compared; and moving a table's folder."""
 
 from __future__ import annotations
 
@@ -97,3 +97,18 @@ def _digest(storage: Storage, path: str) -> bytes:
         while part := reader.read(_CHUNK):
             digest.update(part)
     return digest.digest()
+
+
+def move_folder(storage: Storage, target: str) -> None:
+    """Give a table's folder another name, with everything in it.
+
+    One step on a local disk. An object store copies and deletes file by file; it can be done again.
+
+    :param storage: of the folder.
+    :param target: absolute path or URL in the same store.
+    """
+    if storage._is_local:
+        os.rename(storage._absolute(""), target.removeprefix("file://"))  # noqa: PTH104
+        return
+    storage._filesystem.mv(storage._absolute(""), target, recursive=True)
+    storage._filesystem.invalidate_cache()

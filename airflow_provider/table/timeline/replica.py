@@ -54,3 +54,11 @@ class ReplicaState:
         """
         if self.read(storage) != self:
             storage.put(STATE_PATH, json.dumps(asdict(self)).encode())
+
+    @classmethod
+    def forget(cls, storage: Storage) -> None:
+        """Make a table one that is no replica any more.
+
+        :param storage: the table's storage.
+        """
+        storage.delete(STATE_PATH)

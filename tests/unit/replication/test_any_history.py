@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.exceptions import TableServiceError
+from airflow_provider.exceptions import CommitError, TableServiceError
 from airflow_provider.indexing import drop_index, run_index, schedule_index
 from airflow_provider.metastore import Column, PartitionSpec
 from airflow_provider.services.archival import archive
@@ -30,8 +30,10 @@ from tests.unit.replication.test_killed import KilledError
 from tests.unit.replication.test_table_services import cluster
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
-SEEDS: list[int] = []
-HISTORIES = int(os.environ.get("HISTORIES", "3"))
+# 49: a restore undoes what came with the bootstrap. 64: nothing was committed yet, an id was aborted.
+SEEDS = [49, 64]
+FIRST = int(os.environ.get("FIRST", "0"))
+HISTORIES = range(FIRST, FIRST + int(os.environ.get("HISTORIES", "1")))
 ACTIONS = 30
 
 Snapshot = dict[str, list[dict[str, Any]]]
@@ -64,7 +66,7 @@ class History:
                 do(self)
             self._remember()
         for txn in list(self.open):
-            self.lake.commit(txn) if self.random.random() < 0.5 else self.lake.abort(txn)
+            self._end(txn, commits=self.random.random() < 0.5)
         self.pair.replicate()
         self.pair.check_equal()
         assert self.pair.mapped() == {}
@@ -155,15 +157,18 @@ class History:
 
     def commit(self) -> None:
         if self.open:
-            txn = self.open.pop(self.random.randrange(len(self.open)))
-            with suppress(TableServiceError):
-                self.lake.commit(txn)
-                return
-            self.lake.abort(txn)
+            self._end(self.open.pop(self.random.randrange(len(self.open))), commits=True)
 
     def abort(self) -> None:
         if self.open:
-            self.lake.abort(self.open.pop(self.random.randrange(len(self.open))))
+            self._end(self.open.pop(self.random.randrange(len(self.open))), commits=False)
+
+    def _end(self, txn: int, *, commits: bool) -> None:
+        if commits:
+            with suppress(CommitError):  # a write that it began was refused
+                self.lake.commit(txn)
+                return
+        self.lake.abort(txn)
 
     def cluster(self) -> None:
         cluster(self._hudi())
@@ -295,7 +300,6 @@ _DO: dict[Callable[[History], None], int] = {
 _REFUSED = {
     History.write,
     History.write_in_transaction,
-    History.abort,
     History.cluster,
     History.index,
     History.keep,
@@ -303,7 +307,7 @@ _REFUSED = {
 """What another one's open transaction, or a missing commit, may be in the way of."""
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *range(HISTORIES)])
+@pytest.mark.parametrize("seed", [*SEEDS, *HISTORIES])
 def test_any_history(tmp_path: Path, seed: int) -> None:
     history = History(tmp_path, seed)
     try:

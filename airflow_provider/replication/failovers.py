@@ -1,0 +1,388 @@
+"""Failover: the target becomes the source. And back, by a replication in the other direction.
+
+Planned, both sides are there: writers of the source are stopped, what they have begun ends, everything is
+brought over, and the sides change. Unplanned, the target is promoted at the last transaction that it has
+whole. When the old source comes back, it is compared, what it alone has is kept aside, and then it follows.
+
+Each step may be done twice. No two sides take writes at any moment: the target takes them only when the
+source takes none, or is given up.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from airflow_provider.concurrency.readers import forget_consumer
+from airflow_provider.concurrency.transactions import abort_transaction
+from airflow_provider.concurrency.undo import revert
+from airflow_provider.exceptions import (
+    InvalidInputError,
+    NoSuchObjectError,
+    ReplicationError,
+    TransactionOpenError,
+)
+from airflow_provider.metastore import AnyMetastore, EventType, Metastore, TableInfo, TxnState
+from airflow_provider.metastore.catalog import FROZEN_BY, TARGET_FOR, as_replicator
+from airflow_provider.metastore.replication import (
+    Phase,
+    begin_policy,
+    end_txn,
+    find_policy,
+    mapped_txns,
+    set_parameters,
+    set_phase,
+)
+from airflow_provider.replication.hudi_tables import is_hudi_table
+from airflow_provider.replication.policy import ReplicationPolicy
+from airflow_provider.replication.replicator import CONSUMER, ReplicationSettings, Replicator, embedded
+from airflow_provider.table.file_groups import effect_of
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.storage import Storage, move_folder
+from airflow_provider.table.timeline import ReplicaState, find_archived
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LackingTransaction:
+    """A transaction that was committed at the source and has not come to the target.
+
+    :param txn_id: of the source.
+    :param event_id: its COMMIT_TXN event.
+    :param tables: ``database.table`` of those of the source in which it has a write id, with that.
+    """
+
+    txn_id: int
+    event_id: int
+    tables: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Failover:
+    """A failover that is done.
+
+    :param policy: the replication.
+    :param back: the replication in the other direction, by which the old source follows.
+    :param event_id: the source's last event that is applied.
+    :param aborted: transactions of the source that were aborted for it, or had not ended: nothing of them is
+        at the target.
+    :param lacking: what was committed at the source and is not at the target; None where the source could not
+        be asked. Nothing after a planned failover.
+    """
+
+    policy: str
+    back: str
+    event_id: int
+    aborted: tuple[int, ...]
+    lacking: tuple[LackingTransaction, ...] | None = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The failover, JSON-able."""
+        return asdict(self)
+
+
+def back_name(policy: str) -> str:
+    """The name of the replication in the other direction; that one's is the first one's again."""
+    return policy.removesuffix("-back") if policy.endswith("-back") else f"{policy}-back"
+
+
+def failover(
+    policy: ReplicationPolicy,
+    source: AnyMetastore,
+    target: AnyMetastore,
+    *,
+    timeout_seconds: float = 600.0,
+    abort_open: bool = False,
+    settings: ReplicationSettings | None = None,
+) -> Failover:
+    """Hand the databases over to the target: a planned failover. Doing it again goes on where it was.
+
+    :param policy: the replication.
+    :param source: the source's metastore, by its database.
+    :param target: the target's metastore, by its database.
+    :param timeout_seconds: how long transactions that write into the databases may take to end.
+    :param abort_open: whether those are aborted then, and undone; else their being open is an error.
+    :param settings: how what is left is brought over.
+    :raises TransactionOpenError: when transactions are still open after the timeout; names them. The writers
+        stay stopped: try again, or :func:`abort_failover`.
+    :raises NoSuchObjectError: when the replication has never begun.
+    :raises ReplicationError: see :meth:`Replicator.run`.
+    """
+    replicator = Replicator(policy, source, target, settings=settings)
+    one, other = replicator.source, replicator.target
+    known = replicator.status()
+    aborted: tuple[int, ...] = ()
+    if known.phase is not Phase.FAILED_OVER:
+        if known.phase is Phase.BOOTSTRAP:
+            replicator.run()
+        _change(one, policy.scope.databases, {FROZEN_BY: policy.name})
+        aborted = _end_open(policy, one, time.monotonic() + timeout_seconds, abort_open)
+        ends = one.current_event_id()
+        while (replicator.status().event_id or 0) < ends:
+            replicator.run()
+        replicator.run()
+        _open_target(policy, other)
+    _follow_back(policy, one, other)
+    return Failover(policy.name, back_name(policy.name), replicator.status().event_id or 0, aborted)
+
+
+def abort_failover(policy: ReplicationPolicy, source: AnyMetastore, target: AnyMetastore) -> None:
+    """Let the source's writers go on after a failover that was begun and is not done.
+
+    :raises InvalidInputError: when it is done: then hand over in the other direction.
+    """
+    one, other = embedded(source, "source"), embedded(target, "target")
+    known = other.engine.read(lambda connection: find_policy(connection, policy.name))
+    if known.phase is Phase.FAILED_OVER:
+        raise InvalidInputError(
+            f"replication {policy.name!r} has failed over already; hand over in the other direction, by "
+            f"replication {back_name(policy.name)!r}",
+            policy=policy.name,
+        )
+    _change(one, policy.scope.databases, {FROZEN_BY: None})
+
+
+def promote(
+    policy: ReplicationPolicy, target: AnyMetastore, *, source: AnyMetastore | None = None
+) -> Failover:
+    """Make the target the source at the last transaction that it has whole: an unplanned failover.
+
+    What had come of transactions that were not committed is undone. Make sure that nobody writes to the old
+    source any more.
+
+    :param policy: the replication.
+    :param target: the target's metastore, by its database.
+    :param source: the old source's metastore, if it still answers: then the result says what is lacking, and
+        its writers are stopped.
+    :raises NoSuchObjectError: when the replication has never begun.
+    :raises InvalidInputError: when its bootstrap is not done.
+    """
+    other = embedded(target, "target")
+    known = other.engine.read(lambda connection: find_policy(connection, policy.name))
+    if known.event_id is None:
+        raise InvalidInputError(
+            f"replication {policy.name!r} has not done its bootstrap: the target has no state that the "
+            "source had",
+            policy=policy.name,
+        )
+    if source is not None:
+        _change(embedded(source, "source"), policy.scope.databases, {FROZEN_BY: policy.name})
+    opened = sorted(other.engine.read(lambda connection: mapped_txns(connection, policy.name)))
+    if known.phase is not Phase.FAILED_OVER:
+        _open_target(policy, other)
+    lacking = None if source is None else lacking_transactions(policy, source, target)
+    return Failover(policy.name, back_name(policy.name), known.event_id, tuple(opened), lacking)
+
+
+def lacking_transactions(
+    policy: ReplicationPolicy, source: AnyMetastore, target: AnyMetastore
+) -> tuple[LackingTransaction, ...]:
+    """What was committed at the source and is not at the target, in order.
+
+    :raises EventsExpiredError: when the source's log does not reach back to the target's position.
+    """
+    one, other = embedded(source, "source"), embedded(target, "target")
+    known = other.engine.read(lambda connection: find_policy(connection, policy.name))
+    position, found = known.event_id or 0, []
+    while events := one.next_events(position):
+        for event in events:
+            if event.event_type == EventType.COMMIT_TXN:
+                txn_id = int(event.message["txnid"])
+                tables = {
+                    f"{write.database}.{write.table}": write.write_id
+                    for write in one.writes_of(txn_id)
+                    if write.write_id is not None and policy.scope.database(write.database)
+                }
+                if tables:
+                    found.append(LackingTransaction(txn_id, event.event_id, tables))
+        position = events[-1].event_id
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """A table of the old source that has what the new source has not.
+
+    :param table: ``database.table`` of the old source.
+    :param commits: requested times of what it alone has.
+    :param kept_at: folder or URL where the whole table was kept.
+    """
+
+    table: str
+    commits: tuple[str, ...]
+    kept_at: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The divergence, JSON-able."""
+        return asdict(self)
+
+
+def follow_after_promotion(
+    policy: ReplicationPolicy,
+    old_source: AnyMetastore,
+    new_source: AnyMetastore,
+    *,
+    settings: ReplicationSettings | None = None,
+) -> tuple[Divergence, ...]:
+    """Let the old source follow after an unplanned failover.
+
+    Each table is compared. One that has commits that the new source lacks is moved aside, whole and readable,
+    and copied anew; nothing of it is mixed in. Of the others only what differs is copied.
+
+    :param policy: the replication by which the new source was promoted.
+    :param old_source: the old source's metastore, by its database.
+    :param new_source: the new source's metastore, by its database.
+    :param settings: how what differs is brought over.
+    :return: the tables that were kept aside.
+    :raises InvalidInputError: when the policy has not failed over.
+    """
+    one, other = embedded(old_source, "old source"), embedded(new_source, "new source")
+    known = other.engine.read(lambda connection: find_policy(connection, policy.name))
+    if known.phase is not Phase.FAILED_OVER:
+        raise InvalidInputError(f"replication {policy.name!r} has not failed over", policy=policy.name)
+    _change(one, policy.scope.databases, {FROZEN_BY: policy.name})
+    _end_open(policy, one, time.monotonic(), abort_open=True)
+    kept = []
+    for database in policy.scope.databases:
+        with suppress(NoSuchObjectError):
+            for name in one.list_tables(database):
+                if found := _keep_aside(policy, one.get_table(database, name), known.event_id or 0):
+                    kept.append(found)
+    _follow_back(policy, one, other)
+    Replicator(policy.reversed(back_name(policy.name)), other, one, settings=settings).run(bootstrap=True)
+    return tuple(kept)
+
+
+# --- steps --------------------------------------------------------------------------------------
+
+
+def _change(metastore: Metastore, databases: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
+    with as_replicator():
+        metastore.engine.write(lambda connection: set_parameters(connection, databases, changes))
+
+
+def _end_open(
+    policy: ReplicationPolicy, source: Metastore, deadline: float, abort_open: bool
+) -> tuple[int, ...]:
+    """Wait for the transactions that write into the databases; the stopped ones get no more write ids."""
+    aborted: list[int] = []
+    while opened := _open_writers(policy, source):
+        if time.monotonic() < deadline:
+            time.sleep(0.05)
+            continue
+        if not abort_open:
+            raise TransactionOpenError(
+                f"replication {policy.name!r} cannot fail over: transactions {opened} of {source.url} "
+                "write into its databases and have not ended; wait, abort them, or go back: "
+                "table-services failover --abort",
+                txn_ids=opened,
+            )
+        for txn_id in opened:
+            reason = f"failover of replication {policy.name}"
+            abort_transaction(source, txn_id, reason=reason, storage_options=policy.source_options)
+            aborted.append(txn_id)
+    return tuple(aborted)
+
+
+def _open_writers(policy: ReplicationPolicy, source: Metastore) -> list[int]:
+    seen = source.valid_txn_list()
+    opened = [one for one in seen.exceptions if not seen.is_aborted(one)]
+    return [
+        txn_id
+        for txn_id in opened
+        if any(policy.scope.database(write.database) for write in source.writes_of(txn_id))
+    ]
+
+
+def _open_target(policy: ReplicationPolicy, target: Metastore) -> None:
+    """Let the target take writes, without anything of transactions that were not committed."""
+    name, databases = policy.name, policy.scope.databases.values()
+    for database in databases:
+        with suppress(NoSuchObjectError):
+            for table in target.list_tables(database):
+                _settle(policy, target, target.get_table(database, table))
+
+    def switch(connection: Connection) -> None:
+        for source_txn in mapped_txns(connection, name):
+            end_txn(connection, name, source_txn, TxnState.ABORTED)
+        set_parameters(connection, databases, {TARGET_FOR: None})
+        set_phase(connection, name, Phase.FAILED_OVER)
+
+    with as_replicator():
+        target.engine.write(switch)
+    log.info("replication %s: %s takes writes now", name, target.url)
+
+
+def _settle(policy: ReplicationPolicy, target: Metastore, table: TableInfo) -> None:
+    """Undo what came of a transaction that will not be committed, and forget that the table was a replica."""
+    storage = Storage(table.location, policy.target_options)
+    if not is_hudi_table(storage):
+        return
+    hudi, seen = HudiTable.at(storage), target.valid_write_id_list(table.database, table.name)
+    timeline = hudi.timeline()
+    for commit in reversed(timeline.commits()):
+        write_id = effect_of(storage, timeline, commit).write_id
+        if write_id is not None and not seen.is_valid(write_id):
+            undone = revert(
+                hudi, commit.requested_time, reason="its transaction was not committed before a failover"
+            )
+            if undone is None:
+                raise ReplicationError(
+                    f"table {table.full_name}: commit {commit.requested_time} belongs to a transaction "
+                    "that was not committed, and cannot be undone",
+                    instant=commit.requested_time,
+                )
+    ReplicaState.forget(storage)
+    forget_consumer(hudi, CONSUMER.format(policy=policy.name))
+
+
+def _follow_back(policy: ReplicationPolicy, old_source: Metastore, new_source: Metastore) -> None:
+    """Make the old source the target of the replication in the other direction."""
+    back = policy.reversed(back_name(policy.name))
+    databases = dict(back.scope.databases)
+
+    def begin(connection: Connection) -> None:
+        begin_policy(connection, back.name, new_source.url, databases)
+        if find_policy(connection, back.name).phase is Phase.FAILED_OVER:
+            set_phase(connection, back.name, Phase.BOOTSTRAP)
+        changes = {FROZEN_BY: None, TARGET_FOR: back.name}
+        set_parameters(connection, databases.values(), changes)
+
+    with as_replicator():
+        old_source.engine.write(begin)
+    with suppress(NoSuchObjectError):
+        old_source.unregister_consumer(CONSUMER.format(policy=policy.name))
+    for database in policy.scope.databases:
+        with suppress(NoSuchObjectError):
+            for name in old_source.list_tables(database):
+                storage = Storage(old_source.get_table(database, name).location, policy.source_options)
+                if is_hudi_table(storage):
+                    forget_consumer(HudiTable.at(storage), CONSUMER.format(policy=policy.name))
+
+
+def _keep_aside(policy: ReplicationPolicy, table: TableInfo, event_id: int) -> Divergence | None:
+    """Move a table aside that has commits which the new source lacks."""
+    old = Storage(table.location, policy.source_options)
+    new = Storage(policy.scope.location(table.location), policy.target_options)
+    if not is_hudi_table(old):
+        return None
+    there = HudiTable.at(new).timeline() if is_hudi_table(new) else None
+    alone = [
+        commit.requested_time
+        for commit in HudiTable.at(old).timeline().commits()
+        if there is None
+        or (there.find(commit.requested_time) is None and find_archived(new, commit.requested_time) is None)
+    ]
+    if not alone:
+        return None
+    kept_at = f"{old.root}.kept_{policy.name}_{event_id}"
+    move_folder(old, kept_at)
+    log.warning("table %s: commits %s are kept in %s", table.full_name, ", ".join(alone), kept_at)
+    return Divergence(table.full_name, tuple(alone), kept_at)
