@@ -10,6 +10,9 @@
     │   ├── IncompatibleSchemaError
     │   ├── EmptySourceError
     │   ├── UnreadableSourceError
+    │   │   └── MissingSourceError
+    │   │       └── SourceNotThereYetError  (retryable)
+    │   ├── SparkNeededError
     │   ├── UnknownOperationError
     │   ├── SparkVersionError
     │   └── InvalidConnectionError
@@ -48,7 +51,8 @@
     │   └── MetastoreUnavailableError    (retryable)
     ├── ReplicationError                 what a replication cannot bring to the target
     ├── IndexCatchUpTimeoutError         an index that waits for other writers (retryable)
-    ├── JobFailedError                   a Spark job ended without saying why
+    ├── JobFailedError                   a job ended without saying why (retryable)
+    ├── SparkUnavailableError            a Spark Connect server cannot be reached (retryable)
     └── ServiceStoppedError              a table service that failed again and again
 
 ``retryable`` says whether the same call, made again with nothing else changed, can
@@ -101,6 +105,20 @@ class EmptySourceError(InvalidInputError):
 
 class UnreadableSourceError(InvalidInputError):
     """Raised when the source is missing or cannot be parsed."""
+
+
+class MissingSourceError(UnreadableSourceError):
+    """Raised when there is nothing at one of the source's paths."""
+
+
+class SourceNotThereYetError(MissingSourceError):
+    """Raised in place of :class:`MissingSourceError` where the caller wants to try again later."""
+
+    retryable = True
+
+
+class SparkNeededError(InvalidInputError):
+    """Raised when Spark reads a source, and pyarrow does not read it in the same way."""
 
 
 class UnknownOperationError(InvalidInputError):
@@ -307,6 +325,12 @@ class ReplicationError(TableServiceError):
 
 class IndexCatchUpTimeoutError(TableServiceError):
     """Raised when writers that know nothing of an index had not ended when its building could have."""
+
+    retryable = True
+
+
+class SparkUnavailableError(TableServiceError):
+    """Raised when a Spark Connect server is not reached in time; nothing was begun."""
 
     retryable = True
 

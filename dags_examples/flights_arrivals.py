@@ -49,12 +49,17 @@ with DAG("flights_arrivals", schedule=[ARRIVALS], max_active_runs=1, catchup=Fal
         start = min(delivered) - 1 if delivered else None
         position = metastore.register_consumer(CURSOR, event_id=start, if_not_exists=True).event_id
         database, _, name = TABLE.partition(".")
+        # Asked for before the events: up to there this run has looked, whatever it wanted of it.
+        seen = metastore.current_event_id()
         arrived = metastore.next_events(position, event_types=["INSERT"], database=database, table=name)
         if not arrived:
+            metastore.advance_consumer(CURSOR, seen)
             raise AirflowSkipException("an earlier run has seen it")
         files = [file for event in arrived for file in event.message["files"]]
         flights = snapshot(TableHook().get_table(TABLE)).count_rows()
-        metastore.advance_consumer(CURSOR, arrived[-1].event_id)
+        # To the last event that was looked at, not to the last one that was wanted: a sensor that waits for
+        # all consumers waits for this one, too.
+        metastore.advance_consumer(CURSOR, max(seen, arrived[-1].event_id))
         return {"events": [event.event_id for event in arrived], "files": len(files), "flights": flights}
 
     count()

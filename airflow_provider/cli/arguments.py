@@ -68,7 +68,7 @@ def table_metastore() -> Iterator[AnyMetastore | None]:
         return
     from airflow_provider.metastore import open_metastore
 
-    with closing(open_metastore(url)) as metastore:
+    with closing(open_metastore(url, must_exist=True)) as metastore:
         yield metastore
 
 

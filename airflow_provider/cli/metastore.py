@@ -190,7 +190,7 @@ def opened_metastore(db: str) -> Iterator[Metastore]:
     # Imported here: the other commands need no database.
     from airflow_provider.metastore.api import open_embedded_metastore
 
-    opened = open_embedded_metastore(db)
+    opened = open_embedded_metastore(db, must_exist=True)
     try:
         yield opened
     finally:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.configuration import get_airflow_home
+from airflow.configuration import conf, get_airflow_home
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import amask_secret, mask_secret
@@ -15,7 +16,6 @@ from sqlalchemy import URL
 from airflow_provider.exceptions import (
     InvalidConnectionError,
     InvalidInputError,
-    MetastoreError,
     TableServiceError,
 )
 from airflow_provider.hooks.connection_form import form_fields, read_extras
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
 
+# Executors of Airflow's providers that run tasks on other machines, by their class names or modules.
+_ELSEWHERE = re.compile(r"Celery|Kubernetes|Ecs|Batch|Lambda|Edge", re.IGNORECASE)
 _TLS = frozenset({"tls", "tls_ca", "tls_certificate", "tls_key"})
 
 
@@ -56,7 +58,8 @@ class MetastoreHook(BaseHook):
 
         :param must_exist: for who only looks: an SQLite database that is not there is not made.
         :raises InvalidConnectionError: when the connection does not exist (the default one
-            may be missing), is of another type or cannot work.
+            may be missing where all tasks run on one machine), is of another type or cannot work.
+        :raises NoSuchObjectError: when the database must exist, and does not.
         :raises MetastoreUnavailableError: when the database cannot be reached.
         """
         if self._metastore is None:
@@ -68,11 +71,7 @@ class MetastoreHook(BaseHook):
             url = self._url(connection)
             if url.password:
                 mask_secret(url.password)
-            if must_exist and not _is_there(url):
-                raise MetastoreError(
-                    f"metastore {url}: there is no such database yet; the first write makes it"
-                )
-            self._metastore = open_metastore(url.render_as_string(hide_password=False))
+            self._metastore = open_metastore(url.render_as_string(hide_password=False), must_exist=must_exist)
         return self._metastore
 
     async def aget_url(self) -> str:
@@ -159,6 +158,11 @@ class MetastoreHook(BaseHook):
 
     def _url(self, connection: Connection | None) -> URL | ThriftUrl:
         if connection is None:
+            _check_one_machine()
+            self.log.info(
+                "no connection %s: the metastore is the file %s of this machine",
+                *(self.default_conn_name, _embedded_database()),
+            )
             return URL.create("sqlite", database=str(_embedded_database()))
         extras = read_extras(connection, self.conn_type)
         try:
@@ -226,8 +230,17 @@ def _embedded_database() -> Path:
     return Path(get_airflow_home()) / "table_services" / "metastore.db"
 
 
-def _is_there(url: URL | ThriftUrl) -> bool:
-    """Whether there is anything at the URL; only of a file can be told without opening it."""
-    if isinstance(url, ThriftUrl) or url.get_backend_name() != "sqlite" or not url.database:
-        return True
-    return Path(url.database).exists()
+def _check_one_machine() -> None:
+    """Refuse the embedded database where each worker would have its own.
+
+    :raises InvalidConnectionError: when the executor runs tasks on other machines.
+    """
+    executors = conf.get("core", "executor")
+    if found := _ELSEWHERE.search(executors):
+        raise InvalidConnectionError(
+            f"without a connection {MetastoreHook.default_conn_name!r} the metastore is the file "
+            f"{_embedded_database()} of this machine, and executor {executors!r} runs tasks on several "
+            f"({found[0]}): each would have a metastore of its own; create the connection, with type "
+            "'table_metastore', for a database that all workers reach",
+            connection=MetastoreHook.default_conn_name,
+        )

@@ -46,7 +46,8 @@ class TableHook(BaseHook):
         :raises InvalidInputError: when it is none of these.
         :raises NoSuchObjectError: when the metastore does not know the name.
         """
-        return resolve_table(table, MetastoreHook(self.metastore_conn_id).get_metastore)
+        hook = MetastoreHook(self.metastore_conn_id)
+        return resolve_table(table, lambda: hook.get_metastore(must_exist=True))
 
     def storage_options(self) -> dict[str, Any]:
         """Keyword arguments of the location's file system, masked in the task's log.

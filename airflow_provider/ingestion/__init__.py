@@ -1,6 +1,7 @@
 """Writing rows into a table, in plain Python: planning, key look-up, merge (Hudi's write client)."""
 
 from airflow_provider.ingestion.arrow import ingest_arrow
+from airflow_provider.ingestion.files import ingest_files
 from airflow_provider.ingestion.ingest_job import OPERATIONS, IngestJob, Operation
 
-__all__ = ["OPERATIONS", "IngestJob", "Operation", "ingest_arrow"]
+__all__ = ["OPERATIONS", "IngestJob", "Operation", "ingest_arrow", "ingest_files"]

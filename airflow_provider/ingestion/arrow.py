@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -35,6 +37,10 @@ from airflow_provider.table.keys import partition_paths, record_keys
 from airflow_provider.table.metadata_table import MetadataPartition, UsableIndexes
 from airflow_provider.table.schema import conform
 from airflow_provider.table.storage import Storage
+
+log = logging.getLogger(__name__)
+
+_TELL_EVERY_SECONDS = 10.0
 
 _Numbers = npt.NDArray[np.int64]
 
@@ -96,6 +102,16 @@ def ingest_arrow(
         return write_rows(job, table, ArrowRows.of(job, table, data), lock=lock, is_alive=is_alive)
 
     return commit_once(job, write, metastore=metastore, table=table if isinstance(table, HudiTable) else None)
+
+
+def _told(plan: WritePlan, reports: Iterable[Report]) -> Iterator[Report]:
+    """The reports, and every few seconds a line in the log how many of them there are."""
+    told = time.monotonic()
+    for number, report in enumerate(reports, start=1):
+        if time.monotonic() - told > _TELL_EVERY_SECONDS:
+            told = time.monotonic()
+            log.info("instant %s: %d of %d file groups written", plan.instant, number, len(plan.targets))
+        yield report
 
 
 def _until_an_error(reports: Iterable[Report]) -> Iterator[Report]:
@@ -241,10 +257,10 @@ class ArrowRows(IncomingRows):
             return task.run(rows.to_batches(max_chunksize=ROWS_A_WRITE))
 
         if len(sent.positions) < _WORTH_THREADS:
-            return list(_until_an_error(map(write, sent.by_target())))
+            return list(_told(write_plan, _until_an_error(map(write, sent.by_target()))))
         with ThreadPoolExecutor(os.cpu_count(), "file-groups") as pool:
             try:
-                return list(_until_an_error(pool.map(write, sent.by_target())))
+                return list(_told(write_plan, _until_an_error(pool.map(write, sent.by_target()))))
             finally:
                 pool.shutdown(cancel_futures=True)
 

@@ -81,6 +81,23 @@ def check_columns(
     return BatchColumns(came, pa.schema([f for f in after if f.name in came.names]), after, changes)
 
 
+def as_coarse_as(data: pa.Schema, table: pa.Schema) -> pa.Schema:
+    """Columns of microseconds as milliseconds where the table has these; each value is held against it later.
+
+    :param data: the columns of a source.
+    :param table: the table's columns.
+    """
+    fields = []
+    for field in data:
+        position = table.get_field_index(field.name)
+        target = table.field(position).type if position >= 0 else None
+        coarser = pa.types.is_timestamp(field.type) and pa.types.is_timestamp(target)
+        if target is not None and coarser and (field.type.tz is None) == (target.tz is None):
+            field = field.with_type(target)
+        fields.append(field)
+    return pa.schema(fields)
+
+
 def fills_missing(job: IngestJob, table: HudiTable) -> bool:
     """Whether columns that the rows lack are null: as the job says, or else the table's options.
 

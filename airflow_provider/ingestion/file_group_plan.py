@@ -224,7 +224,7 @@ def add_shares(
     shares = []
     for base_file in sorted(live, key=lambda each: (each.size, each.file_id)):
         room = int((job.sizes.target_file_size - base_file.size) / row_bytes)
-        if base_file.size >= job.sizes.small_file_limit or room <= 0 or count <= 0:
+        if base_file.size >= job.sizes.fills_below or room <= 0 or count <= 0:
             break
         number = plan.updates.get(base_file.file_group)
         shares.append((plan.add(Target.existing(base_file)) if number is None else number, min(room, count)))

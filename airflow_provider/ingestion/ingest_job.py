@@ -14,6 +14,7 @@ from airflow_provider.jobs import TableJob
 from airflow_provider.table.timeline import Action
 
 MIB = 1024 * 1024
+_SMALL_FILE_LIMIT = 100 * MIB
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Source:
     :param source_format: a format of Spark's ``DataFrameReader``.
     :param source_options: options of that reader.
     :param window: the part of the rows that is written; all of them when None.
-    :raises InvalidInputError: when a path is no text.
+    :raises InvalidInputError: when a path or the format is no text.
     """
 
     paths: tuple[str, ...] = ()
@@ -76,6 +77,8 @@ class Source:
         for path in self.paths:
             if not isinstance(path, str) or not path.strip():
                 raise InvalidInputError(f"source must be paths, URLs or patterns, not {path!r}")
+        if not isinstance(self.source_format, str) or not self.source_format.strip():
+            raise InvalidInputError(f"source_format must name a format, not {self.source_format!r}")
 
     def __str__(self) -> str:
         return ", ".join(self.paths) or "DataFrame"
@@ -86,25 +89,35 @@ class FileSizes:
     """How large the base files become.
 
     :param target_file_size: bytes; files are filled up to about so much.
-    :param small_file_limit: bytes; smaller files take new rows before new files are opened.
+    :param small_file_limit: bytes; smaller files take new rows before new files are opened; 100 MiB when
+        None, or the target size where that is smaller.
     :raises InvalidInputError: when a size cannot be.
     """
 
     target_file_size: int = 120 * MIB
-    small_file_limit: int = 100 * MIB
+    small_file_limit: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("target_file_size", "small_file_limit"):
             size = getattr(self, name)
+            if size is None and name == "small_file_limit":
+                continue
             if isinstance(size, bool) or not isinstance(size, int):
                 raise InvalidInputError(f"{name} must be a whole number of bytes, not {size!r}")
         if self.target_file_size <= 0:
             raise InvalidInputError(f"target_file_size must be above 0 bytes, not {self.target_file_size}")
-        if not 0 <= self.small_file_limit <= self.target_file_size:
+        if not 0 <= self.fills_below <= self.target_file_size:
             raise InvalidInputError(
                 f"small_file_limit must be between 0 and target_file_size ({self.target_file_size} bytes), "
                 f"not {self.small_file_limit}: else files that are full would be filled further"
             )
+
+    @property
+    def fills_below(self) -> int:
+        """``small_file_limit``, also where nothing says it."""
+        if self.small_file_limit is None:
+            return min(_SMALL_FILE_LIMIT, self.target_file_size)
+        return self.small_file_limit
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,10 @@ def write_rows(
                 open_txn=job.transaction.open_txn,
                 losses=losses,
             )
+            log.info(
+                "table %s: instant %s begun, operation %s, priority %d",
+                *(table.location, writer.instant, job.operation, job.settings.priority),
+            )
             ingestion = Ingestion(job, table, writer, rows.unsent())
             lost: HigherPriorityWriteError | _BeginAgainError
             try:
@@ -171,8 +175,15 @@ class Ingestion:
         plan = self._planned(self._rows, writer.view)
         replaced = self._replaced(writer.view)
         writer.plan([*plan.file_groups, *replaced], plan.new_in, looked_in=self._looked_in)
+        log.info(
+            "instant %s: %d rows of %d partitions go to %d file groups, %d of them new; planned in %.1f s",
+            *(writer.instant, sum(self._rows.counts.values()), len(self._rows.counts), len(plan.targets)),
+            *(len(plan.targets) - len(plan.file_groups), time.monotonic() - began),
+        )
         self._write(self._rows, plan)
         self.writing_took = time.monotonic() - began
+        committing = time.monotonic()
+        log.info("instant %s: committing", writer.instant)
         commit = writer.commit(
             self._stats,
             replaced=_by_partition(replaced),
@@ -182,6 +193,15 @@ class Ingestion:
             write_id=job.transaction.write_id,
             unique_keys=job.kind.promises_unique_keys or self._has_record_index,
             rebase=self._merge_again,
+        )
+        log.info(
+            "instant %s committed at %s, in %.1f s; %.1f s since it began",
+            *(
+                commit.instant,
+                commit.completion_time,
+                time.monotonic() - committing,
+                time.monotonic() - began,
+            ),
         )
         for change in self._changes:
             log.info("table %s: %s", table.location, change)
@@ -244,8 +264,12 @@ class Ingestion:
             for partition in counts:
                 check_no_buckets(self._table.location, view.base_files(partition))
         if plan.to_tag:
+            began = time.monotonic()
             found = rows.find(plan.to_tag, indexes)
-            log.info("table %s: keys located by %s", self._table.location, rows.located_by)
+            log.info(
+                "table %s: keys located by %s, in %d file groups, in %.1f s",
+                *(self._table.location, rows.located_by, len(found), time.monotonic() - began),
+            )
             plan_tagged(plan, job, counts, found, row_bytes, written=written, closed=closed)
         for number, target in plan.targets.items():
             if target.base_file is not None and self.writer.must_replace(target.base_file):
@@ -362,11 +386,18 @@ class Ingestion:
             target_file_size=job.sizes.target_file_size,
             targets=plan.targets,
         )
+        began, instant = time.monotonic(), self.writer.instant
         reports = rows.send(plan, write_plan)
         for report in reports:
             if report.error is not None:
                 raise from_dict(report.error)
         self._check_complete(rows, plan, reports)
+        stats = [stat for report in reports for stat in report.write_stats]
+        log.info(
+            "instant %s: %d of %d file groups written, %d files, %d bytes, in %.1f s",
+            *(instant, len(reports), len(plan.targets), len(stats)),
+            *(sum(stat.total_write_bytes for stat in stats), time.monotonic() - began),
+        )
         self._targets |= plan.targets
         self._reports |= {report.target: report for report in reports}
 

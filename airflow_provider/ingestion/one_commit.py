@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,8 @@ from airflow_provider.managed import (
 from airflow_provider.metastore import AnyMetastore
 from airflow_provider.metastore.model import is_location
 from airflow_provider.table.hudi_table import HudiTable
+
+log = logging.getLogger(__name__)
 
 
 def commit_once(
@@ -94,4 +97,7 @@ def earlier_commit(job: IngestJob, table: HudiTable) -> dict[str, Any] | None:
         reason="its operation is tried again",
         wait_for=refuse_living_writer(table),
     )
-    return None if commit is None else earlier_result(job, table, commit)
+    if commit is None:
+        return None
+    log.info("an earlier try committed instant %s; nothing is written again", commit.instant)
+    return earlier_result(job, table, commit)

@@ -12,6 +12,9 @@ from typing import Any, ClassVar, Self, Union, cast, get_args, get_origin, get_t
 
 from airflow_provider.exceptions import InvalidInputError
 
+SPARK, ARROW = "spark", "arrow"
+CONNECT_TIMEOUT_SECONDS = 60.0
+
 
 @dataclass(frozen=True)
 class TableJob:
@@ -27,6 +30,9 @@ class TableJob:
         log's end has to be read.
     :param job_id: names the file in which the job leaves its result.
     :param spark_conf: configuration of a session that the job opens for itself.
+    :param connect_timeout: seconds within which a Spark Connect server has to be reached.
+    :param engine: what runs the job: :data:`SPARK`, or :data:`ARROW`, which is this package alone, in one
+        process.
     :cvar kind_of_job: what the job does, as its JSON and its errors say it.
     """
 
@@ -40,6 +46,8 @@ class TableJob:
     operation_since: str | None = field(default=None, kw_only=True)
     job_id: str = field(default_factory=lambda: uuid.uuid4().hex, kw_only=True)
     spark_conf: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    connect_timeout: float = field(default=CONNECT_TIMEOUT_SECONDS, kw_only=True)
+    engine: str = field(default=SPARK, kw_only=True)
 
     def to_json(self) -> str:
         """The job as text; holds the storage options, so mind who may read it."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.metastore import AnyMetastore
-from airflow_provider.metastore.model import is_location, split_table_name
+from airflow_provider.metastore.model import check_table_given, is_location, split_table_name
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,7 @@ def resolve_table(given: str, metastore: Callable[[], AnyMetastore]) -> Resolved
     :raises InvalidInputError: when it is none of these.
     :raises NoSuchObjectError: when the metastore does not know the name.
     """
-    if not isinstance(given, str) or given.strip() in ("", "None"):
-        raise InvalidInputError(f"table must be database.table, an absolute path or a URL, not {given!r}")
+    check_table_given(given)
     if is_location(given):
         return ResolvedTable(given, given)
     database, name = split_table_name(given)

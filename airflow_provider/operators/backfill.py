@@ -12,6 +12,7 @@ from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.ingestion.backfill import Backfill
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window, partition_windows, time_windows
+from airflow_provider.jobs import SPARK
 from airflow_provider.managed import ManagedWrite, ResolvedTable
 from airflow_provider.operators._base import LongRunningSparkJob, TaskOperation
 from airflow_provider.operators.ingest import IngestOperator
@@ -79,6 +80,7 @@ class BackfillOperator(IngestOperator):
     :param patience: before each window, seconds to wait at most for writers of higher priority.
     :param attempts: how often a window is begun that ends with an error which the next attempt
         may not meet, before the task fails.
+    :param engine: ``spark``.
     """
 
     template_fields: Sequence[str] = (
@@ -109,9 +111,10 @@ class BackfillOperator(IngestOperator):
         backfill_id: str | None = None,
         patience: float = 60.0,
         attempts: int = 3,
+        engine: str = SPARK,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(engine=engine, **kwargs)
         self.partitions = partitions
         self.window_columns = window_columns
         self.time_column = time_column
@@ -135,6 +138,8 @@ class BackfillOperator(IngestOperator):
         return None
 
     def _ingest(self, managed: ManagedWrite, operation: TaskOperation, job: IngestJob) -> dict[str, Any]:
+        if self.engine != SPARK:
+            raise InvalidInputError(f"a backfill runs on Spark, not by engine={self.engine!r}; leave it out")
         table = managed.table
         if operation.is_retry:
             self._end_earlier_window(managed, operation, job)

@@ -15,6 +15,8 @@ from airflow_provider.operators._base import (
     SparkOperator,
     TableOperator,
     TaskOperation,
+    byte_size,
+    check_plan_named,
     priority_number,
 )
 from airflow_provider.services.clustering import (
@@ -57,12 +59,13 @@ class _PlansClustering(TableOperator):
         nothing says it (templated).
     :param partitions: patterns of partition paths, such as ``year=2013/*``; all when empty; what Hudi's
         options say, or all, when None (templated).
-    :param small_file_limit: bytes; only file groups below it are clustered.
-    :param target_file_size: bytes; new file groups get about so much.
+    :param small_file_limit: bytes, or a text such as ``100 MB``; only file groups below it are clustered
+        (templated).
+    :param target_file_size: the same; new file groups get about so much (templated).
     :param min_age: since a file group was written last; younger ones are left alone; a timedelta or
         seconds.
     :param max_groups: clustering groups of one plan.
-    :param max_group_size: bytes of the file groups that are ordered together.
+    :param max_group_size: bytes, or a text such as ``1 GB``, of the file groups that are ordered together.
     :param priority: who yields to whom when two writes meet: a name or a number (templated).
     :param max_failures: failures in a row after which clustering stops itself on the table; None tries again
         whatever happened.
@@ -74,6 +77,9 @@ class _PlansClustering(TableOperator):
         "layout",
         "partitions",
         "priority",
+        "small_file_limit",
+        "target_file_size",
+        "max_group_size",
     )
 
     def __init__(
@@ -82,11 +88,11 @@ class _PlansClustering(TableOperator):
         sort_by: str | Sequence[str] | None = None,
         layout: str | None = None,
         partitions: str | Sequence[str] | None = None,
-        small_file_limit: int | None = None,
-        target_file_size: int | None = None,
+        small_file_limit: int | str | None = None,
+        target_file_size: int | str | None = None,
         min_age: timedelta | float | None = None,
         max_groups: int | None = None,
-        max_group_size: int | None = None,
+        max_group_size: int | str | None = None,
         priority: str | int = "table_service",
         max_failures: int | None = MAX_FAILURES,
         **kwargs: Any,
@@ -111,11 +117,11 @@ class _PlansClustering(TableOperator):
                 sort_by=_texts(self.sort_by),
                 layout=self.layout,
                 partitions=_texts(self.partitions),
-                small_file_limit=self.small_file_limit,
-                target_file_size=self.target_file_size,
+                small_file_limit=byte_size(self.small_file_limit, "small_file_limit"),
+                target_file_size=byte_size(self.target_file_size, "target_file_size"),
                 min_age=self.min_age.total_seconds() if isinstance(self.min_age, timedelta) else self.min_age,
                 max_groups=self.max_groups,
-                max_group_size=self.max_group_size,
+                max_group_size=byte_size(self.max_group_size, "max_group_size"),
             )
         )
         instant = schedule_clustering(
@@ -210,6 +216,7 @@ class RunClusteringOperator(SparkOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        check_plan_named(instant)
         self.instant = instant
         self.parallel_groups = parallel_groups
         self.heartbeat_interval = heartbeat_interval
@@ -236,7 +243,7 @@ class RunClusteringOperator(SparkOperator):
             operation_key=operation.key,
             operation_since=operation.since,
             table_name=self.table if resolved.is_registered else None,
-            spark_conf=dict(self.spark_conf or {}),
+            **self._spark_settings(),
             **options.arguments(
                 Topic.HEARTBEAT,
                 Topic.CLUSTERING,
@@ -266,9 +273,11 @@ class RunClusteringOperator(SparkOperator):
     def _carry_out(self, table: HudiTable, operation: TaskOperation, job: ClusteringJob) -> dict[str, Any]:
         if (earlier := earlier_clustering(job, table)) is not None:
             return earlier
-        running = self._spark_job(operation)
+        groups = pending_plan(table, job.instant or "").groups
+        engine = self._choose(lambda: [group.size for group in groups], "clustering groups")
+        running = self._spark_job(operation, engine)
         try:
-            return self._run(running, job, table.storage)
+            return self._run(running, replace(job, engine=engine), table.storage)
         except BaseException as error:
             commit = operation.settle(table, f"its task ended with {type(error).__name__}")
             if commit is None or not isinstance(error, Exception) or self._is_killed:

@@ -19,7 +19,7 @@ from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.metastore import AnyMetastore, Column
 from airflow_provider.metastore.catalog import object_name
-from airflow_provider.metastore.model import HUDI, PROVIDER, is_location, split_table_name
+from airflow_provider.metastore.model import HUDI, PROVIDER, check_table_given, is_location, split_table_name
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import arrow_to_avro, avro_to_arrow, evolved, to_schema, type_name
@@ -120,6 +120,10 @@ class CreateTableOperator(BaseOperator):
             type, a missing column or a table that exists; caused by the typed error.
         :raises MetastoreUnavailableError: when the metastore cannot be reached.
         """
+        check_table_given(self.table)
+        for name in ("schema", "record_key"):
+            if getattr(self, name) is None:
+                raise InvalidInputError(f"{name} of table {self.table} is None; give it")
         schema = to_schema(self.schema)
         if is_location(self.table):
             table, created = self._on_storage(

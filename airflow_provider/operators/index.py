@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from airflow_provider.operators._base import (
     SparkOperator,
     TableOperator,
     TaskOperation,
+    check_plan_named,
 )
 from airflow_provider.table.hudi_options import Topic
 from airflow_provider.table.hudi_table import HudiTable
@@ -158,6 +160,7 @@ class RunIndexOperator(SparkOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        check_plan_named(instant)
         self.instant = instant
         self.catch_up_timeout = catch_up_timeout
         self.heartbeat_interval = heartbeat_interval
@@ -191,7 +194,7 @@ class RunIndexOperator(SparkOperator):
                 operation_key=operation.key,
                 max_failures=self.max_failures,
                 table_name=self.table if resolved.is_registered else None,
-                spark_conf=dict(self.spark_conf or {}),
+                **self._spark_settings(),
                 **options.arguments(
                     Topic.HEARTBEAT,
                     heartbeat_interval=self.heartbeat_interval,
@@ -214,9 +217,10 @@ class RunIndexOperator(SparkOperator):
             self._end_earlier_try(table, operation, job)
         if (earlier := completed_indexing(table, job.instant)) is not None:
             return earlier.to_dict()
-        running = self._spark_job(operation)
+        engine = self._choose(lambda: [each.size for each in table.base_files()], "data files")
+        running = self._spark_job(operation, engine)
         try:
-            return self._run(running, job, table.storage)
+            return self._run(running, replace(job, engine=engine), table.storage)
         except BaseException as error:
             self._end(table, operation, job)
             finished = completed_indexing(table, job.instant)

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider.exceptions import InvalidInputError
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_provider.exceptions import (
+    EmptySourceError,
+    InvalidInputError,
+    MissingSourceError,
+    SourceNotThereYetError,
+    SparkNeededError,
+)
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
+from airflow_provider.ingestion.files import choose_engine_for
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import earlier_result
+from airflow_provider.jobs import Choice
 from airflow_provider.managed import ManagedWrite, ResolvedTable, TransactionIds
 from airflow_provider.operators._base import (
     DeferrableWrite,
     TaskOperation,
+    byte_size,
     event_extra,
     lineage_of,
+    mapping,
+    one_of,
     outlet_of,
     priority_of_run,
 )
@@ -105,8 +119,9 @@ class IngestOperator(DeferrableWrite):
         the rows belong to: ``fail``, as Hudi does by default, or ``wait`` for its end (templated).
     :param yield_timeout: seconds to wait for writers of higher priority, and for such clusterings; an hour
         by default.
-    :param target_file_size: bytes; files are filled up to about so much.
-    :param small_file_limit: bytes; smaller files take new rows before new files are opened.
+    :param target_file_size: bytes, or a text such as ``100 MB``; files are filled up to about so much
+        (templated).
+    :param small_file_limit: the same; smaller files take new rows before new files are opened (templated).
     :param set_null_for_missing_columns: whether columns of the table that the rows lack are null; else such
         rows are refused, which is the default.
     :param validate_schema: whether rows that lack a column are refused in any case.
@@ -115,6 +130,9 @@ class IngestOperator(DeferrableWrite):
     :param extra_metadata: goes into the commit's metadata (templated).
     :param txn_id: an open transaction, which another task ends; a transaction of its own when None
         (templated).
+    :param missing_source: when there is nothing at the source's paths: ``fail`` at once, ``retry`` like a
+        failure that the next try may not meet, or ``skip`` the task (templated).
+    :param on_empty: when the source holds no row: ``fail`` at once, or ``skip`` the task (templated).
     :param asset: whether the table's asset (:func:`~airflow_provider.assets.table_asset`) is an outlet of the
         task, so that a DAG with it as schedule starts. Its event has instant, completion time, rows and event
         id as ``extra``. A write in somebody's transaction has no such outlet, because its rows are not shown
@@ -134,6 +152,10 @@ class IngestOperator(DeferrableWrite):
         "on_pending_clustering",
         "extra_metadata",
         "txn_id",
+        "missing_source",
+        "on_empty",
+        "target_file_size",
+        "small_file_limit",
     )
     ui_color = "#cde7f0"
     usual_priority: ClassVar[str] = "ingestion"
@@ -153,14 +175,16 @@ class IngestOperator(DeferrableWrite):
         on_pending_clustering: str | None = None,
         max_rebases: int | None = None,
         yield_timeout: float | None = None,
-        target_file_size: int | None = None,
-        small_file_limit: int | None = None,
+        target_file_size: int | str | None = None,
+        small_file_limit: int | str | None = None,
         set_null_for_missing_columns: bool | None = None,
         validate_schema: bool | None = None,
         heartbeat_interval: float | None = None,
         tolerable_misses: int | None = None,
         extra_metadata: Mapping[str, str] | None = None,
         txn_id: Any = None,
+        missing_source: str = "fail",
+        on_empty: str = "fail",
         asset: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -187,6 +211,8 @@ class IngestOperator(DeferrableWrite):
         self.tolerable_misses = tolerable_misses
         self.extra_metadata = extra_metadata
         self.txn_id = txn_id
+        self.missing_source = missing_source
+        self.on_empty = on_empty
         self._lineage: dict[str, Any] = {}
 
     @fail_unless_retryable
@@ -194,12 +220,30 @@ class IngestOperator(DeferrableWrite):
         """Run the job, and everything around it.
 
         :raises AirflowFailException: for an error that is not retryable; caused by the typed error.
+        :raises AirflowSkipException: for a source that is missing or empty, where the task says so.
+        :raises SourceNotThereYetError: for a source that is missing, where the task says so.
         :raises WriteConflictError: when another write to the same file groups completed first.
         :raises JobFailedError: when the job ended without saying why, or was killed.
         """
         return self._write(context)
 
     def _write(self, context: Context) -> dict[str, Any]:
+        one_of(self.missing_source, "missing_source", ("fail", "retry", "skip"))
+        one_of(self.on_empty, "on_empty", ("fail", "skip"))
+        try:
+            return self._load(context)
+        except MissingSourceError as error:
+            if self.missing_source == "retry":
+                raise SourceNotThereYetError(str(error), **error.details) from error
+            if self.missing_source == "skip":
+                raise AirflowSkipException(str(error)) from error
+            raise
+        except EmptySourceError as error:
+            if self.on_empty == "skip":
+                raise AirflowSkipException(str(error)) from error
+            raise
+
+    def _load(self, context: Context) -> dict[str, Any]:
         hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
         resolved = hook.resolve(self.table)
         table = HudiTable.open(resolved.location, hook.storage_options())
@@ -218,7 +262,7 @@ class IngestOperator(DeferrableWrite):
             lock=self._lock_config(options),
             operation_key=operation.key,
             operation_since=operation.since,
-            spark_conf=dict(self.spark_conf or {}),
+            **self._spark_settings(),
         )
         job = self._in_turn(table, operation, job, options)
         self._lineage = {"sources": job.source.paths, "table": self.table, "location": resolved.location}
@@ -277,8 +321,8 @@ class IngestOperator(DeferrableWrite):
             on_pending_clustering=self.on_pending_clustering,
             max_rebases=self.max_rebases,
             yield_timeout=self.yield_timeout,
-            target_file_size=self.target_file_size,
-            small_file_limit=self.small_file_limit,
+            target_file_size=byte_size(self.target_file_size, "target_file_size"),
+            small_file_limit=byte_size(self.small_file_limit, "small_file_limit"),
             set_null_for_missing_columns=self.set_null_for_missing_columns,
             validate_schema=self.validate_schema,
             heartbeat_interval=self.heartbeat_interval,
@@ -288,10 +332,10 @@ class IngestOperator(DeferrableWrite):
             **shared,
             source=self.source,
             source_format=self.source_format,
-            source_options=dict(self.source_options or {}),
+            source_options=mapping(self.source_options, "source_options"),
             operation=self.operation,
             priority=priority_of_run(self.priority, context, otherwise=self.usual_priority),
-            extra_metadata=dict(self.extra_metadata or {}),
+            extra_metadata=mapping(self.extra_metadata, "extra_metadata"),
             **tuning,
         )
 
@@ -310,12 +354,29 @@ class IngestOperator(DeferrableWrite):
         )
 
     def _ingest(self, managed: ManagedWrite, operation: TaskOperation, job: IngestJob) -> dict[str, Any]:
-        spark_job = cache(lambda: self._spark_job(operation))
+        choice = cache(lambda: self._engine(job))
+        first = cache(lambda: self._spark_job(operation, choice().engine))
 
         def write(ids: TransactionIds) -> dict[str, Any]:
-            return self._run(spark_job(), job.in_transaction(ids.txn_id, ids.write_id), managed.table.storage)
+            begun, storage = job.in_transaction(ids.txn_id, ids.write_id), managed.table.storage
+            try:
+                return self._run(first(), replace(begun, engine=choice().engine), storage)
+            except SparkNeededError as error:
+                if choice().is_asked_for:
+                    raise
+                self.log.info("engine spark: %s", error)
+            return self._run(self._spark_job(operation), begun, storage)
 
-        return managed.run(write, prepare=spark_job)
+        return managed.run(write, prepare=first)
+
+    def _engine(self, job: IngestJob) -> Choice:
+        engine, limit = self._engine_wanted()
+        choice = choose_engine_for(
+            *(engine, job.source, job.storage_options, limit),
+            sees_what_spark_sees=self.spark_conn_id is None,
+        )
+        self.log.info("%s", choice)
+        return choice
 
     def _result(self, summary: Mapping[str, Any]) -> dict[str, Any]:
         self.log.info(

@@ -81,7 +81,7 @@ class NotificationLogCatchupSensor(PollingSensor):
         if self._catch_up is None:
             self._catch_up = CatchUp(**self._awaited())
         if self._metastore is None:
-            self._metastore = MetastoreHook(self.metastore_conn_id).get_metastore()
+            self._metastore = MetastoreHook(self.metastore_conn_id).get_metastore(must_exist=True)
         return self._catch_up.look(self._metastore)
 
     def trigger(self, deadline: float) -> NotificationLogCatchupTrigger:

@@ -10,8 +10,10 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -26,8 +28,10 @@ from airflow_provider import metrics  # noqa: E402
 from airflow_provider.exceptions import TableServiceError  # noqa: E402
 from airflow_provider.indexing import IndexJob  # noqa: E402
 from airflow_provider.ingestion.ingest_job import IngestJob  # noqa: E402
+from airflow_provider.jobs import ARROW  # noqa: E402
 from airflow_provider.services.clustering import ClusteringJob  # noqa: E402
 from airflow_provider.spark.job_answer import RESULT_PREFIX, failure, success, write_answer  # noqa: E402
+from airflow_provider.spark.session import forget_old_logs, spark_log_file  # noqa: E402
 from airflow_provider.table.hudi_table import HudiTable  # noqa: E402
 from airflow_provider.table.storage import Storage  # noqa: E402
 
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_LOOKS = 1.0
+_SECONDS_TO_ROLL_BACK = 60.0
 
 
 AnyJob = IngestJob | ClusteringJob | IndexJob
@@ -56,6 +61,8 @@ def main(arguments: list[str]) -> int:
     :return: exit code: 0 when the job committed, or had nothing to do, 1 when it did not.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for chatty in ("py4j", "pyspark", "grpc", "botocore", "s3fs"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     if len(arguments) != 1:
         print("usage: python -m airflow_provider.spark.job SPECIFICATION_FILE", file=sys.stderr)  # noqa: T201
         return 2
@@ -63,6 +70,7 @@ def main(arguments: list[str]) -> int:
     parent.watch()
     signal.signal(signal.SIGTERM, _terminate)
     job = _read(Path(arguments[0]).read_text())
+    spark_log = spark_log_file(job.job_id)
     with metrics.collected() as measured:
         try:
             answer = success(_run(job, parent))
@@ -71,7 +79,12 @@ def main(arguments: list[str]) -> int:
         except Exception as error:  # whatever it is, the operator has to know
             if not isinstance(error, TableServiceError):
                 log.exception("job %s failed", job.job_id)
+            if spark_log.exists():
+                told = "the job failed; Spark's own log is %s on %s"
+                log.error(told, spark_log, socket.gethostname())  # noqa: TRY400
             answer = failure(error)
+        else:
+            spark_log.unlink(missing_ok=True)
     _tell(job, {**answer, "measured": measured})
     return 0 if answer["status"] == "success" else 1
 
@@ -100,6 +113,10 @@ class Parent:
 def _terminate(number: int, frame: FrameType | None) -> None:
     # Once is enough: the rollback that follows must not be interrupted by a second one.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # What does not come to its end, such as a call of a server that is gone, would stay behind as an orphan.
+    last_word = threading.Timer(_SECONDS_TO_ROLL_BACK, os.kill, (os.getpid(), signal.SIGKILL))
+    last_word.daemon = True
+    last_word.start()
     raise Terminated(f"the job was ended by {signal.Signals(number).name}; its write was rolled back")
 
 
@@ -109,32 +126,70 @@ def _read(specification: str) -> AnyJob:
 
 
 def _run(job: AnyJob, parent: Parent) -> dict[str, Any] | None:
-    from airflow_provider.indexing import completed_indexing
-    from airflow_provider.ingestion.one_commit import commit_once
-    from airflow_provider.services.clustering.clustering import earlier_clustering
-    from airflow_provider.spark.clustering import cluster
-    from airflow_provider.spark.indexing import build_index
-    from airflow_provider.spark.ingestion.ingestion import write_source
-    from airflow_provider.spark.job_request import serve
-
     if isinstance(job, ClusteringJob):
-        table = HudiTable.open(job.location, job.storage_options)
-        if (earlier := earlier_clustering(job, table)) is not None:
-            return earlier
-        with _session(job) as spark:
-            return cluster(spark, job, is_alive=parent.is_alive)
+        return _cluster(job, parent)
     if isinstance(job, IndexJob):
-        table = HudiTable.open(job.location, job.storage_options)
-        if (done := completed_indexing(table, job.instant)) is not None:
-            return done.to_dict()
-        with _session(job) as spark:
-            built = build_index(spark, job, is_alive=parent.is_alive)
-            return None if built is None else built.to_dict()
+        return _build_index(job, parent)
+    return _ingest(job, parent)
+
+
+# What a job does not need it does not import: without Spark, half of its time would go into that.
+
+
+def _cluster(job: ClusteringJob, parent: Parent) -> dict[str, Any] | None:
+    from airflow_provider.services.clustering import earlier_clustering, run_clustering, write_group
+
+    table = HudiTable.open(job.location, job.storage_options)
+    if (earlier := earlier_clustering(job, table)) is not None:
+        return earlier
+    if job.engine == ARROW:
+        return run_clustering(job, table, write_group, is_alive=parent.is_alive)
+    from airflow_provider.spark.clustering import cluster
+
+    with _session(job) as spark:
+        return cluster(spark, job, is_alive=parent.is_alive)
+
+
+def _build_index(job: IndexJob, parent: Parent) -> dict[str, Any] | None:
+    from airflow_provider.indexing import completed_indexing, run_index
+    from airflow_provider.locks import open_lock
+
+    table = HudiTable.open(job.location, job.storage_options)
+    if (done := completed_indexing(table, job.instant)) is not None:
+        return done.to_dict()
+    if job.engine == ARROW:
+        built = run_index(
+            table,
+            job.instant,
+            settings=job.settings,
+            lock=open_lock(job.lock, table.storage),
+            operation_key=job.operation_key,
+            is_alive=parent.is_alive,
+        )
+        return None if built is None else built.to_dict()
+    from airflow_provider.spark.indexing import build_index
+
+    with _session(job) as spark:
+        built = build_index(spark, job, is_alive=parent.is_alive)
+        return None if built is None else built.to_dict()
+
+
+def _ingest(job: IngestJob, parent: Parent) -> dict[str, Any]:
+    from airflow_provider.ingestion.one_commit import commit_once
+
     if job.serves:
+        from airflow_provider.spark.job_request import serve
+
         with ExitStack() as until_the_end:
             return serve(job, lambda: until_the_end.enter_context(_session(job)), is_alive=parent.is_alive)
 
     def write(job: IngestJob, table: HudiTable) -> dict[str, Any]:
+        if job.engine == ARROW:
+            from airflow_provider.ingestion.files import write_files
+
+            return write_files(job, table, is_alive=parent.is_alive)
+        from airflow_provider.spark.ingestion.ingestion import write_source
+
         with _session(job) as spark:  # whose start an earlier commit spares
             return write_source(spark, job, table, is_alive=parent.is_alive)
 
@@ -145,7 +200,15 @@ def _run(job: AnyJob, parent: Parent) -> dict[str, Any] | None:
 def _session(job: AnyJob) -> Iterator[SparkSession]:
     from airflow_provider.spark.session import job_session
 
-    spark = job_session(f"table-services {job.operation} {job.table_name or job.location}", job.spark_conf)
+    began = time.monotonic()
+    forget_old_logs()
+    spark = job_session(
+        f"table-services {job.operation} {job.table_name or job.location}",
+        job.spark_conf,
+        connect_timeout=job.connect_timeout,
+        log_file=spark_log_file(job.job_id),
+    )
+    log.info("Spark %s is there after %.1f s", spark.version, time.monotonic() - began)
     try:
         yield spark
     finally:

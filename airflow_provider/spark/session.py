@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+import socket
 import stat
 import sys
+import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.exceptions import InvalidInputError, SparkUnavailableError
+from airflow_provider.jobs import CONNECT_TIMEOUT_SECONDS
 from airflow_provider.spark.versions import check_installed, check_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 _LOCAL_CONF: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -31,17 +38,26 @@ _LOCAL_CONF: Mapping[str, str] = {
     ),
 }
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LOG_FILES = "table-services-spark-"
+_KEPT_SECONDS = 7 * 24 * 3600
+
 _USUAL_PARALLELISM = 8  # where a Spark Connect server does not say
 
 
 def local_session(
-    app_name: str, master: str = "local[*]", conf: Mapping[str, str] | None = None
+    app_name: str,
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+    *,
+    log_file: Path | None = None,
 ) -> SparkSession:
     """A Spark session inside this process's own JVM; the active one when there is one.
 
     :param app_name: shown in Spark's logs.
     :param master: ``local[n]``: n tasks at a time, ``*`` for as many as there are cores.
     :param conf: Spark's configuration; goes before what is sensible here.
+    :param log_file: where Spark logs; as Spark does by default when None.
     :raises InvalidInputError: when the machine has no Java.
     :raises SparkVersionError: when PySpark is not installed here, or not in one piece.
     """
@@ -51,13 +67,23 @@ def local_session(
     ensure_java()
     # Workers must have the packages that this interpreter has, whatever python3 on PATH is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    given = {**_LOCAL_CONF, **(conf or {})}
+    if log_file is not None:
+        # What the caller says comes last, and holds.
+        given[_JAVA_OPTIONS] = f"{_logging_to(log_file)} {given[_JAVA_OPTIONS]}"
     builder = SparkSession.builder.master(master).appName(app_name)
-    for name, value in {**_LOCAL_CONF, **(conf or {})}.items():
+    for name, value in given.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
-def job_session(app_name: str, conf: Mapping[str, str] | None = None) -> SparkSession:
+def job_session(
+    app_name: str,
+    conf: Mapping[str, str] | None = None,
+    *,
+    connect_timeout: float = CONNECT_TIMEOUT_SECONDS,
+    log_file: Path | None = None,
+) -> SparkSession:
     """The session for a job, by where it was started.
 
     Under ``spark-submit`` the submitted one; with ``SPARK_REMOTE`` in the environment one on
@@ -65,22 +91,82 @@ def job_session(app_name: str, conf: Mapping[str, str] | None = None) -> SparkSe
 
     :param app_name: shown in Spark's logs.
     :param conf: configuration of a local session.
+    :param connect_timeout: seconds within which the Spark Connect server has to be reached.
+    :param log_file: where a local session logs; as Spark does by default when None.
+    :raises SparkUnavailableError: when the Spark Connect server is not reached in time.
     :raises SparkVersionError: when PySpark is not in one piece, or does not fit the session's Spark.
     """
     check_installed(with_jvm=False)
-    spark = _session(app_name, conf or {})
+    spark = _session(app_name, conf or {}, connect_timeout, log_file)
     check_session(spark)
     return spark
 
 
-def _session(app_name: str, conf: Mapping[str, str]) -> SparkSession:
+def _session(
+    app_name: str, conf: Mapping[str, str], connect_timeout: float, log_file: Path | None
+) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    if "SPARK_REMOTE" in os.environ:
+    if remote := os.environ.get("SPARK_REMOTE"):
+        wait_for_server(remote, connect_timeout)
         return SparkSession.builder.getOrCreate()
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # set by spark-submit for the Python it starts
         return SparkSession.builder.appName(app_name).getOrCreate()
-    return local_session(app_name, conf.get("spark.master", "local[*]"), conf)
+    return local_session(app_name, conf.get("spark.master", "local[*]"), conf, log_file=log_file)
+
+
+def wait_for_server(remote: str, timeout: float) -> None:
+    """Make sure that a Spark Connect server answers. PySpark would try for ten minutes, and say nothing.
+
+    :param remote: its connection string, ``sc://host:port/;...``.
+    :param timeout: seconds.
+    :raises SparkUnavailableError: when it does not.
+    """
+    import grpc  # type: ignore[import-untyped]
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    builder = DefaultChannelBuilder(remote)
+    log.info("connecting to the Spark Connect server %s", builder.endpoint)
+    with builder.toChannel() as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=timeout)
+        except grpc.FutureTimeoutError:
+            raise SparkUnavailableError(
+                f"the Spark Connect server {builder.endpoint} was not reached in {timeout:g} s: "
+                f"{_why_not_reached(builder.endpoint)}; start it, or check host, port and TLS of the "
+                "connection",
+                server=builder.endpoint,
+            ) from None
+
+
+def _why_not_reached(endpoint: str) -> str:
+    host, _, port = endpoint.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
+            return "something listens there, and does not speak gRPC"
+    except (OSError, ValueError) as error:
+        return str(error)
+
+
+def spark_log_file(job_id: str) -> Path:
+    """Where the local Spark of a job logs, on the machine that runs it.
+
+    :param job_id: the job's id.
+    """
+    return Path(tempfile.gettempdir()) / f"{_LOG_FILES}{job_id}.log"
+
+
+def forget_old_logs() -> None:
+    """Remove log files of failed jobs of more than a week ago."""
+    for file in Path(tempfile.gettempdir()).glob(f"{_LOG_FILES}*.log*"):
+        with suppress(OSError):
+            if file.stat().st_mtime < time.time() - _KEPT_SECONDS:
+                file.unlink()
+
+
+def _logging_to(file: Path) -> str:
+    settings = Path(__file__).with_name("log4j2.properties")
+    return f"-Dlog4j2.configurationFile=file:{settings} -Dtable.services.log={file}"
 
 
 @contextmanager

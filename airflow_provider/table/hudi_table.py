@@ -44,7 +44,7 @@ from airflow_provider.table.properties import (
 )
 from airflow_provider.table.schema import META_COLUMNS, TableSchema, arrow_to_avro
 from airflow_provider.table.skipping import Selection, Where, select_files
-from airflow_provider.table.storage import DEFAULT_DURABILITY, DURABILITY, Durability, Storage
+from airflow_provider.table.storage import DEFAULT_DURABILITY, DURABILITY, Durability, Storage, told_of_access
 from airflow_provider.table.timeline import (
     CommitMetadata,
     Instant,
@@ -94,6 +94,7 @@ class HudiTable:
         :raises NotATableError: when there is no ``.hoodie/hoodie.properties``.
         :raises UnsupportedTableError: when its version or layout is unknown to us.
         :raises CorruptTableError: when the properties cannot be understood.
+        :raises InvalidInputError: when the storage cannot be opened, or does not let this process in.
         """
         return cls.at(Storage(location, storage_options))
 
@@ -105,7 +106,8 @@ class HudiTable:
         """
         location = storage.root
         try:
-            text = storage.read(PROPERTIES_PATH).decode()
+            with told_of_access(location):
+                text = storage.read(PROPERTIES_PATH).decode()
         except (FileNotFoundError, NotADirectoryError):
             raise NotATableError(
                 f"{location} is not a Hudi table: it has no {PROPERTIES_PATH}; "
@@ -170,7 +172,8 @@ class HudiTable:
         )
         config = replace(config, raw=config.to_properties() | options.to_properties())
         table, text = cls(storage, config), dump_properties(config.to_properties())
-        is_there = storage.stat(PROPERTIES_PATH) is not None
+        with told_of_access(location):
+            is_there = storage.stat(PROPERTIES_PATH) is not None
         if not is_there:
             check_not_nested(storage)
         if is_there or not storage.put_if_absent(PROPERTIES_PATH, text.encode()):

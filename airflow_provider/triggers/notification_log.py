@@ -179,5 +179,5 @@ class NotificationLogCatchupTrigger(PollingTrigger):
     def look(self) -> Progress:
         """See :meth:`PollingTrigger.look`."""
         if self._metastore is None:
-            self._metastore = open_metastore(self._url)
+            self._metastore = open_metastore(self._url, must_exist=True)
         return self.catch_up.look(self._metastore)

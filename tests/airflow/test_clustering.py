@@ -67,7 +67,7 @@ def test_a_dag_plans_carries_out_and_does_both(run_dag, metastore, small_files, 
             params={"day": "mon"},
         )
         run = RunClusteringOperator(
-            task_id="run", **TABLE, **spark, instant="{{ ti.xcom_pull('plan')['instant'] }}"
+            task_id="run", **TABLE, **spark, engine="spark", instant="{{ ti.xcom_pull('plan')['instant'] }}"
         )
         both = ClusteringOperator(task_id="both", **TABLE, **spark, sort_by=["fare"])
         plan >> run >> both >> ClusteringOperator(task_id="nothing", **TABLE, sort_by="fare")
@@ -83,7 +83,10 @@ def test_a_dag_plans_carries_out_and_does_both(run_dag, metastore, small_files, 
     for base_file in small_files.base_files():
         fares = read_base_file(small_files.storage, base_file.path, ["fare"])["fare"].to_pylist()
         assert fares == sorted(fares)
-    assert "; 1 of 1 groups done" in "".join(capfd.readouterr())
+    told = "".join(capfd.readouterr())
+    assert "; 1 of 1 groups done" in told
+    assert "engine spark: as engine='spark' says" in told
+    assert "engine arrow: 1 clustering groups, " in told
 
 
 def test_the_example_s_dags(airflow_database):
@@ -99,7 +102,8 @@ def test_the_example_s_dags(airflow_database):
 
 def test_without_a_plan_no_spark_is_started(small_files):
     # The connection does not exist: whoever asked for Spark would fail.
-    operator = RunClusteringOperator(task_id="run", **TABLE, spark_conn_id="nowhere", instant="None")
+    operator = RunClusteringOperator(task_id="run", **TABLE, spark_conn_id="nowhere")
+    operator.instant = "None"  # what a template makes of a plan that was not made
     assert operator.execute({})["instant"] is None
     both = ClusteringOperator(task_id="both", **TABLE, spark_conn_id="nowhere", partitions=["day=sun"])
     assert both.execute({})["instant"] is None
@@ -107,7 +111,7 @@ def test_without_a_plan_no_spark_is_started(small_files):
 
 def test_a_task_that_is_killed_leaves_nothing_and_its_retry_does_the_work(small_files, spark_connect):
     store, before = Store(), rows_of(small_files)
-    operator = ClusteringOperator(task_id="cluster", **TABLE)
+    operator = ClusteringOperator(task_id="cluster", **TABLE, engine="spark")
     thread, outcome = in_thread(lambda: operator.execute(try_of(store)))
     until(lambda: pending_clusterings(small_files) != pending_clusterings(small_files, idle=True))
     operator.on_kill()

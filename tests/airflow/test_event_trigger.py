@@ -19,6 +19,7 @@ from airflow.triggers.shared_stream import SharedStreamManager
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.metastore import Column
 from airflow_provider.triggers import NotificationLogEventTrigger, notification_event
+from airflow_provider.triggers.notification_log import CatchUp
 
 SECRET = "geheim-4711-geheim"
 IS_3_4 = hasattr(BaseEventTrigger, "queue")
@@ -357,6 +358,22 @@ def test_the_example_does_once_what_is_delivered_in_one_run_or_in_many(table, me
     later = insert(metastore)
     assert run([0]) == [later], "a late delivery wakes it for what is new"
     assert run([0]) is None
+
+
+def test_who_wants_some_events_only_has_caught_up_when_it_has_looked(table, metastore):
+    from dags_examples.flights_arrivals import ARRIVALS, count
+
+    [payload] = asyncio.run(deliveries(metastore, 1))
+    committed = metastore.commit_txn(metastore.open_txn("me", "here"))
+    events = [SimpleNamespace(extra={"payload": payload})]
+    count.function(triggering_asset_events={ARRIVALS: events})
+    # What flights.py waits for after its load: every consumer, and an event that is no INSERT.
+    waited_for = CatchUp(until=committed, txn_id=None, consumers=["flights_arrivals"], gone_after=600)
+    assert waited_for.look(metastore).is_done
+    later = metastore.commit_txn(metastore.open_txn("me", "here"))
+    with pytest.raises(AirflowSkipException):
+        count.function(triggering_asset_events={ARRIVALS: events})
+    assert cursor(metastore, "flights_arrivals") == later
 
 
 @pytest.fixture

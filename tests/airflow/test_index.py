@@ -53,6 +53,7 @@ def test_a_dag_plans_builds_waits_and_drops(run_dag, flights, spark_connect):
             **TABLE,
             instant="{{ ti.xcom_pull('plan')['instant'] }}",
             spark_conn_id=spark_connect,
+            engine="spark",
         )
         ready = IndexReadySensor(task_id="ready", **TABLE, indexes="column_stats", deferrable=True)
         again = BuildIndexOperator(

@@ -16,6 +16,7 @@ from airflow_provider.exceptions import (
     InvalidInputError,
     InvalidRecordKeyError,
     MissingColumnError,
+    MissingSourceError,
     TableServiceError,
     UnreadableSourceError,
 )
@@ -34,7 +35,7 @@ def test_an_empty_source(table: SparkLakeTable, tmp_path: Path) -> None:
 
 def test_an_unreadable_source(table: SparkLakeTable, tmp_path: Path) -> None:
     missing = tmp_path / "missing" / "*.parquet"
-    refused(table, UnreadableSourceError, "missing", act=lambda: table.load("upsert", missing))
+    refused(table, MissingSourceError, "missing", act=lambda: table.load("upsert", missing))
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"PAR1, but nothing of it")
     refused(table, UnreadableSourceError, "broken", act=lambda: table.load("upsert", broken))

@@ -81,7 +81,7 @@ def test_over_spark_connect(lake: SparkLake, tmp_path: Path) -> None:
     done = [(each["rows_inserted"], each["rows_updated"], each["rows_deleted"]) for each in said[:4]]
     assert done == [(3000, 0, 0), (10, 10, 0), (0, 1, 0), (0, 0, 1)]
     assert len(table.files()["part=a%2Fü"]) > 1, "keys had to be looked up"
-    assert [each["type"] for each in said[4:]] == ["InvalidRecordKeyError", "UnreadableSourceError"]
+    assert [each["type"] for each in said[4:]] == ["InvalidRecordKeyError", "MissingSourceError"]
     expected = {each["id"]: each for each in [*first, *second, late[1]]}
     del expected[0]
     table.check(list(expected.values()))

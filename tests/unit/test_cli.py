@@ -17,6 +17,7 @@ from airflow_provider.exceptions import (
     CorruptTableError,
     InvalidInputError,
     NoSuchInstantError,
+    NoSuchObjectError,
     TableServiceError,
     UnknownOperationError,
 )
@@ -290,3 +291,12 @@ def test_the_choices_are_those_of_the_engine() -> None:
     """The command line names them itself, because it starts without the engine."""
     assert set(get_args(services.PolicyName)) == set(CleaningPolicy)
     assert set(get_args(services.ServiceName)) == set(Service)
+
+
+@pytest.mark.parametrize("command", [("consumers",), ("forget", "replica"), ("purge",)])
+def test_who_looks_makes_no_metastore(tmp_path: Path, command: tuple[str, ...]) -> None:
+    with pytest.raises(NoSuchObjectError, match="there is no such database yet; check the URL"):
+        call("metastore", *command, "--db", f"sqlite:///{tmp_path}/typo.db")
+    with pytest.raises(NoSuchObjectError, match="there is no such database yet"):
+        call("--metastore", f"sqlite:///{tmp_path}/typo.db", "show", "lake.flights")
+    assert list(tmp_path.iterdir()) == []

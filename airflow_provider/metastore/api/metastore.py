@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from airflow_provider.exceptions import NoSuchObjectError
 from airflow_provider.metastore.api.catalog_api import CatalogApi
 from airflow_provider.metastore.api.lock_api import LockApi
 from airflow_provider.metastore.api.notification_api import NotificationApi
 from airflow_provider.metastore.api.transaction_api import TransactionApi
-from airflow_provider.metastore.database import SCHEMA_REVISION, MetastoreEngine
+from airflow_provider.metastore.database import (
+    SCHEMA_REVISION,
+    MetastoreEngine,
+    database_exists,
+    mask_url,
+    parse_url,
+)
 
 
-def open_embedded_metastore(url: str, *, timeout_seconds: float = 30.0) -> Metastore:
+def open_embedded_metastore(
+    url: str, *, timeout_seconds: float = 30.0, must_exist: bool = False
+) -> Metastore:
     """Open a metastore's database; a new one gets its schema, an old one is migrated.
 
     Any number of processes may do this at once.
@@ -17,10 +26,17 @@ def open_embedded_metastore(url: str, *, timeout_seconds: float = 30.0) -> Metas
     :param url: SQLAlchemy URL: ``sqlite:////absolute/path.db`` (on a local disk; folders are made) or
         ``postgresql+<driver>://user:password@host/database``.
     :param timeout_seconds: how long a call may wait for other processes.
+    :param must_exist: for who only looks: an SQLite file that is not there is not made.
+    :raises NoSuchObjectError: when it must exist, and does not.
     :raises InvalidInputError: when the URL cannot be one of a metastore.
     :raises MetastoreUnavailableError: when the database cannot be reached.
     :raises MetastoreError: when the schema is of a newer release.
     """
+    if must_exist and not database_exists(url):
+        raise NoSuchObjectError(
+            f"metastore {mask_url(parse_url(url))}: there is no such database yet; check the URL, or create "
+            "a table first, which makes it"
+        )
     engine = MetastoreEngine(url, timeout_seconds)
     engine.upgrade_schema()
     return Metastore(engine)

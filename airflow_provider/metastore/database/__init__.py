@@ -8,6 +8,7 @@ from airflow_provider.metastore.database.engine import (
     OF_DATABASE,
     MetastoreEngine,
     RunStatement,
+    database_exists,
     mask_url,
     parse_url,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "counted",
     "counters",
     "current_millis",
+    "database_exists",
     "databases",
     "functions",
     "insert_if_absent",

@@ -99,6 +99,16 @@ def parse_url(url: str) -> URL:
     return parsed
 
 
+def database_exists(url: str) -> bool:
+    """Whether a database is there; only of a file that can be told without opening it.
+
+    :param url: see :func:`parse_url`.
+    :raises InvalidInputError: see :func:`parse_url`.
+    """
+    parsed = parse_url(url)
+    return parsed.get_backend_name() != "sqlite" or Path(parsed.database or "").exists()
+
+
 def mask_url(url: URL) -> str:
     """The URL with every secret in it replaced by ``***``."""
     secret = {name for name in url.query if any(word in name.lower() for word in _SECRET_WORDS)}

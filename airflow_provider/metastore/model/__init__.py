@@ -60,7 +60,7 @@ from airflow_provider.metastore.model.objects import (
     partition_values,
 )
 from airflow_provider.metastore.model.reader import NOW, Reader, ReaderSession
-from airflow_provider.metastore.model.table_name import is_location, split_table_name
+from airflow_provider.metastore.model.table_name import check_table_given, is_location, split_table_name
 from airflow_provider.metastore.model.transaction_objects import TableWriteInfo, TxnInfo, TxnState, TxnType
 from airflow_provider.metastore.model.users import system_user
 from airflow_provider.metastore.model.write_ids import (
@@ -116,6 +116,7 @@ __all__ = [
     "TxnType",
     "ValidTxnList",
     "ValidWriteIdList",
+    "check_table_given",
     "compare",
     "decode_database",
     "decode_function",

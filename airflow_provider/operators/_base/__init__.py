@@ -10,7 +10,15 @@ from airflow_provider.operators._base.priority import priority_number, priority_
 from airflow_provider.operators._base.spark_operator import SparkOperator
 from airflow_provider.operators._base.table_operator import TableOperator
 from airflow_provider.operators._base.task_operation import TaskOperation
-from airflow_provider.operators._base.template_values import count, flag, seconds
+from airflow_provider.operators._base.template_values import (
+    byte_size,
+    check_plan_named,
+    count,
+    flag,
+    mapping,
+    one_of,
+    seconds,
+)
 
 __all__ = [
     "DeferrableWrite",
@@ -18,10 +26,14 @@ __all__ = [
     "SparkOperator",
     "TableOperator",
     "TaskOperation",
+    "byte_size",
+    "check_plan_named",
     "count",
     "event_extra",
     "flag",
     "lineage_of",
+    "mapping",
+    "one_of",
     "outlet_of",
     "priority_number",
     "priority_of_run",

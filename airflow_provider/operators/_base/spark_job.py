@@ -26,6 +26,7 @@ from airflow.sdk.log import mask_secret
 from airflow_provider.exceptions import InvalidConnectionError, JobFailedError
 from airflow_provider.operators._base.engine_archive import write_engine_archive
 from airflow_provider.spark.job_answer import RESULT_PREFIX, read_answer, result_of_answer
+from airflow_provider.spark.session import spark_log_file
 from airflow_provider.table.storage import Storage
 
 if TYPE_CHECKING:
@@ -63,6 +64,12 @@ def spark_job(
             "leave spark_conn_id out for a local session",
             connection=conn_id,
         ) from None
+    if connection.conn_type not in (SparkSubmitHook.conn_type, SparkConnectHook.conn_type):
+        raise InvalidConnectionError(
+            f"connection {conn_id!r} is of type {connection.conn_type!r}, which runs no Spark job; give one "
+            "of type 'spark' or 'spark_connect', or leave spark_conn_id out for a local session",
+            connection=conn_id,
+        )
     if connection.conn_type != SparkConnectHook.conn_type:
         return SubmittedSparkJob(log, conn_id=conn_id, conf=conf, options=submit_options)
     _refuse(submit_options, "spark_submit_options", f"the Spark Connect server of {conn_id!r}")
@@ -128,11 +135,12 @@ class SparkJob(abc.ABC):
             end = self._run(specification)
         answer = self._answer or read_answer(storage, job.job_id)
         if answer is None and self.is_killed:
-            raise JobFailedError(f"Spark job {job.job_id} was killed with its task", job_id=job.job_id)
+            raise JobFailedError(f"job {job.job_id} was killed with its task", job_id=job.job_id)
         if answer is None:
-            tail = "\n".join(self._tail)
+            tail, spark_log = "\n".join(self._tail), spark_log_file(job.job_id)
+            also = f"; Spark's own log is {spark_log}" if spark_log.exists() else ""
             raise JobFailedError(
-                f"Spark job {job.job_id} ended without a result ({end}); the end of its log:\n{tail}",
+                f"job {job.job_id} ended without a result ({end}){also}; the end of its log:\n{tail}",
                 job_id=job.job_id,
             )
         return result_of_answer(answer)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from airflow_provider.concurrency import PendingInstant
-from airflow_provider.operators._base.spark_job import Job, SparkJob, spark_job
+from airflow_provider.jobs import (
+    ARROW,
+    ARROW_MAX_BYTES,
+    AUTO,
+    CONNECT_TIMEOUT_SECONDS,
+    ENGINES,
+    SPARK,
+    choose_engine,
+)
+from airflow_provider.operators._base.spark_job import ChildSparkJob, Job, SparkJob, spark_job
 from airflow_provider.operators._base.table_operator import TableOperator
 from airflow_provider.operators._base.task_operation import TaskOperation
+from airflow_provider.operators._base.template_values import byte_size, one_of, seconds
 from airflow_provider.plugins.links import InstantLink, SparkLink, TableLink
 from airflow_provider.table.storage import Storage
 
@@ -23,6 +34,13 @@ class SparkOperator(TableOperator):
     :param spark_conf: Spark's configuration, for a local session and for spark-submit (templated).
     :param spark_submit_options: further arguments of the Spark provider's ``SparkSubmitHook``,
         such as ``executor_memory`` (templated).
+    :param spark_connect_timeout: seconds, or a timedelta, within which a Spark Connect server has to be
+        reached (templated).
+    :param engine: what does the work: ``spark``; ``arrow``, which is a process on the worker that starts no
+        Spark and has all rows in memory; or ``auto``: ``arrow`` for input of at most ``arrow_max_bytes``, and
+        ``spark`` for more, or where only Spark can do it. The log says which, and why (templated).
+    :param arrow_max_bytes: bytes of input, or a text such as ``100 MB``, up to which ``auto`` takes
+        ``arrow``; 64 MiB by default (templated).
     """
 
     operator_extra_links = (TableLink(), InstantLink(), SparkLink())
@@ -31,6 +49,9 @@ class SparkOperator(TableOperator):
         "spark_conn_id",
         "spark_conf",
         "spark_submit_options",
+        "spark_connect_timeout",
+        "engine",
+        "arrow_max_bytes",
     )
 
     def __init__(
@@ -39,12 +60,18 @@ class SparkOperator(TableOperator):
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
         spark_submit_options: Mapping[str, Any] | None = None,
+        spark_connect_timeout: timedelta | float | str = CONNECT_TIMEOUT_SECONDS,
+        engine: str = AUTO,
+        arrow_max_bytes: int | str = ARROW_MAX_BYTES,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self.spark_submit_options = spark_submit_options
+        self.spark_connect_timeout = spark_connect_timeout
+        self.engine = engine
+        self.arrow_max_bytes = arrow_max_bytes
         self._running: SparkJob | None = None
         self._is_killed = False
 
@@ -59,10 +86,34 @@ class SparkOperator(TableOperator):
             self.log.info("killing the job and its processes")
             self._running.kill()
 
-    def _spark_job(self, operation: TaskOperation) -> SparkJob:
-        running = self._running = spark_job(
+    def _spark_settings(self) -> dict[str, Any]:
+        """The fields of a job that say how it comes by its session."""
+        timeout = seconds(self.spark_connect_timeout, "spark_connect_timeout")
+        return {
+            "spark_conf": dict(self.spark_conf or {}),
+            "connect_timeout": CONNECT_TIMEOUT_SECONDS if timeout is None else timeout,
+        }
+
+    def _engine_wanted(self) -> tuple[str, int]:
+        """``engine`` and ``arrow_max_bytes``, once they are rendered."""
+        limit = byte_size(self.arrow_max_bytes, "arrow_max_bytes")
+        return one_of(self.engine, "engine", ENGINES), ARROW_MAX_BYTES if limit is None else limit
+
+    def _choose(self, sizes: Callable[[], Sequence[int]], what: str) -> str:
+        """The engine for files of these sizes, in bytes, which are only asked for where they decide."""
+        engine, limit = self._engine_wanted()
+        found = sizes() if engine == AUTO else ()
+        choice = choose_engine(engine, sum(found), f"{len(found)} {what}", limit)
+        self.log.info("%s", choice)
+        return choice.engine
+
+    def _spark_job(self, operation: TaskOperation, engine: str = SPARK) -> SparkJob:
+        running = spark_job(
             self.log, self.spark_conn_id, self.spark_conf or {}, self.spark_submit_options or {}
         )
+        if engine == ARROW:
+            running = ChildSparkJob(self.log, {})
+        self._running = running
         operation.remember(waits_for_writer=running.outlives_task)
         if self._is_killed:
             running.kill()

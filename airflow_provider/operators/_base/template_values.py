@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Mapping
 from datetime import timedelta
+from typing import Any
 
 from airflow_provider.exceptions import InvalidInputError
 
@@ -50,3 +53,65 @@ def count(given: int | str | None, name: str) -> int | None:
     if not str(given).strip().isdecimal():
         raise InvalidInputError(f"{name} must be a whole number, 0 or more, not {given!r}")
     return int(given)
+
+
+def one_of(given: str, name: str, known: Collection[str]) -> str:
+    """One of several words.
+
+    :param given: the word.
+    :param name: of the argument, for the error.
+    :param known: the words.
+    :raises InvalidInputError: when it is another.
+    """
+    if given not in known:
+        raise InvalidInputError(f"{name} must be one of {', '.join(known)}, not {given!r}")
+    return given
+
+
+def byte_size(given: int | str | None, name: str) -> int | None:
+    """A number of bytes.
+
+    :param given: a whole number, or a text such as ``100 MB`` (of 1000 x 1000 bytes) or ``64MiB`` (of
+        1024 x 1024 bytes); None or its text for none.
+    :param name: of the argument, for the error.
+    :raises InvalidInputError: when it is neither.
+    """
+    if given is None or given == "None":
+        return None
+    found = None if isinstance(given, bool) else _SIZE.fullmatch(str(given).strip())
+    if found is None:
+        raise InvalidInputError(
+            f"{name} must be a whole number of bytes, or a text such as '100 MB' or '64 MiB', not {given!r}"
+        )
+    number, prefix, binary = found.groups()
+    unit = 1024 if binary else 1000
+    size: int = int(number) * unit ** ("kmgt".index(prefix.lower()) + 1 if prefix else 0)
+    return size
+
+
+_SIZE = re.compile(r"([0-9]+)\s*(?:([kmgt])(i)?)?b?", re.IGNORECASE)
+
+
+def check_plan_named(instant: str | None) -> None:
+    """Refuse the text of None where a DAG author writes it; of a template it is what came of no plan.
+
+    :param instant: an argument, before it is rendered.
+    :raises InvalidInputError: when it is such a text.
+    """
+    if instant is not None and instant.strip() in ("", "None"):
+        raise InvalidInputError(
+            f"instant is the text {instant!r}, which names no plan; give a plan's requested time, a "
+            "template, or leave it out for the oldest plan that nobody carries out"
+        )
+
+
+def mapping(given: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
+    """Values by their names.
+
+    :param given: these; none when None.
+    :param name: of the argument, for the error.
+    :raises InvalidInputError: when it is something else.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidInputError(f"{name} must be a mapping, not {given!r}")
+    return dict(given or {})

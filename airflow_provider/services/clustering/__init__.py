@@ -5,6 +5,7 @@ group and runs in a Spark executor or in this process.
 """
 
 from airflow_provider.services.clustering.clustering import (
+    cluster_in_process,
     clustering_progress,
     earlier_clustering,
     pending_clusterings,
@@ -13,6 +14,7 @@ from airflow_provider.services.clustering.clustering import (
     result_of,
     run_clustering,
     schedule_clustering,
+    write_group,
 )
 from airflow_provider.services.clustering.clustering_job import ClusteringJob
 from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
@@ -22,6 +24,7 @@ __all__ = [
     "ClusteringJob",
     "ClusteringSettings",
     "ClusteringTask",
+    "cluster_in_process",
     "clustering_progress",
     "earlier_clustering",
     "pending_clusterings",
@@ -30,4 +33,5 @@ __all__ = [
     "result_of",
     "run_clustering",
     "schedule_clustering",
+    "write_group",
 ]

@@ -168,11 +168,16 @@ def cluster_in_process(
     """
     job = ClusteringJob.of(table.location, instant=instant, storage_options=table.storage.options, **settings)
 
-    def write_group(tasks: Sequence[ClusteringTask]) -> list[WriteStat]:
-        written = (task.run(f"{number}-0-0") for number, task in enumerate(tasks))
-        return [stat for stat in written if stat is not None]
-
     return run_clustering(job, table, write_group)
+
+
+def write_group(tasks: Sequence[ClusteringTask]) -> list[WriteStat]:
+    """Write the new file groups of a clustering group in this process, one after the other.
+
+    :param tasks: one a file group.
+    """
+    written = (task.run(f"{number}-0-0") for number, task in enumerate(tasks))
+    return [stat for stat in written if stat is not None]
 
 
 def run_clustering(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from airflow_provider.ingestion.columns import check_columns, check_locations
+from airflow_provider.ingestion.files import find_files
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.ingestion import Ingestion, write_rows
 from airflow_provider.ingestion.one_commit import commit_once
@@ -24,6 +27,8 @@ from airflow_provider.table.hudi_table import HudiTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
 
 
 def ingest(
@@ -74,6 +79,7 @@ def write_source(
 
     :param table: the job's table.
     """
+    began = time.monotonic()
     before = table.schema
     incoming = open_source(spark, job, before) if dataframe is None else dataframe
     columns = check_columns(job, arrow_schema(incoming, before), table, before)
@@ -83,6 +89,11 @@ def write_source(
     frame = conformed(incoming, columns.rows, table.config)
     with _settings(spark, _PROFILING):
         profile = profile_batch(job, frame, table, columns)
+    log.info(
+        "source %s read: %s%d rows of %d partitions, in %.1f s",
+        *(job.source, _files_of(job), sum(profile.rows.values()), len(profile.rows)),
+        time.monotonic() - began,
+    )
 
     @contextmanager
     def around(ingestion: Ingestion) -> Iterator[None]:
@@ -100,6 +111,14 @@ def write_source(
         around=around,
         build=lambda planned: write_base_files(spark, planned),
     )
+
+
+def _files_of(job: IngestJob) -> str:
+    """Number and bytes of the source's files, where this process can tell."""
+    with suppress(Exception):  # what only Spark sees, Spark has read
+        found = find_files(job.source, job.storage_options)
+        return f"{found}, {found.size:,} bytes, "
+    return ""
 
 
 # --- the session --------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.key_lookup import comes_twice, is_there_already, lives_elsewhere
 from airflow_provider.spark.ingestion.batch_profile import BatchProfile
+from airflow_provider.spark.ingestion.progress import told
 from airflow_provider.spark.ingestion.routing import TARGET, numbered, routed, target_of_new_rows
 from airflow_provider.spark.ingestion.tagging import ELSEWHERE, FILE, TWICE, locate, location_columns, tag
 from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task
@@ -155,7 +156,8 @@ class SparkRows(IncomingRows):
             frame, target = self._with_tags(frame, target, self._tags, plan)
         sent = numbered(frame, target, columns)
         tasks = routed(sent, plan.first, len(plan.targets)).mapInArrow(write_task(write_plan), REPORT_SCHEMA)
-        reports = [report_of(row) for row in tasks.toArrow().to_pylist()]
+        with told(write_plan):
+            reports = [report_of(row) for row in tasks.toArrow().to_pylist()]
         counts = {report.target: report.rows_in for report in reports}
         partitions = {number: target.partition_path for number, target in plan.targets.items()}
         self._sent.append(_Sent(sent, counts, partitions))

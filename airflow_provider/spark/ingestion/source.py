@@ -11,8 +11,10 @@ from airflow_provider.exceptions import (
     EmptySourceError,
     IncompatibleSchemaError,
     InvalidInputError,
+    MissingSourceError,
     UnreadableSourceError,
 )
+from airflow_provider.ingestion.columns import as_coarse_as
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.table.properties import TableConfig
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 _TEXT_FORMATS = frozenset({"csv", "json", "xml"})
 _NO_SCHEMA = ("UNABLE_TO_INFER_SCHEMA",)
+_NOT_THERE = "PATH_NOT_FOUND"
+_NO_FILE_SYSTEM = "No FileSystem for scheme"
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] .*")
 
 
@@ -73,6 +77,20 @@ def unreadable(job: IngestJob, error: Exception) -> InvalidInputError:
             f"{where} holds no {job.source.source_format} file with a schema; check the path and the format",
             source=list(job.source.paths),
         )
+    if condition == _NOT_THERE and job.source.paths:
+        return MissingSourceError(
+            f"{where} is not there: {reason}; check the path, or say by missing_source whether to wait for "
+            "it or to do without",
+            source=list(job.source.paths),
+        )
+    if _NO_FILE_SYSTEM in reason:
+        reason = f"Spark has no file system for it ({reason})"
+        return UnreadableSourceError(
+            f"{where} cannot be read: {reason}; for S3 give the path as s3a://, and Spark the package "
+            "hadoop-aws (spark.jars.packages); or read it without Spark, by engine='arrow' and "
+            "storage_conn_id",
+            source=list(job.source.paths),
+        )
     return UnreadableSourceError(
         f"{where} cannot be read: {reason}; check the path, the format and the source options",
         source=list(job.source.paths),
@@ -106,7 +124,9 @@ def _explained(error: Exception) -> tuple[str | None, str]:
     if named:
         # The innermost one names the file or the value; those around it only say that a task failed.
         return named[-1][1], named[-1][0]
-    return None, lines[-1] if lines else type(error).__name__
+    # Of each message the first line says it; the others are a stack.
+    said = [message.strip().partition("\n")[0] for message in messages if message.strip()]
+    return None, said[-1] if said else type(error).__name__
 
 
 def arrow_schema(frame: DataFrame, table: pa.Schema) -> pa.Schema:
@@ -128,15 +148,7 @@ def arrow_schema(frame: DataFrame, table: pa.Schema) -> pa.Schema:
         raise IncompatibleSchemaError(
             f"a column of the source has a type that no table can store ({error}); cast it in the source"
         ) from error
-    fields = []
-    for field in incoming:
-        position = table.get_field_index(field.name)
-        target = table.field(position).type if position >= 0 else None
-        coarser = pa.types.is_timestamp(field.type) and pa.types.is_timestamp(target)
-        if target is not None and coarser and (field.type.tz is None) == (target.tz is None):
-            field = field.with_type(target)
-        fields.append(field)
-    return pa.schema(fields)
+    return as_coarse_as(incoming, table)
 
 
 def conformed(frame: DataFrame, rows: pa.Schema, config: TableConfig) -> DataFrame:

@@ -35,7 +35,7 @@ from airflow_provider.table.files.log_records import (
     parsed_schema,
 )
 from airflow_provider.table.files.log_rows import DATA_BLOCKS, block_rows
-from airflow_provider.table.files.markers import MarkerType, delete_markers, delete_markers_upto
+from airflow_provider.table.files.markers import MarkerType, delete_markers, delete_markers_upto, marked_files
 from airflow_provider.table.files.partition_metadata import MARKS_OF_A_PARTITION, write_partition_metadata
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "encode_datum",
     "encode_deletes",
     "encode_log_block",
+    "marked_files",
     "merge_order",
     "parsed_schema",
     "read_base_file",

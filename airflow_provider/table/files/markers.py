@@ -38,6 +38,15 @@ def write_marker(storage: Storage, instant: str, data_file: str, marker_type: Ma
     storage.put_if_absent(f"{MARKERS_FOLDER}/{instant}/{data_file}.marker.{marker_type}", b"")
 
 
+def marked_files(storage: Storage, instant: str) -> int:
+    """How many data files a write has begun.
+
+    :param storage: the table's storage.
+    :param instant: requested time of the write.
+    """
+    return sum(not each.is_directory for each in storage.list(f"{MARKERS_FOLDER}/{instant}", recursive=True))
+
+
 def delete_markers(storage: Storage, instant: str) -> None:
     """Delete the folder with the markers of an instant that has ended.
 

@@ -5,6 +5,7 @@ answers or power. A new operation belongs here only if every storage can make it
 writer.
 """
 
+from airflow_provider.table.storage.access import told_of_access
 from airflow_provider.table.storage.byte_range import ByteRange
 from airflow_provider.table.storage.copying import copy_file, move_folder
 from airflow_provider.table.storage.durability import (
@@ -28,4 +29,5 @@ __all__ = [
     "copy_file",
     "move_folder",
     "storage_full_errors",
+    "told_of_access",
 ]

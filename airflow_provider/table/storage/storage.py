@@ -85,9 +85,12 @@ class Storage:
 
         try:
             self._filesystem, stripped = url_to_fs(url, **self.options)
-        except (ValueError, ImportError) as error:
+        except (ValueError, ImportError, OSError) as error:
+            said = str(error).partition("\n")[0]
             raise InvalidInputError(
-                f"table location {url!r} cannot be opened: {error}", location=url
+                f"table location {url!r} cannot be opened: {said}; install what its file system needs on "
+                "every machine that runs tasks, or give another location",
+                location=url,
             ) from error
         self._base = str(stripped).rstrip("/")
         self._is_local = isinstance(self._filesystem, LocalFileSystem)

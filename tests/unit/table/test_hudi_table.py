@@ -205,3 +205,16 @@ def test_another_table_version_is_not_written(table: HudiTable) -> None:
     )
     with pytest.raises(UnsupportedTableError, match="version 8"):
         HudiTable.open(table.location).check_writable()
+
+
+def test_a_storage_that_lets_nobody_in_says_what_to_give(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    options = {"client_kwargs": {"endpoint_url": "http://127.0.0.1:9"}, "skip_instance_cache": True}
+    with pytest.raises(InvalidInputError, match=r"'s3://lake/t' cannot be accessed: NoCred.*storage_conn_id"):
+        HudiTable.open("s3://lake/t", options)

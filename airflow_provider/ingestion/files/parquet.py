@@ -1,0 +1,110 @@
+"""Parquet files, as Spark's reader has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider.exceptions import SparkNeededError, UnreadableSourceError
+from airflow_provider.ingestion.files.found import SourceFile, SourceFiles
+
+if TYPE_CHECKING:
+    from fsspec.spec import AbstractFileSystem
+
+# Spark shifts the dates of files that these keys are in, of before the year 1900.
+_OF_ANOTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_FIRST_PLAIN_CALENDAR = "3"
+
+
+def read_parquet(found: SourceFiles) -> pa.Table:
+    """Read Parquet files that have the same columns.
+
+    :param found: the files.
+    :raises UnreadableSourceError: when one is broken.
+    :raises SparkNeededError: when Spark would read it in another way.
+    """
+    tables, schema = [], None
+    for file in found.files:
+        table = _read(found.filesystem, file)
+        if schema is not None and not table.schema.equals(schema):
+            raise SparkNeededError(
+                f"{file.path} has other columns than {found.files[0].path}, of which Spark takes those of one"
+            )
+        schema = table.schema
+        tables.append(table)
+    return pa.concat_tables(tables)
+
+
+def _read(filesystem: AbstractFileSystem, file: SourceFile) -> pa.Table:
+    try:
+        with filesystem.open(file.path, "rb") as opened, pq.ParquetFile(opened) as parquet:
+            _check_calendar(file, parquet.metadata.metadata or {})
+            kinds = [(field.name, as_spark_has(field.type, field.name)) for field in parquet.schema_arrow]
+            check_names([name for name, _ in kinds])
+            table = parquet.read(use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableSourceError(
+            f"source {file.path} (parquet) cannot be read: {error}; check the path and the format",
+            source=file.path,
+        ) from error
+    return table.cast(pa.schema(kinds))
+
+
+def _check_calendar(file: SourceFile, told: dict[bytes, bytes]) -> None:
+    writer = told.get(b"org.apache.spark.version", b"4").decode()
+    if writer < _FIRST_PLAIN_CALENDAR or any(key in told for key in _OF_ANOTHER_CALENDAR):
+        raise SparkNeededError(f"{file.path} was written with the calendar of Spark {writer}, of before 3.0")
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Make sure that Spark, which does not mind upper and lower case, tells the columns apart.
+
+    :param names: of the columns.
+    :raises SparkNeededError: when it does not.
+    """
+    names = list(names)
+    if len({name.lower() for name in names}) < len(names):
+        raise SparkNeededError(f"the names of the columns {', '.join(names)} differ by case alone")
+
+
+def as_spark_has(kind: pa.DataType, column: str) -> pa.DataType:
+    """The type that a column of a Parquet file has in Spark, in Arrow's words.
+
+    :param kind: its type in Arrow.
+    :param column: its name, for the error.
+    :raises SparkNeededError: when that is not known here.
+    """
+    types = pa.types
+    if types.is_dictionary(kind):
+        return as_spark_has(kind.value_type, column)
+    if kind in _SAME or types.is_decimal128(kind):
+        return kind
+    if kind in _OTHER:
+        return _OTHER[kind]
+    if types.is_timestamp(kind) and kind.unit in ("ms", "us"):
+        return pa.timestamp("us", "UTC" if kind.tz else None)
+    if types.is_struct(kind):
+        return pa.struct([(field.name, as_spark_has(field.type, column)) for field in kind])
+    if types.is_list(kind) or types.is_large_list(kind):
+        return pa.list_(as_spark_has(kind.value_type, column))
+    if types.is_map(kind):
+        return pa.map_(as_spark_has(kind.key_type, column), as_spark_has(kind.item_type, column))
+    raise SparkNeededError(f"column {column!r} is of type {kind}, which Spark has in its own way")
+
+
+_SAME = frozenset(
+    (
+        *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32()),
+    )
+)
+_OTHER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.large_string(): pa.string(),
+    pa.large_binary(): pa.binary(),
+}

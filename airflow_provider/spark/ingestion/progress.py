@@ -1,0 +1,38 @@
+"""How far a write on a Spark cluster is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from airflow_provider.ingestion.file_group_task import WritePlan
+from airflow_provider.table.files import marked_files
+
+log = logging.getLogger(__name__)
+
+_TELL_EVERY_SECONDS = 10.0
+
+
+@contextmanager
+def told(plan: WritePlan) -> Iterator[None]:
+    """Tell every few seconds how many file groups a write has begun, by its markers, wherever its tasks run.
+
+    :param plan: what is written.
+    """
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(_TELL_EVERY_SECONDS):
+            with suppress(Exception):  # to tell it is not worth a failure
+                begun = min(marked_files(plan.storage, plan.instant), len(plan.targets))
+                log.info("instant %s: %d of %d file groups begun", plan.instant, begun, len(plan.targets))
+
+    thread = threading.Thread(target=tell, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,0 +1,104 @@
+"""Arguments that a template may have rendered to text, and those that cannot work."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError, NoSuchObjectError
+from airflow_provider.hooks import MetastoreHook, TableHook
+from airflow_provider.operators import CreateTableOperator, RunClusteringOperator, RunIndexOperator
+from airflow_provider.operators._base import byte_size
+from tests.airflow.flights import COLUMNS, ingest
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [(5, 5), ("5", 5), ("100 MB", 10**8), ("64MiB", 2**26), ("1g", 10**9), ("2 kib", 2048), ("None", None)],
+)
+def test_a_size_is_a_number_or_has_a_unit(given, size):
+    assert byte_size(given, "target_file_size") == size
+
+
+@pytest.mark.parametrize("given", ["", "MB", "1.5 GB", "-1", True, "5 apples"])
+def test_another_size_is_refused_by_name(given):
+    with pytest.raises(InvalidInputError, match="target_file_size must be"):
+        byte_size(given, "target_file_size")
+
+
+@pytest.mark.parametrize("operator", [RunClusteringOperator, RunIndexOperator])
+def test_the_text_of_none_names_no_plan(operator):
+    with pytest.raises(InvalidInputError, match="'None', which names no plan"):
+        operator(task_id="run", table="lake.flights", instant="None")
+    operator(task_id="run", table="lake.flights", instant="{{ None }}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"table": None}, "table must be database.table"),
+        ({"schema": None}, "schema of table lake.more is None"),
+        ({"record_key": None}, "record_key of table lake.more is None"),
+    ],
+)
+def test_a_table_of_none(metastore, tmp_path, arguments, said):
+    given = {"table": "lake.more", "schema": COLUMNS, "record_key": ["id"], "location": f"{tmp_path}/more"}
+    with pytest.raises(AirflowFailException, match=said) as raised:
+        CreateTableOperator(task_id="create", **given | arguments).execute({})
+    assert isinstance(raised.value.__cause__, InvalidInputError)
+    assert not (tmp_path / "more").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"source_format": None}, "source_format must name a format"),
+        ({"source_options": "header"}, "source_options must be a mapping"),
+        ({"extra_metadata": {"a": 1}}, "extra_metadata must map texts to texts"),
+        ({"target_file_size": "much"}, "target_file_size must be"),
+        ({"engine": "jvm"}, "engine must be one of auto, spark, arrow"),
+        ({"engine": "auto", "arrow_max_bytes": "-1"}, "arrow_max_bytes must be"),
+        ({"spark_connect_timeout": "soon"}, "spark_connect_timeout must be"),
+        ({"spark_conn_id": "web"}, "connection 'web' is of type 'http', which runs no Spark job"),
+    ],
+)
+def test_a_load_that_cannot_work_begins_nothing(metastore, table, source, connect, arguments, said):
+    connect("web", conn_type="http", host="http://127.0.0.1")
+    head = metastore.current_event_id()
+    with pytest.raises(AirflowFailException, match=said):
+        ingest(source, **arguments).execute({})
+    assert (metastore.current_event_id(), table.timeline().instants) == (head, ())
+
+
+class TestEmbeddedMetastore:
+    def test_it_is_named_in_the_log_and_only_made_by_who_writes(self, monkeypatch, tmp_path, capfd):
+        monkeypatch.setattr("airflow_provider.hooks.metastore.get_airflow_home", lambda: str(tmp_path))
+        with pytest.raises(NoSuchObjectError, match="there is no such database yet"):
+            TableHook().resolve("lake.flights")
+        file = tmp_path / "table_services" / "metastore.db"
+        assert f"the metastore is the file {file} of this machine" in "".join(capfd.readouterr())
+        assert not file.parent.exists()
+        MetastoreHook().get_metastore()
+        assert file.exists()
+
+    @pytest.mark.parametrize(
+        "executor",
+        [
+            "CeleryExecutor",
+            "LocalExecutor,my_team:KubernetesExecutor",
+            "airflow.providers.amazon.aws.executors.ecs.ecs_executor.AwsEcsExecutor",
+        ],
+    )
+    def test_it_is_refused_where_each_worker_would_have_its_own(
+        self, monkeypatch, tmp_path, connect, executor
+    ):
+        monkeypatch.setattr("airflow_provider.hooks.metastore.get_airflow_home", lambda: str(tmp_path))
+        monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", executor)
+        with pytest.raises(InvalidConnectionError, match="create the connection"):
+            MetastoreHook().get_metastore()
+        assert list(tmp_path.iterdir()) == []
+        url = f"sqlite:///{tmp_path}/shared.db"
+        connect("table_metastore_default", conn_type="table_metastore", extra=json.dumps({"url": url}))
+        MetastoreHook().get_metastore()

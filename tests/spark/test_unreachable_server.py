@@ -1,0 +1,86 @@
+"""A Spark Connect server that is not there, or listens and says nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider.exceptions import SparkUnavailableError, from_dict
+from airflow_provider.table import HudiTable
+from tests.spark.test_job import PARENT, SCHEMA, _eventually, command, source_of, specification, told
+
+
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    """A server that takes connections, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(120)
+        yield server
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> HudiTable:
+    return HudiTable.create(str(tmp_path / "table"), name="t", schema=SCHEMA, record_key=["id"])
+
+
+def job(table: HudiTable, tmp_path: Path, timeout: float) -> list[str]:
+    return command(specification(tmp_path, table, source_of(tmp_path, [1]), connect_timeout=timeout))
+
+
+def remote(port: int) -> dict[str, str]:
+    return os.environ | {"SPARK_REMOTE": f"sc://127.0.0.1:{port}/;token=geheim-4711"}
+
+
+def test_it_is_told_in_the_time_that_the_job_says(
+    table: HudiTable, tmp_path: Path, silent: socket.socket
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = closed.getsockname()[1]
+    for port, why in ((nobody, "Connection refused"), (silent.getsockname()[1], "does not speak gRPC")):
+        ended = subprocess.run(
+            job(table, tmp_path, 1.0), env=remote(port), capture_output=True, text=True, timeout=240
+        )
+        error = from_dict(told(ended.stdout)["error"])
+        assert isinstance(error, SparkUnavailableError)
+        assert error.retryable
+        assert f"server 127.0.0.1:{port} was not reached in 1 s: " in str(error)
+        assert why in str(error)
+        assert f"connecting to the Spark Connect server 127.0.0.1:{port}" in ended.stderr
+        assert "geheim" not in ended.stdout + ended.stderr
+    assert table.timeline().instants == ()
+
+
+def _has_ended(process: psutil.Process) -> None:
+    assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL], ids=["told to end", "parent killed"])
+def test_a_job_that_waits_for_it_leaves_nothing(
+    table: HudiTable, tmp_path: Path, silent: socket.socket, end: signal.Signals
+) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, *job(table, tmp_path, 600)],
+        env=remote(silent.getsockname()[1]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert parent.stdout is not None
+        waiting = psutil.Process(int(parent.stdout.readline()))
+        connection, _ = silent.accept()
+        with connection:
+            waiting.terminate() if end is signal.SIGTERM else parent.kill()
+            _eventually(_has_ended)(waiting)
+    finally:
+        parent.kill()
+        parent.communicate()
