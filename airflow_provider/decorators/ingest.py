@@ -14,14 +14,14 @@ from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.ingestion import write_rows
 from airflow_provider.managed import ManagedWrite, TransactionIds
-from airflow_provider.operators._base import TaskOperation
+from airflow_provider.operators._base import SparkOperator, TableOperator, TaskOperation
 from airflow_provider.operators.ingest import IngestOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 _OF_A_SOURCE = frozenset({"source", "source_format", "source_options", "missing_source"})
-_OF_SPARK = frozenset({"spark_conn_id", "spark_conf", "spark_submit_options", "engine", "arrow_max_bytes"})
+_OF_SPARK = frozenset(SparkOperator.template_fields) - frozenset(TableOperator.template_fields)
 
 
 def ingest_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
