@@ -29,7 +29,7 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["apache", "software"],
             }
         ],
-        "hooks": _modules("hooks", "lock_provider", "metastore", "table"),
+        "hooks": _modules("hooks", "lock_provider", "metastore", "replication", "table"),
         "operators": _modules(
             "operators",
             "alter_table",
@@ -41,12 +41,19 @@ def get_provider_info() -> dict[str, Any]:
             "create_table",
             "index",
             "ingest",
+            "replication",
             "rollback",
             "transaction",
         ),
-        "sensors": _modules("sensors", "index_ready", "notification_log", "prior_commits"),
+        "sensors": _modules("sensors", "index_ready", "notification_log", "prior_commits", "replication"),
         "triggers": _modules(
-            "triggers", "index_ready", "notification_event", "notification_log", "prior_commits", "table_turn"
+            "triggers",
+            "index_ready",
+            "notification_event",
+            "notification_log",
+            "prior_commits",
+            "replication",
+            "table_turn",
         ),
         "task-decorators": [
             {"class-name": "airflow_provider.decorators.ingest.ingest_task", "name": "ingest"}

@@ -39,6 +39,7 @@ Locations = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command()(replicate)
+    app.command()(failover)
     app.add_typer(commands, name="replication")
 
 
@@ -75,6 +76,58 @@ def replicate(
         if follow is not None:
             done = done.then(replicator.follow(follow, poll_seconds=poll))
     show_one(asdict(done), as_json)
+
+
+def failover(
+    policy: Name,
+    source: Source,
+    target: Target,
+    database: Databases,
+    location: Locations,
+    wait: Annotated[
+        float, typer.Option(help="Seconds that open transactions of the source may take to end.")
+    ] = 600.0,
+    abort_open: Annotated[
+        bool, typer.Option(help="Abort and undo those that have not ended then; else it is an error.")
+    ] = False,
+    abort: Annotated[
+        bool, typer.Option("--abort", help="Let the source's writers go on after a failover that was begun.")
+    ] = False,
+    promote: Annotated[
+        bool,
+        typer.Option(
+            "--promote", help="The source is gone: the target takes writes from its last transaction on."
+        ),
+    ] = False,
+    source_is_there: Annotated[
+        bool, typer.Option(help="With --promote: ask the source's metastore what the target lacks.")
+    ] = False,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="After --promote: the old source follows; what it alone has is kept."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the target of a replication the source, and the old source its target."""
+    from airflow_provider import replication
+
+    if abort + promote + follow > 1:
+        raise InvalidInputError("give one of --abort, --promote and --follow, or none for a planned failover")
+    given = _policy(policy, database, location)
+    with ExitStack() as opened:
+        other = _open(target, opened)
+        one = _open(source, opened) if source_is_there or not promote else None
+        if promote:
+            show_one(replication.promote(given, other, source=one).to_dict(), as_json)
+        elif one is not None and abort:
+            replication.abort_failover(given, one, other)
+            show_one({"policy": policy, "aborted": True}, as_json)
+        elif one is not None and follow:
+            kept = replication.follow_after_promotion(given, one, other)
+            show([each.to_dict() for each in kept], as_json)
+        elif one is not None:
+            done = replication.failover(given, one, other, timeout_seconds=wait, abort_open=abort_open)
+            show_one(done.to_dict(), as_json)
 
 
 @commands.command()

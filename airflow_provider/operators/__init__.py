@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ScheduleIndexOperator,
     )
     from airflow_provider.operators.ingest import IngestOperator
+    from airflow_provider.operators.replication import FailoverOperator, ReplicateOperator
     from airflow_provider.operators.rollback import RollbackFailedWritesOperator
     from airflow_provider.operators.transaction import (
         AbortTransactionOperator,
@@ -45,7 +46,9 @@ __all__ = [
     "CompactionOperator",
     "CreateTableOperator",
     "DropIndexOperator",
+    "FailoverOperator",
     "IngestOperator",
+    "ReplicateOperator",
     "RollbackFailedWritesOperator",
     "RunClusteringOperator",
     "RunIndexOperator",

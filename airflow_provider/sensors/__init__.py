@@ -3,5 +3,11 @@
 from airflow_provider.sensors.index_ready import IndexReadySensor
 from airflow_provider.sensors.notification_log import NotificationLogCatchupSensor
 from airflow_provider.sensors.prior_commits import PriorCommitsFenceSensor
+from airflow_provider.sensors.replication import ReplicationLagSensor
 
-__all__ = ["IndexReadySensor", "NotificationLogCatchupSensor", "PriorCommitsFenceSensor"]
+__all__ = [
+    "IndexReadySensor",
+    "NotificationLogCatchupSensor",
+    "PriorCommitsFenceSensor",
+    "ReplicationLagSensor",
+]

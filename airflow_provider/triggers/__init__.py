@@ -4,12 +4,15 @@ from airflow_provider.triggers.index_ready import IndexReadyTrigger
 from airflow_provider.triggers.notification_event import NotificationLogEventTrigger
 from airflow_provider.triggers.notification_log import NotificationLogCatchupTrigger
 from airflow_provider.triggers.prior_commits import PriorCommitsFenceTrigger
+from airflow_provider.triggers.replication import NewEventsTrigger, ReplicationLagTrigger
 from airflow_provider.triggers.table_turn import TableTurnTrigger
 
 __all__ = [
     "IndexReadyTrigger",
+    "NewEventsTrigger",
     "NotificationLogCatchupTrigger",
     "NotificationLogEventTrigger",
     "PriorCommitsFenceTrigger",
+    "ReplicationLagTrigger",
     "TableTurnTrigger",
 ]

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider.cli import app
-from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.exceptions import InvalidInputError, TransactionOpenError
 from tests.unit.replication.pair import Pair
 
 
@@ -49,3 +49,25 @@ def test_a_pair_without_a_target_is_refused(option: str) -> None:
     sides = ("--policy=p", "--source=sqlite:////a", "--target=sqlite:////b")
     with pytest.raises(InvalidInputError, match="source=target"):
         run("replicate", *sides, *(f"{name}={value}" for name, value in given.items()))
+
+
+def test_failover_and_the_way_back(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.lake.write("trips", {1: 10})
+    urls = [f"--{side}=sqlite:///{tmp_path}/{side}/metastore.db" for side in ("source", "target")]
+    where = [f"--location={tmp_path}/source={tmp_path}/target", "--database=lake=lake_copy", "--policy=dr"]
+    run("replicate", *urls, *where)
+    txn = pair.lake.begin()
+    pair.lake.write("trips", {2: 2}, txn)
+    with pytest.raises(TransactionOpenError):
+        run("failover", *urls, *where, "--wait=0")
+    assert run("failover", *urls, *where, "--abort") == {"policy": "dr", "aborted": True}
+    pair.lake.commit(txn)
+    pair.lake.write("trips", {1: 11})
+    done = run("failover", *urls, *where, "--promote", "--source-is-there")
+    assert [each["tables"] for each in done["lacking"]] == [{"lake.trips": 2}, {"lake.trips": 3}]
+    [kept] = run("failover", *urls, *where, "--follow")
+    assert kept["table"] == "lake.trips"
+    pair.check_equal()
+    with pytest.raises(InvalidInputError, match="give one of"):
+        run("failover", *urls, *where, "--follow", "--promote")

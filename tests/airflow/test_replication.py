@@ -1,0 +1,80 @@
+"""A replication between two metastores in DAGs: following it, waiting for it, and handing over."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider.operators import FailoverOperator, ReplicateOperator
+from airflow_provider.sensors import ReplicationLagSensor
+from tests.airflow.conftest import xcom
+from tests.unit.replication.pair import Pair
+
+CONNECTIONS = {"source_metastore_conn_id": "here", "target_metastore_conn_id": "there"}
+
+
+@pytest.fixture
+def pair(tmp_path, monkeypatch):
+    for conn_id, side in (("here", "source"), ("there", "target")):
+        extra = {"url": f"sqlite:///{tmp_path}/{side}/metastore.db"}
+        monkeypatch.setenv(
+            f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps({"conn_type": "table_metastore", "extra": extra})
+        )
+    made = Pair(tmp_path)
+    made.lake.write("trips", {1: 10, 100: 5})
+    return made
+
+
+def what(pair, **more):
+    where = {"databases": {"lake": "lake_copy"}, "locations": dict(pair.policy.locations)}
+    return {"policy": "dr", **where, **CONNECTIONS, **more}
+
+
+def test_a_replication_is_followed_waited_for_and_handed_over(run_dag, pair):
+    txn = pair.source.next_events(0, event_types=["COMMIT_TXN"])[-1].message["txnid"]
+    with DAG("replication", schedule=None, start_date=datetime(2024, 1, 1)) as dag:
+        replicate = ReplicateOperator(
+            task_id="replicate",
+            **what(pair, policy="{{ params.policy }}"),
+            follow_for="{{ params.seconds }}",
+            poll_interval=0.1,
+            deferrable=True,
+            params={"policy": "dr", "seconds": 0.5},
+        )
+        arrived = ReplicationLagSensor(
+            task_id="arrived", policy="dr", txn_id=txn, max_events=0, deferrable=True, **CONNECTIONS
+        )
+        hand_over = FailoverOperator(task_id="hand_over", mode="planned", **what(pair))
+        replicate >> arrived >> hand_over
+    run = run_dag(dag)
+    done = xcom(run, "replicate")
+    assert done["bootstrapped"] is True
+    assert done["bytes_copied"] > 0
+    assert xcom(run, "arrived")["events"] == 0
+    assert xcom(run, "hand_over")["back"] == "dr-back"
+    pair.check_equal()
+    pair.target.alter_table("lake_copy", "trips", parameters={"takes": "writes"})
+
+
+def test_a_pass_in_the_worker_and_what_is_not_there_yet(pair):
+    sensor = ReplicationLagSensor(
+        task_id="lag", policy="dr", max_seconds=0, txn_id={"txn_id": 1}, **CONNECTIONS
+    )
+    done = ReplicateOperator(task_id="replicate", **what(pair), follow_for=0.05, poll_interval=0.01).execute(
+        {}
+    )
+    assert done["bootstrapped"] is True
+    assert sensor.look().is_done
+    pair.lake.write("trips", {1: 11})
+    late = ReplicationLagSensor(task_id="late", policy="dr", max_events=0, txn_id=2, **CONNECTIONS).look()
+    assert [line.split(" ")[0] for line in late.blocking] == ["dr", "transaction"]
+    with pytest.raises(AirflowFailException, match="give planned, abort, promote or follow"):
+        FailoverOperator(task_id="fail", mode="at once", **what(pair)).execute({})
+    with pytest.raises(AirflowFailException, match=r"follows sqlite:.*another name"):
+        ReplicateOperator(
+            task_id="other", **what(pair, source_metastore_conn_id="there", target_metastore_conn_id="there")
+        ).execute({})
