@@ -25,6 +25,7 @@ from airflow_provider.exceptions import (
     TableServiceError,
     TransactionAbortedError,
 )
+from airflow_provider.locks.owner import describe_owner
 from airflow_provider.managed.operation import Operation
 from airflow_provider.managed.resolved_table import ResolvedTable
 from airflow_provider.metastore import (
@@ -230,7 +231,7 @@ class ManagedWrite:
             return nullcontext()
         database, name = self._place
         return table_transaction(
-            self.metastore(), database, name, agent=self.operation.key, txn_id=self.joined_txn
+            self.metastore(), database, name, agent=describe_owner(), txn_id=self.joined_txn
         )
 
     @property

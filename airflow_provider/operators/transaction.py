@@ -24,6 +24,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
+from airflow_provider.locks.owner import describe_owner
 from airflow_provider.metastore import AnyMetastore, TxnState
 from airflow_provider.metastore.model import system_user
 from airflow_provider.operators._base import TaskOperation
@@ -103,7 +104,7 @@ class BeginTransactionOperator(TransactionOperator):
         txn_id = metastore.open_txn(
             system_user(),
             socket.gethostname(),
-            agent=operation.key,
+            agent=describe_owner(),
             commit_on_recovery=False,
             timeout_seconds=timeout,
         )

@@ -18,8 +18,8 @@ from airflow_provider.exceptions import SparkVersionError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OLDEST = (4, 0)
-"""The oldest Spark that the jobs run on."""
+OLDEST = (4, 1)
+"""The oldest Spark that the jobs run on: ``DataFrame.repartitionById`` came with it."""
 
 
 def check_installed(*, with_jvm: bool) -> None:
@@ -65,7 +65,7 @@ def check_session(spark: SparkSession) -> None:
     client, server = _numbers(pyspark.__version__), _numbers(spark.version)
     if min(client, server) < OLDEST:
         raise SparkVersionError(
-            f"Spark {spark.version}, by PySpark {pyspark.__version__}, is too old; the jobs need 4.0 or later"
+            f"Spark {spark.version}, by PySpark {pyspark.__version__}, is too old; the jobs need 4.1 or later"
         )
     is_remote = type(spark).__module__.startswith("pyspark.sql.connect")
     if client > server or (client != server and not is_remote):

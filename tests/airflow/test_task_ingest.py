@@ -20,6 +20,7 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import TxnState
 from airflow_provider.operators import CreateTableOperator
+from airflow_provider.reports import who
 from airflow_provider.table import HudiTable, snapshot
 from dags_examples import flights as flights_table
 from dags_examples import flights_delays as example
@@ -57,7 +58,10 @@ def test_it_is_a_task_of_a_dag_as_any_other(run_dag, metastore, table):
     assert rows_of(table) == ROWS
     result = xcom(run, "fares")
     assert (result["table"], result["rows_inserted"], result["write_id"]) == ("lake.flights", 2, 1)
-    assert metastore.get_txn(result["txn_id"]).event_id == result["event_id"]
+    txn = metastore.get_txn(result["txn_id"])
+    assert txn.event_id == result["event_id"]
+    by = who(txn.agent)
+    assert (by["dag"], by["task"], by["run"]) == ("fares", "fares", run.run_id)
     registered = metastore.get_partitions("lake", "flights")
     assert {partition.values[0] for partition in registered} == {"mon", "tue"}
 

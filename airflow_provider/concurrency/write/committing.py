@@ -94,11 +94,11 @@ class Committing:
         """Commit, or raise; see :meth:`~airflow_provider.concurrency.write.writer.Writer.commit`."""
         with metrics.timed("commit", **self._write.tags):
             entry = self._run()
-        for stat in self._content.write_stats:
-            changed = stat.num_inserts + stat.num_update_writes + stat.num_deletes
-            rewrites = self._write.info.operation in REWRITES
-            metrics.count("rows", stat.num_writes if rewrites else changed, **self._write.tags)
-            metrics.count("bytes", stat.total_write_bytes, **self._write.tags)
+        stats, rewrites = self._content.write_stats, self._write.info.operation in REWRITES
+        changed = (each.num_inserts + each.num_update_writes + each.num_deletes for each in stats)
+        rows = (each.num_writes for each in stats) if rewrites else changed
+        metrics.count("rows", sum(rows), **self._write.tags)
+        metrics.count("bytes", sum(each.total_write_bytes for each in stats), **self._write.tags)
         return entry
 
     def _run(self) -> Commit:

@@ -142,4 +142,4 @@ def _literal(value: Any, arrow_type: pa.DataType) -> Column:
 def _in_spark(arrow_type: pa.DataType) -> DataType:
     from pyspark.sql.pandas.types import from_arrow_type
 
-    return from_arrow_type(arrow_type)
+    return from_arrow_type(arrow_type, prefer_timestamp_ntz=True)  # else it depends on Spark's version

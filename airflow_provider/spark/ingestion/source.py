@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -143,7 +145,10 @@ def arrow_schema(frame: DataFrame, table: pa.Schema) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
-        incoming = to_arrow_schema(frame.schema, timezone="UTC")
+        # Before Spark 4.2 it is always UTC.
+        names_zone = "timezone" in signature(to_arrow_schema).parameters
+        convert = partial(to_arrow_schema, timezone="UTC") if names_zone else to_arrow_schema
+        incoming = convert(frame.schema)
     except PySparkException as error:
         raise IncompatibleSchemaError(
             f"a column of the source has a type that no table can store ({error}); cast it in the source"

@@ -85,7 +85,7 @@ class Remote(Classic):
         (Remote("4.1.1"), r"PySpark 4\.2\.0 does not fit Spark 4\.1\.1, .*'pyspark-client==4\.1\.\*'"),
         (Classic("4.1.1"), r"'pyspark==4\.1\.\*'"),
         (Classic("4.3.0"), r"'pyspark==4\.3\.\*'"),
-        (Remote("3.5.8"), r"Spark 3\.5\.8, by PySpark 4\.2\.0, is too old; the jobs need 4\.0 or later"),
+        (Remote("3.5.8"), r"Spark 3\.5\.8, by PySpark 4\.2\.0, is too old; the jobs need 4\.1 or later"),
     ],
 )
 def test_a_spark_that_does_not_fit(session: Classic, told: str) -> None:
