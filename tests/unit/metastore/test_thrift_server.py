@@ -163,8 +163,8 @@ class TestCatalog:
         found = client.get_table("lake", "places")
         assert found.id > 0
         # What Hive adds.
-        assert found.parameters.pop("transient_lastDdlTime")
-        assert found == table(viewOriginalText="sélect 1", id=found.id, catName="hive")
+        parameters = {"comment": "hällo", "transient_lastDdlTime": found.parameters["transient_lastDdlTime"]}
+        assert found == table(viewOriginalText="sélect 1", id=found.id, catName="hive", parameters=parameters)
         assert client.get_table_req(hive.GetTableRequest(dbName="LAKE", tblName="Places")).table == found
         assert client.get_table_objects_by_name("lake", ["places", "nowhere"]) == [found]
         assert [one.name for one in client.get_schema("lake", "places")] == ["id", "ünïcode", "year"]
