@@ -16,20 +16,31 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
-from lark import Lark, Token, Transformer, v_args
+from lark import Lark, Token, Transformer, Tree, v_args
 from lark.exceptions import LarkError, VisitError
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.metastore.model import DEFAULT_PARTITION, Column, PartitionInfo, TableInfo
+from airflow_provider.metastore.model import (
+    DEFAULT_PARTITION,
+    Column,
+    PartitionChoice,
+    PartitionInfo,
+    PartitionValues,
+    TableInfo,
+    number_of,
+    plain_text,
+)
 from airflow_provider.metastore.patterns import like_pattern
 
 Row = Mapping[str, str | None]
 Keep = Callable[[Row], bool]
+Equal = dict[str, frozenset[str | None]]
 Relation = Callable[[Any, Any], bool]
+
+T = TypeVar("T")
 
 _GRAMMAR = r"""
 ?start: or_
@@ -79,6 +90,8 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NUMBERS = frozenset(
     {"tinyint", "smallint", "int", "integer", "bigint", "float", "double", "real", "decimal", "numeric"}
 )
+# Long filters are few, and each would take memory.
+_SHORT = 1_000
 _TEXTS = frozenset({"string", "varchar", "char"})
 # hive_metastoreConstants.HIVE_FILTER_FIELD_..; of a Table struct its lastAccessTime.
 _OWNER, _LAST_ACCESS = "hive_filter_field_owner__", "hive_filter_field_last_access__"
@@ -97,10 +110,23 @@ def partition_filter(text: str, partition_keys: Sequence[Column]) -> Callable[[P
     :raises InvalidInputError: when the text is no filter, names a column that is no partition key, compares a
         number with something that is none, or several keys with another number of constants.
     """
+    choice = partition_choice(text, partition_keys)
+    return lambda partition: choice.keeps(partition.values)
+
+
+def partition_choice(text: str, partition_keys: Sequence[Column]) -> PartitionChoice:
+    """As :func:`partition_filter`, with what the filter says of the values, for an index."""
     types = {key.name.lower(): key.type.lower() for key in partition_keys}
     names = [key.name.lower() for key in partition_keys]
+    if not text.strip():
+        return PartitionChoice()
     keep = _compiled(text, types, "partition")
-    return lambda partition: keep(dict(zip(names, partition.values, strict=True)))
+    known: Equal = _Equal(types, "partition").transform(_parsed(text))
+
+    def keep_values(values: PartitionValues) -> bool:
+        return keep(dict(zip(names, values, strict=True)))
+
+    return PartitionChoice(keep_values, plain={names.index(name): values for name, values in known.items()})
 
 
 def table_filter(text: str) -> Callable[[TableInfo], bool]:
@@ -134,7 +160,7 @@ def _compiled(text: str, types: Mapping[str, str], kind: str) -> Keep:
     if not text.strip():
         return lambda row: True
     try:
-        keep: Keep = _Compiler(types, kind).transform(_parser().parse(text))
+        keep: Keep = _Compiler(types, kind).transform(_parsed(text))
     except VisitError as error:
         if isinstance(error.orig_exc, InvalidInputError):
             raise error.orig_exc from None
@@ -148,14 +174,23 @@ def _compiled(text: str, types: Mapping[str, str], kind: str) -> Keep:
     return keep
 
 
+def _parsed(text: str) -> Tree[Token]:
+    return _parsed_short(text) if len(text) <= _SHORT else _parser().parse(text)
+
+
+@lru_cache(maxsize=256)
+def _parsed_short(text: str) -> Tree[Token]:
+    return _parser().parse(text)
+
+
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
     return Lark(_GRAMMAR, parser="lalr")
 
 
 @v_args(inline=True)
-class _Compiler(Transformer[Token, Keep]):
-    """Turns a parsed filter into a function of a partition's values."""
+class _Constants(Transformer[Token, T]):
+    """The constants and keys of a parsed filter."""
 
     def __init__(self, types: Mapping[str, str], kind: str) -> None:
         super().__init__()
@@ -179,6 +214,23 @@ class _Compiler(Transformer[Token, Keep]):
 
     def constants(self, *parts: Any) -> list[str]:
         return [one for one in parts if type(one) is str]
+
+    def _name(self, key: Token) -> str:
+        name = str(key).strip("`").lower()
+        if name not in self._types:
+            raise InvalidInputError(
+                f"{self._kind} filter: {name!r} is no {self._kind} key; the table's are {list(self._types)}",
+                key=name,
+            )
+        return name
+
+    def _is_text(self, name: str) -> bool:
+        return self._types[name].partition("(")[0].strip() in _TEXTS
+
+
+@v_args(inline=True)
+class _Compiler(_Constants[Keep]):
+    """Turns a parsed filter into a function of a partition's values."""
 
     def or_(self, *parts: Keep) -> Keep:
         return lambda row: any(part(row) for part in parts)
@@ -224,24 +276,12 @@ class _Compiler(Transformer[Token, Keep]):
             )
         return [self._test(key, relation, constant) for key, constant in zip(keys, struct, strict=True)]
 
-    def _name(self, key: Token) -> str:
-        name = str(key).strip("`").lower()
-        if name not in self._types:
-            raise InvalidInputError(
-                f"{self._kind} filter: {name!r} is no {self._kind} key; the table's are {list(self._types)}",
-                key=name,
-            )
-        return name
-
-    def _is_text(self, name: str) -> bool:
-        return self._types[name].partition("(")[0].strip() in _TEXTS
-
     def _test(self, key: Token, relation: Relation, constant: str) -> Keep:
         name = self._name(key)
         if constant == DEFAULT_PARTITION or self._is_text(name):
             return lambda row: relation(_as_stored(row[name]), constant)
         type_ = self._types[name].partition("(")[0].strip()
-        read = _number if type_ in _NUMBERS else _timestamp if type_ == "timestamp" else _text
+        read = number_of if type_ in _NUMBERS else _timestamp if type_ == "timestamp" else _text
         known = read(constant)
         if known is None:
             raise InvalidInputError(
@@ -252,21 +292,65 @@ class _Compiler(Transformer[Token, Keep]):
         return lambda row: (value := read(row[name])) is not None and relation(value, known)
 
 
+@v_args(inline=True)
+class _Equal(_Constants[Equal]):
+    """Turns a parsed filter into the values that it lets keys have, as far as it says."""
+
+    def or_(self, *parts: Equal) -> Equal:
+        return {name: frozenset().union(*(one[name] for one in parts)) for name in _in_all(parts)}
+
+    def and_(self, *parts: Equal) -> Equal:
+        together: Equal = {}
+        for name, values in (item for one in parts for item in one.items()):
+            together[name] = together[name] & values if name in together else values
+        return together
+
+    def compare(self, key: Token, symbol: Token, constant: str) -> Equal:
+        return self._equal(key, constant) if symbol in ("=", "==") else {}
+
+    def compare_mirrored(self, constant: str, symbol: Token, key: Token) -> Equal:
+        return self.compare(key, symbol, constant)
+
+    def in_(self, key: Token, *constants: str) -> Equal:
+        return self.or_(*(self._equal(key, one) for one in constants))
+
+    def keys_in(self, keys: list[Token], *structs: list[str]) -> Equal:
+        return self.or_(
+            *(
+                self.and_(*(self._equal(key, one) for key, one in zip(keys, struct, strict=True)))
+                for struct in structs
+            )
+        )
+
+    def unknown(self, *parts: object) -> Equal:
+        return {}
+
+    like = between = not_between = not_in = keys_not_in = unknown
+
+    def _equal(self, key: Token, constant: str) -> Equal:
+        name = self._name(key)
+        if constant == DEFAULT_PARTITION:
+            return {name: frozenset({None, DEFAULT_PARTITION})}
+        type_ = self._types[name].partition("(")[0].strip()
+        if type_ == "timestamp":
+            return {}
+        if type_ not in _NUMBERS:
+            return {name: frozenset({constant})}
+        number = number_of(constant)
+        text = None if number is None else plain_text(number)
+        return {name: frozenset() if text is None else frozenset({text})}
+
+
+def _in_all(parts: Sequence[Mapping[str, object]]) -> list[str]:
+    return [name for name in parts[0] if all(name in one for one in parts)]
+
+
 def _as_stored(value: str | None) -> str:
     return DEFAULT_PARTITION if value is None else value
 
 
 def _text(value: str | None) -> str | None:
     return value
-
-
-def _number(value: str | None) -> Decimal | None:
-    """A partition's value as a number; None also for a text that slipped into a key of a number type."""
-    try:
-        number = None if value is None else Decimal(value)
-    except InvalidOperation:
-        return None
-    return None if number is None or number.is_nan() else number
 
 
 def _timestamp(value: str | None) -> datetime | None:

@@ -202,13 +202,13 @@ class CatalogApi:
         """See :meth:`AnyMetastore.get_partitions_by_filter`."""
 
         # Imported here: its parser costs more than opening a metastore.
-        from airflow_provider.metastore.partition_filter import partition_filter
+        from airflow_provider.metastore.partition_filter import partition_choice
 
-        def look(connection: Connection) -> list[PartitionInfo]:
-            owner, found = partitions.get_table_and_partitions(connection, database, table)
-            return list(filter(partition_filter(filter_text, owner.partition_keys), found))
-
-        return self._engine.read(look)
+        return self._engine.read(
+            lambda connection: partitions.get_table_and_chosen(
+                connection, database, table, lambda owner: partition_choice(filter_text, owner.partition_keys)
+            )
+        )[1]
 
     def get_partition(self, database: str, table: str, values: Sequence[str | None]) -> PartitionInfo:
         """See :meth:`AnyMetastore.get_partition`."""

@@ -8,6 +8,7 @@ function that changes the catalog appends its notification event in the same tra
 from airflow_provider.metastore.catalog.catalog import alter_table, get_table, object_name
 from airflow_provider.metastore.catalog.column_statistics import ColumnStatistics
 from airflow_provider.metastore.catalog.partitions import (
+    Choose,
     add_partitions,
     alter_partition,
     drop_partitions,
@@ -27,6 +28,7 @@ from airflow_provider.metastore.catalog.replication_target import (
 __all__ = [
     "FROZEN_BY",
     "TARGET_FOR",
+    "Choose",
     "ColumnStatistics",
     "add_partitions",
     "alter_partition",

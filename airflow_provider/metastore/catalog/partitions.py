@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, false, insert, not_, or_, select, update
 
 from airflow_provider.exceptions import AlreadyExistsError, NoSuchObjectError
 from airflow_provider.metastore.catalog.catalog import get_table, table_fields
@@ -15,17 +17,25 @@ from airflow_provider.metastore.database import partitions as partition_rows
 from airflow_provider.metastore.model import (
     EventType,
     Insertion,
+    PartitionChoice,
     PartitionInfo,
     PartitionSpec,
     PartitionValues,
     TableInfo,
     encode_partition,
+    is_plain,
     partition_key,
     partition_order,
     partition_texts,
     with_columns,
 )
 from airflow_provider.metastore.notifications import append_event
+
+Choose = Callable[[TableInfo], PartitionChoice]
+"""Tells of a table which of its partitions are wanted."""
+
+# So many beginnings of values are looked for at most; of more, fewer values of each.
+_MOST_BEGINNINGS = 200
 
 MOST_VARIABLES = 1_000
 """In one statement; SQLite allows 32,766, PostgreSQL 65,535."""
@@ -73,6 +83,7 @@ def add_partitions(
                 "location": info.location,
                 "parameters": info.parameters,
                 "storage_descriptor": info.storage_descriptor,
+                "has_plain_values": all(map(is_plain, info.values)),
             }
             for key, info in added.items()
         ],
@@ -102,6 +113,84 @@ def get_table_and_partitions(
     # Ordered here: a database's own order of texts depends on its locale.
     query = select(partition_rows).where(partition_rows.c.table_id == owner.id)
     return owner, sorted(map(_info, connection.execute(query)), key=partition_order)
+
+
+def get_table_and_chosen_values(
+    connection: Connection, database: str, table: str, choose: Choose
+) -> tuple[TableInfo, list[PartitionValues]]:
+    """A table, and the values of those of its partitions that are wanted, in the order of their names.
+
+    :param choose: tells of the table which these are.
+    """
+    owner = get_table(connection, database, table)
+    return owner, _chosen_values(connection, owner, choose(owner))
+
+
+def _chosen_values(
+    connection: Connection, table: TableInfo, choice: PartitionChoice
+) -> list[PartitionValues]:
+    found = (tuple(json.loads(key)) for key in _candidates(connection, table, choice))
+    return sorted(filter(choice.keeps, found), key=partition_texts)
+
+
+def get_table_and_chosen(
+    connection: Connection, database: str, table: str, choose: Choose, limit: int | None = None
+) -> tuple[TableInfo, list[PartitionInfo]]:
+    """As :func:`get_table_and_chosen_values`, with all that is known of the partitions.
+
+    :param limit: how many at most; None for all.
+    """
+    owner = get_table(connection, database, table)
+    choice = choose(owner)
+    if choice.keep is None and limit is None:
+        return get_table_and_partitions(connection, database, table)
+    chosen = _chosen_values(connection, owner, choice)[:limit]
+    if len(chosen) <= MOST_VARIABLES:
+        keys = [partition_key(owner, values) for values in chosen]
+        rows = _rows(connection, owner, keys)
+        return owner, [_info(rows[key]) for key in keys if key in rows]
+    everything = {one.values: one for one in get_partitions(connection, database, table)}
+    return owner, [everything[values] for values in chosen if values in everything]
+
+
+def _candidates(connection: Connection, table: TableInfo, choice: PartitionChoice) -> Iterable[str]:
+    """The keys of no fewer partitions than are wanted: of as few as the index tells apart."""
+    key = partition_rows.c.partition_values
+    if choice.exact is not None:
+        return _keys_there(connection, table, [partition_key(table, values) for values in choice.exact])
+    query = select(key).where(partition_rows.c.table_id == table.id)
+    beginnings = _beginnings(choice, len(table.partition_keys))
+    if beginnings is None:
+        return connection.execute(query).scalars()
+    if beginnings and len(beginnings[0]) == len(table.partition_keys):
+        found = set(_keys_there(connection, table, [partition_key(table, one) for one in beginnings]))
+    else:
+        texts = [json.dumps(one, ensure_ascii=False, separators=(",", ":"))[:-1] + "," for one in beginnings]
+        like = or_(false(), *(key.startswith(text, autoescape=True) for text in texts))
+        found = set(connection.execute(query.where(like)).scalars())
+    return found.union(connection.execute(query.where(not_(partition_rows.c.has_plain_values))).scalars())
+
+
+def _beginnings(choice: PartitionChoice, count: int) -> list[tuple[str | None, ...]] | None:
+    """The first values of what is wanted and plain, as many as are known; None when nothing is.
+
+    :param count: how many partition keys there are.
+    """
+    known = list(itertools.takewhile(choice.plain.__contains__, range(count)))
+    while known and math.prod(len(choice.plain[at]) for at in known) > _MOST_BEGINNINGS:
+        known.pop()
+    return list(itertools.product(*(choice.plain[at] for at in known))) if known else None
+
+
+def _keys_there(connection: Connection, table: TableInfo, keys: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for start in range(0, len(keys), MOST_VARIABLES):
+        query = select(partition_rows.c.partition_values).where(
+            partition_rows.c.table_id == table.id,
+            partition_rows.c.partition_values.in_(keys[start : start + MOST_VARIABLES]),
+        )
+        found.extend(connection.execute(query).scalars())
+    return found
 
 
 def get_table_and_partition(
@@ -140,7 +229,9 @@ def alter_partition(
     before, renamed = _info(row), key
     columns = dict(changes)
     if "values" in columns:
-        renamed = columns["partition_values"] = partition_key(owner, columns.pop("values"))
+        new_values = columns.pop("values")
+        renamed = columns["partition_values"] = partition_key(owner, new_values)
+        columns["has_plain_values"] = all(map(is_plain, new_values))
         if renamed != key and _rows(connection, owner, [renamed]):
             raise AlreadyExistsError(
                 f"table {owner.full_name}: partition {renamed} exists already", table=owner.full_name

@@ -42,7 +42,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-SCHEMA_REVISION = "0008"
+SCHEMA_REVISION = "0009"
 """The Alembic revision that this code reads and writes: the head of ``migrations``."""
 
 VERSION_TABLE = "metastore_schema_version"
@@ -121,8 +121,16 @@ partitions = Table(  # PARTITIONS, PARTITION_KEY_VALS, PARTITION_PARAMS
     Column("parameters", json_document, nullable=False),
     # Hive's struct without the location, in Thrift's JSON; a partition without one follows its table.
     Column("storage_descriptor", Text),
+    # Whether the texts of numbers among the values are the usual ones: is_plain. False is not known, too.
+    Column("has_plain_values", Boolean, nullable=False, server_default=text("false")),
     Column("created_at", BigInteger, nullable=False),
     UniqueConstraint("table_id", "partition_values"),
+    Index(
+        "ix_metastore_partitions_not_plain",
+        "table_id",
+        sqlite_where=text("NOT has_plain_values"),
+        postgresql_where=text("NOT has_plain_values"),
+    ),
     sqlite_autoincrement=True,
 )
 

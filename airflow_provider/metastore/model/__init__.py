@@ -59,6 +59,12 @@ from airflow_provider.metastore.model.objects import (
     partition_texts,
     partition_values,
 )
+from airflow_provider.metastore.model.partition_choice import (
+    PartitionChoice,
+    is_plain,
+    number_of,
+    plain_text,
+)
 from airflow_provider.metastore.model.reader import NOW, Reader, ReaderSession
 from airflow_provider.metastore.model.table_name import check_table_given, is_location, split_table_name
 from airflow_provider.metastore.model.transaction_objects import TableWriteInfo, TxnInfo, TxnState, TxnType
@@ -101,6 +107,7 @@ __all__ = [
     "LogConsumer",
     "NewEvent",
     "NotificationEvent",
+    "PartitionChoice",
     "PartitionInfo",
     "PartitionSpec",
     "PartitionValues",
@@ -128,11 +135,14 @@ __all__ = [
     "encode_partition",
     "encode_table",
     "is_location",
+    "is_plain",
     "must_wait",
+    "number_of",
     "partition_key",
     "partition_order",
     "partition_texts",
     "partition_values",
+    "plain_text",
     "split_table_name",
     "storage_descriptor",
     "system_user",

@@ -7,7 +7,7 @@ import json
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -316,6 +316,15 @@ def partition_name(table: TableInfo, values: Sequence[str | None]) -> str:
         f"{escape_path_name(key.name.lower())}={escape_path_name(text)}"
         for key, text in zip(table.partition_keys, partition_texts(values), strict=True)
     )
+
+
+def partition_names(table: TableInfo, partitions: Iterable[Sequence[str | None]]) -> list[str]:
+    """Names as :func:`partition_name`'s of partitions that the table has."""
+    beginnings = [f"{escape_path_name(key.name.lower())}=" for key in table.partition_keys]
+    return [
+        "/".join(map(str.__add__, beginnings, map(escape_path_name, partition_texts(values))))
+        for values in partitions
+    ]
 
 
 def values_in_name(table: TableInfo, name: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import islice
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -11,13 +12,14 @@ from sqlalchemy import Connection
 from airflow_provider.exceptions import WriteIdsRequiredError
 from airflow_provider.metastore.api import Metastore
 from airflow_provider.metastore.cache import CachedStore, asked
-from airflow_provider.metastore.catalog import catalog, functions, partitions
+from airflow_provider.metastore.catalog import Choose, catalog, functions, partitions
 from airflow_provider.metastore.database import Counter, counted
 from airflow_provider.metastore.model import (
     MOST_IDS,
     DatabaseInfo,
     FunctionInfo,
     PartitionInfo,
+    PartitionValues,
     Reader,
     ReaderSession,
     TableInfo,
@@ -98,6 +100,38 @@ class CatalogReads:
             return replica.get_table_and_partitions(database, table, **_of(reader))
         return self._from_database(
             reader, lambda asks: partitions.get_table_and_partitions(asks, database, table)
+        )
+
+    def table_and_chosen(
+        self,
+        database: str,
+        table: str,
+        choose: Choose,
+        limit: int | None = None,
+        reader: Reader | None = None,
+    ) -> tuple[TableInfo, list[PartitionInfo]]:
+        """A table and those of its partitions that are wanted, in order, as of one moment.
+
+        :param choose: tells of the table which these are.
+        :param limit: how many at most; None for all.
+        """
+        if (replica := self._memory(reader)) is not None:
+            owner, found = replica.get_table_and_partitions(database, table, **_of(reader))
+            keeps = choose(owner).keeps
+            return owner, list(islice((one for one in found if keeps(one.values)), limit))
+        return self._from_database(
+            reader, lambda asks: partitions.get_table_and_chosen(asks, database, table, choose, limit)
+        )
+
+    def table_and_chosen_values(
+        self, database: str, table: str, choose: Choose, reader: Reader | None = None
+    ) -> tuple[TableInfo, list[PartitionValues]]:
+        """As :meth:`table_and_chosen`, the values alone."""
+        if self._memory(reader) is not None:
+            owner, found = self.table_and_chosen(database, table, choose, None, reader)
+            return owner, [one.values for one in found]
+        return self._from_database(
+            reader, lambda asks: partitions.get_table_and_chosen_values(asks, database, table, choose)
         )
 
     def table_and_partition(

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.metastore.catalog import Choose
 from airflow_provider.metastore.model import (
+    PartitionChoice,
     PartitionInfo,
+    PartitionValues,
     Reader,
     TableInfo,
     partition_texts,
     partition_values,
 )
-from airflow_provider.metastore.partition_filter import partition_filter
+from airflow_provider.metastore.partition_filter import partition_choice
 from airflow_provider.metastore.thrift.protocol import (
     TableStructs,
     hive,
-    partition_name,
+    partition_names,
     partition_struct,
     values_in_name,
 )
@@ -28,36 +31,33 @@ from airflow_provider.metastore.thrift.server.handlers.partition_specs import pa
 from airflow_provider.metastore.thrift.server.reads import CatalogReads, event_seen
 from airflow_provider.table.keys import escape_path_name, unescape_path_name
 
-Choice = Callable[[TableInfo], Callable[[PartitionInfo], bool]]
-"""Tells of a table which of its partitions are wanted."""
+
+def _all(table: TableInfo) -> PartitionChoice:
+    return PartitionChoice()
 
 
-def _all(table: TableInfo) -> Callable[[PartitionInfo], bool]:
-    return lambda partition: True
-
-
-def _beginning(values: Sequence[str]) -> Choice:
+def _beginning(values: Sequence[str]) -> Choose:
     """Partitions whose first values are these; an empty one is any."""
 
-    def keep(partition: PartitionInfo) -> bool:
-        own = partition_texts(partition.values)
-        return all(asked in ("", had) for asked, had in zip(values, own, strict=False))
+    def keep(own: PartitionValues) -> bool:
+        return all(asked in ("", had) for asked, had in zip(values, partition_texts(own), strict=False))
 
-    return lambda table: keep
+    known = {at: set(partition_values([one])) | {one} for at, one in enumerate(values) if one}
+    return lambda table: PartitionChoice(keep, plain=known)
 
 
-def _named(names: Sequence[str]) -> Choice:
+def _named(names: Sequence[str]) -> Choose:
     """Partitions by names such as ``year=2013/month=1``."""
 
-    def choice(table: TableInfo) -> Callable[[PartitionInfo], bool]:
-        known = {partition_values(values_in_name(table, name)) for name in names}
-        return lambda partition: partition.values in known
+    def choose(table: TableInfo) -> PartitionChoice:
+        known = dict.fromkeys(partition_values(values_in_name(table, name)) for name in names)
+        return PartitionChoice(known.__contains__, exact=list(known))
 
-    return choice
+    return choose
 
 
-def _filtered(text: str) -> Choice:
-    return lambda table: partition_filter(text, table.partition_keys)
+def _filtered(text: str) -> Choose:
+    return lambda table: partition_choice(text, table.partition_keys)
 
 
 def expression_text(expression: bytes) -> str:
@@ -78,7 +78,7 @@ def _expression_of(request: Any) -> str:
     return expression_text(request.expr)
 
 
-def _chosen_by(spec: Any) -> Choice:
+def _chosen_by(spec: Any) -> Choose:
     """What a ``GetPartitionsFilterSpec`` asks for; without filters every partition."""
     filters = (spec and spec.filters) or []
     if not filters:
@@ -99,6 +99,11 @@ def _steps(name: str) -> dict[str, str]:
     if broken := [f"{key}{sign}{value}" for key, sign, value in steps if not (key and sign)]:
         raise InvalidInputError(f"{name!r} is no name of a partition: {broken[0]!r} is not KEY=VALUE")
     return {unescape_path_name(key): unescape_path_name(value) for key, _, value in steps}
+
+
+def _most(limit: int | None) -> int | None:
+    """How many partitions are wanted: a negative number is all."""
+    return None if limit is None or limit < 0 else limit
 
 
 class PartitionReadHandler:
@@ -186,7 +191,7 @@ class PartitionReadHandler:
         )
 
     def get_num_partitions_by_filter(self, database: str, table: str, text: str) -> int:
-        return len(self._chosen(database, table, -1, _filtered(text), None)[1])
+        return len(self._reads.table_and_chosen_values(plain_name(database), table, _filtered(text))[1])
 
     def get_partitions_by_expr(self, request: Any) -> Any:
         """As Hive's ``MsckPartitionExpressionProxy``, which takes an expression for a filter's text."""
@@ -278,26 +283,30 @@ class PartitionReadHandler:
         return self._described(owner, [found])[0]
 
     def _partitions(
-        self, database: str, table: str, limit: int, choice: Choice = _all, *, reader: Reader | None = None
+        self, database: str, table: str, limit: int, choice: Choose = _all, *, reader: Reader | None = None
     ) -> list[Any]:
         return self._described(*self._chosen(database, table, limit, choice, reader))
 
     def _names(
-        self, database: str, table: str, limit: int, choice: Choice = _all, *, reader: Reader | None = None
+        self,
+        database: str,
+        table: str,
+        limit: int | None,
+        choice: Choose = _all,
+        *,
+        reader: Reader | None = None,
     ) -> list[str]:
-        owner, found = self._chosen(database, table, limit, choice, reader)
-        return [partition_name(owner, one.values) for one in found]
+        owner, found = self._reads.table_and_chosen_values(plain_name(database), table, choice, reader)
+        return partition_names(owner, found[: _most(limit)])
 
     def _chosen(
-        self, database: str, table: str, limit: int | None, choice: Choice, reader: Reader | None
+        self, database: str, table: str, limit: int | None, choice: Choose, reader: Reader | None
     ) -> tuple[TableInfo, list[PartitionInfo]]:
         """A table and those of its partitions that are wanted, as of one moment."""
-        owner, found = self._reads.table_and_partitions(plain_name(database), table, reader)
-        chosen = list(filter(choice(owner), found))
-        return owner, chosen if limit is None or limit < 0 else chosen[:limit]
+        return self._reads.table_and_chosen(plain_name(database), table, choice, _most(limit), reader)
 
     def _specs(
-        self, database: str, table: str, limit: int, choice: Choice = _all, reader: Reader | None = None
+        self, database: str, table: str, limit: int, choice: Choose = _all, reader: Reader | None = None
     ) -> list[Any]:
         owner, found = self._chosen(database, table, limit, choice, reader)
         return partition_specs(owner, self._described(owner, found))
